@@ -1,0 +1,24 @@
+//! quell: start anything, stop everything. This file maps outcomes to exit codes; each verb has a file of its own.
+#![forbid(unsafe_code)]
+
+mod args;
+mod doctor;
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use args::{Parsed, Verb};
+
+fn main() -> ExitCode {
+    match args::parse(std::env::args_os().collect()) {
+        Parsed::Verb(verb) => match *verb {
+            Verb::Run(args) => run::run(args),
+            Verb::Doctor(args) => doctor::doctor(&args),
+        },
+        Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
+        Parsed::Usage { verb, json, error } => {
+            output::fail(&verb, json, if verb == "run" { 125 } else { 2 }, &error)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What quell says, and where: results on stdout, everything else on stderr, errors in one line or in JSON.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use quell_core::ErrorBody;
+
+/// The exit code when quell itself could not do its work.
+pub const FAILED: u8 = 125;
+
+/// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else to stderr.
+pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
+    if json {
+        // If stdout is gone too there is nobody to tell; the code remains.
+        let _ = print(&format!("{}\n", quell_core::failure(verb, error)));
+    } else {
+        to_stderr(&format!("quell: {} ({})\n", error.message, error.hint));
+    }
+    ExitCode::from(code)
+}
+
+/// Writes a result; an error has been said already and its exit code comes back. A reader that left is no error.
+pub fn to_stdout(text: &str) -> Option<ExitCode> {
+    if quell_sys::closed_at_start()[1] {
+        to_stderr("quell: can't write the result: stdout is closed (open it, or send it to a file)\n");
+        return Some(ExitCode::from(FAILED));
+    }
+    match print(text) {
+        Ok(()) => None,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+        Err(error) => {
+            to_stderr(&format!("quell: can't write the result to stdout: {error} (free some space there)\n"));
+            Some(ExitCode::from(FAILED))
+        }
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Says something to a person. If that fails there is no one to tell.
+pub fn to_stderr(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,174 @@
+//! `quell run`: a command in the foreground, and nothing of it left behind.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use quell_core::{
+    Cause, Contain, ErrorBody, Leak, Limits, RootOutcome, Signal, StopPlan, Until, Verdict, account,
+    parse_assignment,
+};
+use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
+use serde_json::json;
+
+use crate::args::{ContainArg, LeakArg, RunArgs, UntilArg};
+use crate::output::{self, FAILED};
+
+/// Exit code: not proven dead.
+const SURVIVORS: u8 = 122;
+/// Exit code: something outlived the command, and that was to be a failure.
+const LEAKED: u8 = 123;
+/// Exit code: timed out.
+const TIMED_OUT: u8 = 124;
+
+/// Runs the command and gives the exit code.
+pub fn run(args: RunArgs) -> ExitCode {
+    let (json, quiet) = (args.json, args.quiet);
+    if json && quell_sys::closed_at_start()[1] {
+        let message = "stdout is closed, so --json has nowhere to write";
+        return output::fail(
+            "run",
+            false,
+            FAILED,
+            &body("stdout_closed", message, "open it, or use --receipt FILE"),
+        );
+    }
+    let request = match request(args) {
+        Ok(request) => request,
+        Err(error) => return output::fail("run", json, FAILED, &error),
+    };
+    let leak = request.leak;
+    match quell_keeper::run(request) {
+        Ok(finished) => report(&finished, leak, quiet, json),
+        Err(error) => output::fail("run", json, error.exit_code(), &body_of(&error)),
+    }
+}
+
+fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
+    let mut set: Vec<(OsString, OsString)> = Vec::new();
+    for file in &args.env_file {
+        set.extend(read_env_file(file)?);
+    }
+    set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
+    let receipts =
+        args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
+    Ok(RunRequest {
+        command: args.command,
+        cwd: args.cwd,
+        environment: Environment { clear: args.clear_env, set },
+        contain: match args.contain {
+            ContainArg::Auto => Contain::Auto,
+            ContainArg::Cgroup => Contain::Cgroup,
+            ContainArg::Pidns => Contain::Pidns,
+            ContainArg::Reaper => Contain::Reaper,
+        },
+        limits: Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu },
+        plan: StopPlan { signal: args.signal, grace: args.grace, ..StopPlan::default() },
+        timeout: args.timeout,
+        until: match args.until {
+            UntilArg::Root => Until::Root,
+            UntilArg::Tree => Until::Tree,
+        },
+        leak: match args.leak {
+            LeakArg::Stop => Leak::Stop,
+            LeakArg::Report => Leak::Report,
+            LeakArg::Fail => Leak::Fail,
+        },
+        name: args.name,
+        tags: args.tag.into_iter().collect(),
+        receipts: receipts.collect(),
+        home: if args.no_record { None } else { Some(home()?) },
+    })
+}
+
+/// quell's home: QUELL_HOME, else the user's state directory.
+fn home() -> Result<PathBuf, ErrorBody> {
+    let dir = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = || dir("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let home = || dir("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home);
+    let found = dir("QUELL_HOME")
+        .or_else(|| state().map(|path| path.join("quell")))
+        .or_else(|| home().map(|path| path.join(".local/state/quell")));
+    let found = found.and_then(|path| std::path::absolute(path).ok());
+    found.ok_or_else(|| {
+        body("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
+    })
+}
+
+fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
+    let bad = |why: String| {
+        let message = format!("can't use the environment file {}: {why}", file.display());
+        body("bad_env_file", &message, "write one KEY=VALUE a line; lines that begin with # are comments")
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let mut set = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (key, value) =
+            parse_assignment(line).map_err(|error| bad(format!("line {}: {error}", index + 1)))?;
+        set.push((key.into(), value.into()));
+    }
+    Ok(set)
+}
+
+fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode {
+    let receipt = &finished.receipt;
+    // A leak that is to be stopped and no more is told to a person who watches, not to a program that reads stderr.
+    let leak_told = finished.leaked && (leak != Leak::Stop || std::io::stderr().is_terminal());
+    let timed_out = receipt.cause == Cause::Timeout;
+    let told = timed_out || leak_told || receipt.escalated() || receipt.verdict != Verdict::Gone;
+    if told && !quiet {
+        output::to_stderr(&account::account(receipt));
+    }
+    for trouble in &receipt.troubles {
+        output::to_stderr(&format!("quell: {trouble}\n"));
+    }
+    if json {
+        // The program's own output may have ended in the middle of a line.
+        let text = format!("\n{}\n", quell_core::success("run", receipt));
+        if let Some(code) = output::to_stdout(&text) {
+            return code;
+        }
+    }
+    if receipt.verdict != Verdict::Gone {
+        return ExitCode::from(SURVIVORS);
+    }
+    if finished.unwritten {
+        return ExitCode::from(FAILED);
+    }
+    if timed_out {
+        return ExitCode::from(TIMED_OUT);
+    }
+    if finished.leaked && leak == Leak::Fail {
+        return ExitCode::from(LEAKED);
+    }
+    match receipt.root.outcome {
+        RootOutcome::Exited { code } => ExitCode::from(code as u8),
+        RootOutcome::Signaled { signal, .. } => {
+            // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
+            if finished.interrupted && signal == Signal::INT {
+                quell_sys::die_of(signal);
+            }
+            ExitCode::from(128 + signal.number() as u8)
+        }
+        RootOutcome::NotStarted { .. } | RootOutcome::Unknown => ExitCode::from(FAILED),
+    }
+}
+
+fn body(code: &str, message: &str, hint: &str) -> ErrorBody {
+    ErrorBody {
+        code: code.into(),
+        message: message.into(),
+        hint: hint.into(),
+        retryable: false,
+        details: json!({}),
+    }
+}
+
+fn body_of(error: &RunError) -> ErrorBody {
+    ErrorBody { retryable: error.is_retryable(), ..body(error.code(), &error.to_string(), error.hint()) }
+}

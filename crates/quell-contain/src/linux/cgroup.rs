@@ -1,0 +1,304 @@
+//! A cgroup v2 of the job's own: the kernel knows every member, and kills them all with one write.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use quell_core::{JobId, Limits};
+
+/// Why a cgroup can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// No cgroup2 file system is mounted.
+    #[error("no cgroup v2 hierarchy is mounted")]
+    NotMounted,
+    /// This process's own place in it is not visible.
+    #[error("this process's own cgroup is outside the mounted hierarchy ({0})")]
+    Outside(String),
+    /// A file or directory could not be made, read or written.
+    #[error("{path}: {error}", path = .path.display())]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel is too old.
+    #[error("the kernel has no cgroup.kill (Linux 5.14)")]
+    NoKill,
+    /// A limit needs a controller that is not to be had.
+    #[error("the {controller} controller is not available in {path}: {why}", path = .path.display())]
+    NoController {
+        /// Which.
+        controller: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
+    let path = path.to_owned();
+    move |error| CgroupError::Path { path, error }
+}
+
+/// A cgroup that holds one job.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    dir: File,
+    kill: File,
+    events: File,
+}
+
+/// The directory of this process's own cgroup v2, wherever the hierarchy is mounted (also in hybrid set-ups).
+pub fn own_dir() -> Result<PathBuf, CgroupError> {
+    dir_of_process("self")
+}
+
+/// The directory of the cgroup v2 that the process `pid` (a number, or `self`) is in.
+pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
+    let mounts = Path::new("/proc/self/mountinfo");
+    let (root, mount) =
+        cgroup2_mount(&fs::read_to_string(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
+    let membership = PathBuf::from(format!("/proc/{pid}/cgroup"));
+    let text = fs::read_to_string(&membership).map_err(at(&membership))?;
+    let own = v2_path(&text).ok_or(CgroupError::NotMounted)?;
+    dir_of(&root, &mount, own).ok_or_else(|| CgroupError::Outside(own.to_owned()))
+}
+
+/// The directory of the cgroup `own` in a hierarchy whose `root` is mounted at `mount`.
+pub fn dir_of(root: &str, mount: &str, own: &str) -> Option<PathBuf> {
+    let below = if root == "/" { own } else { own.strip_prefix(root)? };
+    if below.starts_with("/..") {
+        return None;
+    }
+    Some(Path::new(mount).join(below.trim_start_matches('/')))
+}
+
+/// Root and mount point of the first cgroup2 line of a mountinfo text.
+pub fn cgroup2_mount(mountinfo: &str) -> Option<(String, String)> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        if after.split(' ').next() != Some("cgroup2") {
+            return None;
+        }
+        let mut fields = before.split(' ').skip(3);
+        Some((unescape(fields.next()?), unescape(fields.next()?)))
+    })
+}
+
+/// mountinfo writes space, tab, newline and backslash as octal.
+fn unescape(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
+}
+
+/// The v2 line of a /proc/PID/cgroup text.
+pub fn v2_path(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+impl Cgroup {
+    /// Makes a cgroup for `id` below this process's own, with `limits`; nothing is left behind if that fails.
+    pub fn create(id: JobId, limits: &Limits) -> Result<Self, CgroupError> {
+        let own = own_dir()?;
+        let path = own.join(format!("quell-{id}"));
+        fs::create_dir(&path).map_err(at(&path))?;
+        let made = Self::prepare(&own, &path, limits);
+        if made.is_err() {
+            let _ = fs::remove_dir(&path);
+        }
+        made
+    }
+
+    fn prepare(own: &Path, path: &Path, limits: &Limits) -> Result<Self, CgroupError> {
+        // To move a process needs the right to write the nearest common ancestor too, which is our own cgroup.
+        for procs in [own.join("cgroup.procs"), path.join("cgroup.procs")] {
+            OpenOptions::new().write(true).open(&procs).map_err(at(&procs))?;
+        }
+        let cgroup = Self::open(path)?;
+        set_limits(own, path, limits)?;
+        Ok(cgroup)
+    }
+
+    /// Opens a cgroup that exists.
+    pub fn open(path: &Path) -> Result<Self, CgroupError> {
+        let kill = path.join("cgroup.kill");
+        let kill = OpenOptions::new().write(true).open(&kill).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => CgroupError::NoKill,
+            _ => CgroupError::Path { path: kill, error },
+        })?;
+        let events = path.join("cgroup.events");
+        Ok(Self {
+            dir: File::open(path).map_err(at(path))?,
+            kill,
+            events: File::open(&events).map_err(at(&events))?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its directory as a descriptor, for a birth inside.
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// A descriptor with news (POLLPRI) when the cgroup becomes empty or populated.
+    pub fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Moves a process, which the caller holds as an unreaped child, into it.
+    pub fn adopt(&self, pid: u32) -> Result<(), CgroupError> {
+        let procs = self.path.join("cgroup.procs");
+        fs::write(&procs, pid.to_string()).map_err(at(&procs))
+    }
+
+    /// Keeps the members from making new processes: no more tasks where the controller is there, else frozen. Frozen
+    /// processes still die of a kill.
+    pub fn brake(&self) {
+        if fs::write(self.path.join("pids.max"), "0").is_err() {
+            let _ = fs::write(self.path.join("cgroup.freeze"), "1");
+        }
+    }
+
+    /// Kills all members, and those of all cgroups below.
+    pub fn kill(&self) -> io::Result<()> {
+        io::Write::write_all(&mut &self.kill, b"1")
+    }
+
+    /// Whether a living process is in it or below. A removed cgroup is empty.
+    pub fn populated(&self) -> io::Result<bool> {
+        let mut text = String::new();
+        let mut file = &self.events;
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        match read {
+            Ok(_) => Ok(!text.lines().any(|line| line == "populated 0")),
+            Err(error) if error.raw_os_error() == Some(19) => Ok(false), // ENODEV: it is gone
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the kernel has ended a member at the memory limit.
+    pub fn was_out_of_memory(&self) -> bool {
+        let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
+    }
+
+    /// The most memory that the tree had at once, where the controller knows it.
+    pub fn peak_memory(&self) -> Option<u64> {
+        fs::read_to_string(self.path.join("memory.peak")).ok()?.trim().parse().ok()
+    }
+
+    /// Removes it and those below. Fails while a living process is in it.
+    pub fn remove(&self) -> io::Result<()> {
+        remove_tree(&self.path)
+    }
+}
+
+/// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(()) => Ok(()),
+        Err(_) => {
+            for entry in fs::read_dir(path)?.flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    remove_tree(&entry.path())?;
+                }
+            }
+            fs::remove_dir(path)
+        }
+    }
+}
+
+fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupError> {
+    let period = 100_000.0;
+    let wanted = [
+        ("memory", "memory.max", limits.memory.map(|bytes| bytes.to_string())),
+        ("pids", "pids.max", limits.procs.map(|procs| procs.to_string())),
+        (
+            "cpu",
+            "cpu.max",
+            limits.cpu.map(|cores| format!("{} {period}", (cores * period).max(1000.0) as u64)),
+        ),
+    ];
+    for (controller, file, value) in wanted {
+        let Some(value) = value else { continue };
+        let file = path.join(file);
+        if !file.exists() {
+            let switch = own.join("cgroup.subtree_control");
+            fs::write(&switch, format!("+{controller}")).map_err(|error| CgroupError::NoController {
+                controller,
+                path: own.to_owned(),
+                why: why_no_controller(own, controller, &error),
+            })?;
+        }
+        fs::write(&file, value).map_err(at(&file))?;
+    }
+    if limits.memory.is_some() {
+        // Swap would only delay the limit; and a tree of which one process was taken is no use to anyone. Both files
+        // are missing on some kernels, and the limit stands without them.
+        let _ = fs::write(path.join("memory.swap.max"), "0");
+        let _ = fs::write(path.join("memory.oom.group"), "1");
+    }
+    Ok(())
+}
+
+fn why_no_controller(own: &Path, controller: &str, error: &io::Error) -> String {
+    let here = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+    if here.split_whitespace().any(|name| name == controller) {
+        return error.to_string();
+    }
+    let v1 = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let bound = v1.lines().any(|line| {
+        line.split(':').nth(1).is_some_and(|names| names.split(',').any(|name| name == controller))
+    });
+    if bound {
+        "it is bound to cgroup v1 on this host".into()
+    } else {
+        "it is not delegated to this cgroup".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "22 20 0:19 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n\
+        23 22 0:20 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+        24 22 0:21 / /sys/fs/cgroup/unified rw,relatime shared:3 - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn a_hybrid_mount_is_found() {
+        assert_eq!(cgroup2_mount(HYBRID), Some(("/".into(), "/sys/fs/cgroup/unified".into())));
+        assert_eq!(cgroup2_mount("1 2 0:3 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids"), None);
+    }
+
+    #[test]
+    fn a_container_sees_its_own_part() {
+        assert_eq!(dir_of("/docker/abc", "/sys/fs/cgroup", "/docker/abc/x"), Some("/sys/fs/cgroup/x".into()));
+        assert_eq!(dir_of("/docker/abc", "/sys/fs/cgroup", "/other"), None);
+        assert_eq!(dir_of("/", "/sys/fs/cgroup", "/../escaped"), None);
+        assert_eq!(dir_of("/", "/sys/fs/cgroup", "/"), Some("/sys/fs/cgroup/".into()));
+    }
+
+    #[test]
+    fn the_v2_line_is_found_among_v1_lines() {
+        assert_eq!(v2_path("4:memory:/a\n0::/user.slice\n"), Some("/user.slice"));
+        assert_eq!(v2_path("4:memory:/a\n"), None);
+    }
+
+    #[test]
+    fn escapes_in_mount_points_are_undone() {
+        assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
+    }
+}

@@ -1,0 +1,127 @@
+//! What this host can do, each thing by trying it.
+
+use std::fs;
+use std::time::Duration;
+
+use quell_core::{HeldBy, JobId, Limits};
+use quell_sys::UserNamespaces;
+
+use super::{cgroup, defeated_by, scope};
+use crate::{Ability, Doctor};
+
+/// Tries everything that a job may be held with.
+pub fn doctor() -> Doctor {
+    let cgroup = try_cgroup();
+    let bus = scope::probe(Duration::from_secs(2));
+    let pidns = quell_sys::user_namespaces();
+
+    let mut containments = vec![HeldBy::Reaper];
+    if cgroup.is_ok() {
+        containments.push(HeldBy::Cgroup);
+    }
+    if bus.is_ok() {
+        containments.push(HeldBy::Scope);
+    }
+    if pidns.is_ok() {
+        containments.push(HeldBy::Pidns);
+    }
+    let auto = match (&cgroup, &bus) {
+        (Ok(_), _) => HeldBy::Cgroup,
+        (Err(_), Ok(())) => HeldBy::Scope,
+        (Err(_), Err(_)) => HeldBy::Reaper,
+    };
+    let yes_no = |ok: bool, yes: &str, no: &str| if ok { yes.to_owned() } else { no.to_owned() };
+    let controllers = controllers();
+    let inode = quell_sys::pidfd_inode().is_some();
+    let groups = quell_sys::pidfd_signals_groups();
+    let exit = quell_sys::pidfd_has_exit_info();
+    let pidfd = quell_sys::PidFd::open(quell_sys::pid());
+    let abilities = vec![
+        ability(
+            "subreaper",
+            quell_sys::own_children().is_ok(),
+            "orphans come to the keeper; /proc lists them".into(),
+        ),
+        Ability {
+            name: "pidfd".into(),
+            ok: pidfd.is_ok(),
+            detail: pidfd
+                .map_or_else(|error| error.to_string(), |_| "processes are signalled by descriptor".into()),
+        },
+        ability("pidfs_inode", inode, yes_no(inode, "identities are unique for a boot", "needs Linux 6.9")),
+        ability("pidfd_group_signal", groups, yes_no(groups, "available", "needs Linux 6.9")),
+        ability("pidfd_exit_code", exit, yes_no(exit, "available", "needs Linux 6.15")),
+        match &cgroup {
+            Ok(found) => ability("cgroup", true, found.clone()),
+            Err(why) => ability("cgroup", false, why.clone()),
+        },
+        ability(
+            "cgroup_limits",
+            !controllers.is_empty(),
+            if controllers.is_empty() {
+                "no memory, pids or cpu controller here: --limit-… is refused, unless systemd holds the job"
+                    .into()
+            } else {
+                controllers
+            },
+        ),
+        match &bus {
+            Ok(()) => ability("systemd_user", true, "the user manager answers on the bus".into()),
+            Err(error) => ability("systemd_user", false, error.to_string()),
+        },
+        match pidns {
+            Ok(UserNamespaces::NotNeeded) => {
+                ability("pidns", true, "PID namespaces, without a user namespace".into())
+            }
+            Ok(UserNamespaces::Yes) => ability("pidns", true, "PID namespaces, in a user namespace".into()),
+            Err(error) => ability("pidns", false, error.to_string()),
+        },
+        ability("limits", true, limits()),
+    ];
+    Doctor {
+        system: format!("Linux {}", quell_sys::kernel_release()),
+        abilities,
+        containments,
+        auto: Some(auto),
+        defeated_by: defeated_by(auto),
+    }
+}
+
+fn ability(name: &str, ok: bool, detail: String) -> Ability {
+    Ability { name: name.into(), ok, detail }
+}
+
+/// Makes a cgroup as a job would, and removes it again.
+fn try_cgroup() -> Result<String, String> {
+    let random = quell_sys::random_u128().map_err(|error| error.to_string())?;
+    let id = JobId::new(quell_sys::unix_ms(), random);
+    let made = cgroup::Cgroup::create(id, &Limits::default()).map_err(|error| error.to_string())?;
+    let found =
+        made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));
+    made.remove().map_err(|error| error.to_string())?;
+    Ok(found)
+}
+
+/// The controllers that this process's cgroup has; below it, the kernel may still refuse to pass them on.
+fn controllers() -> String {
+    let own = cgroup::own_dir().map(|dir| dir.join("cgroup.controllers"));
+    let text = own.ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    let found: Vec<&str> =
+        text.split_whitespace().filter(|name| ["memory", "pids", "cpu"].contains(name)).collect();
+    found.join(", ")
+}
+
+fn limits() -> String {
+    let pid_max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+    let own = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let soft = |name: &str| {
+        let line = own.lines().find(|line| line.starts_with(name))?;
+        line[name.len()..].split_whitespace().next().map(str::to_owned)
+    };
+    format!(
+        "{} processes for this user, {} open files, pids up to {}",
+        soft("Max processes").unwrap_or_else(|| "?".into()),
+        soft("Max open files").unwrap_or_else(|| "?".into()),
+        pid_max.trim()
+    )
+}

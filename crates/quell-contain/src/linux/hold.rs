@@ -1,0 +1,575 @@
+//! The hold on one tree, whatever holds it: birth, ask, brake, kill, sweep, count.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quell_core::{
+    Contain, Count, Fate, Held, HeldBy, JobId, Limits, Member, ProcId, RootOutcome, SentSignal, SessionKind,
+    Signal, SignalResult,
+};
+use quell_sys::{ChildRules, Launch, Polled, Program, Sent};
+
+use super::cgroup::Cgroup;
+use super::roll::{Roll, identity, short_command};
+use super::walk::{Below, Seen, walk};
+use super::{Unavailable, audit, scope};
+
+/// How long the user's systemd may take to answer.
+const BUS_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the brake goes over the tree in one round before the kill comes anyway.
+const BRAKE_PASSES: usize = 8;
+/// How often the sweep goes over the tree in one round before it waits for an event.
+const SWEEP_PASSES: usize = 64;
+/// The name of a keeper, by which a nested job's is known. Whoever else bears it is only asked less politely.
+pub const KEEPER_NAME: &str = "quell-keeper";
+
+/// What holds the tree.
+#[derive(Debug)]
+enum Place {
+    Reaper,
+    Cgroup(Cgroup),
+    /// The scope exists once there is a process to put into it.
+    Scope {
+        limits: Limits,
+        cgroup: Option<Cgroup>,
+    },
+    /// The report of the root's end, until it was read.
+    Pidns {
+        procs: Option<u64>,
+        report: Option<OwnedFd>,
+    },
+}
+
+/// A tree, or the place for one.
+#[derive(Debug)]
+pub struct Hold {
+    id: JobId,
+    place: Place,
+    session: SessionKind,
+    marker: String,
+    root: Option<ProcId>,
+    /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
+    group: bool,
+    root_gone: bool,
+    strays: Vec<ProcId>,
+    roll: Roll,
+}
+
+/// A root that waits for its go.
+#[derive(Debug)]
+pub struct Birth {
+    /// A byte written here lets it become the program; if it is closed, the stub exits.
+    pub go: OwnedFd,
+    /// Closed by a successful exec, else says what failed.
+    pub status: OwnedFd,
+}
+
+/// What one round of the kill did.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// The signals that it sent.
+    pub signals: Vec<SentSignal>,
+    /// What else it did, in words.
+    pub note: String,
+}
+
+impl Hold {
+    /// Finds a place for the tree of job `id`: exactly the containment that was asked for, or for `auto` the strongest
+    /// that doesn't change what the program sees. Makes its cgroup, if it is one; nothing else exists yet.
+    pub fn acquire(
+        id: JobId,
+        contain: Contain,
+        limits: &Limits,
+        session: SessionKind,
+        marker: &str,
+    ) -> Result<Self, Unavailable> {
+        let place = match contain {
+            Contain::Cgroup => {
+                Self::find_cgroup(id, limits).map_err(|why| Unavailable::new("cgroup", why))?
+            }
+            Contain::Pidns => Place::Pidns { procs: super::pidns_limits(limits)?, report: None },
+            Contain::Reaper if limits.is_empty() => Place::Reaper,
+            Contain::Reaper => {
+                return Err(Unavailable::limit(
+                    "reaper holds no limit: rlimits count a process or a user, not a tree",
+                ));
+            }
+            Contain::Auto => match Self::find_cgroup(id, limits) {
+                Ok(place) => place,
+                Err(_) if limits.is_empty() => Place::Reaper,
+                Err(why) => return Err(Unavailable::limit(&why)),
+            },
+        };
+        Ok(Self {
+            id,
+            place,
+            session,
+            marker: marker.to_owned(),
+            root: None,
+            group: false,
+            root_gone: false,
+            strays: Vec::new(),
+            roll: Roll::default(),
+        })
+    }
+
+    fn find_cgroup(id: JobId, limits: &Limits) -> Result<Place, String> {
+        match Cgroup::create(id, limits) {
+            Ok(cgroup) => Ok(Place::Cgroup(cgroup)),
+            Err(own) => match scope::probe(BUS_PATIENCE) {
+                Ok(()) => Ok(Place::Scope { limits: *limits, cgroup: None }),
+                Err(bus) => Err(format!("{own}; and no systemd user manager answers: {bus}")),
+            },
+        }
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> HeldBy {
+        match self.place {
+            Place::Reaper => HeldBy::Reaper,
+            Place::Cgroup(_) => HeldBy::Cgroup,
+            Place::Scope { .. } => HeldBy::Scope,
+            Place::Pidns { .. } => HeldBy::Pidns,
+        }
+    }
+
+    fn cgroup(&self) -> Option<&Cgroup> {
+        match &self.place {
+            Place::Cgroup(cgroup) => Some(cgroup),
+            Place::Scope { cgroup, .. } => cgroup.as_ref(),
+            Place::Reaper | Place::Pidns { .. } => None,
+        }
+    }
+
+    /// The cgroup's directory, where one holds the tree.
+    pub fn cgroup_path(&self) -> Option<&Path> {
+        self.cgroup().map(Cgroup::path)
+    }
+
+    /// The holder and its limits, for the receipt.
+    pub fn describe(&self) -> Held {
+        Held {
+            containment: self.kind(),
+            session: self.session,
+            cgroup: self.cgroup_path().map(|path| path.display().to_string()),
+            defeated_by: super::defeated_by(self.kind()),
+        }
+    }
+
+    /// The root's identity (of a PID namespace: its init's).
+    pub fn root(&self) -> Option<ProcId> {
+        self.root
+    }
+
+    /// Gives birth to the root, which waits for its go as our unreaped child, inside the containment.
+    pub fn spawn(&mut self, program: &Program, rules: &ChildRules) -> io::Result<Birth> {
+        let (pid, birth) = match &mut self.place {
+            Place::Pidns { procs, report } => {
+                let rules = ChildRules { procs: *procs, ..rules.clone() };
+                let child = quell_sys::launch_pidns(program, &rules)?;
+                *report = Some(child.report);
+                (child.init.pid(), Birth { go: child.go, status: child.status })
+            }
+            place => {
+                let cgroup = match &*place {
+                    Place::Cgroup(cgroup) => Some(cgroup),
+                    Place::Reaper | Place::Scope { .. } | Place::Pidns { .. } => None,
+                };
+                let launch = Launch { program, rules, cgroup: cgroup.map(Cgroup::dir) };
+                let child = quell_sys::launch(&launch)?;
+                let pid = child.child.pid();
+                match place {
+                    Place::Cgroup(cgroup) if !child.in_cgroup => {
+                        cgroup.adopt(pid).map_err(io::Error::other)?
+                    }
+                    Place::Scope { limits, cgroup } => *cgroup = Some(start_scope(self.id, pid, limits)?),
+                    Place::Cgroup(_) | Place::Reaper | Place::Pidns { .. } => {}
+                }
+                (pid, Birth { go: child.go, status: child.status })
+            }
+        };
+        let stat = quell_sys::stat(pid)?;
+        self.root = Some(identity(&stat));
+        // A PID namespace's init is quell's own; the root below it is seen by the first walk.
+        if self.kind() != HeldBy::Pidns {
+            let words: Vec<String> =
+                program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            let own = self.session == SessionKind::Own;
+            self.roll.add(Member {
+                id: identity(&stat),
+                ppid: stat.ppid,
+                pgid: if own { pid } else { stat.pgid },
+                sid: if own { pid } else { stat.sid },
+                uid: quell_sys::uid(),
+                user: None,
+                command: short_command(&words, &stat.comm),
+                fate: Fate::Exited,
+            });
+        }
+        Ok(birth)
+    }
+
+    /// The program was executed: the root has left our group for certain.
+    pub fn executed(&mut self) {
+        self.group = self.session == SessionKind::Own && self.kind() != HeldBy::Pidns;
+    }
+
+    /// Takes over the tree of a keeper that is gone. `root` and `cgroup` are what the keeper had told of it. Children
+    /// that this process had before it ever started the job are no part of it.
+    pub fn take_over(&mut self, root: Option<ProcId>, cgroup: Option<PathBuf>, strays: Vec<ProcId>) {
+        if let (Place::Scope { cgroup: slot, .. }, Some(path)) = (&mut self.place, cgroup) {
+            *slot = Cgroup::open(&path).ok();
+        }
+        if let Place::Pidns { report, .. } = &mut self.place {
+            *report = None;
+        }
+        self.strays = strays;
+        // Only an unreaped child of ours pins its number.
+        self.root = root.filter(|root| {
+            quell_sys::own_children().unwrap_or_default().contains(&root.pid)
+                && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
+        });
+        self.group = self.session == SessionKind::Own
+            && self.kind() != HeldBy::Pidns
+            && self
+                .root
+                .is_some_and(|root| quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == root.pid));
+    }
+
+    /// What the keeper must poll besides SIGCHLD.
+    pub fn polled(&self) -> Option<Polled<'_>> {
+        match &self.place {
+            Place::Pidns { report, .. } => report.as_ref().map(|report| Polled::Read(report.as_fd())),
+            Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
+                self.cgroup().map(|cgroup| Polled::News(cgroup.events()))
+            }
+        }
+    }
+
+    /// How the root ended, the first time that is asked after it has. It stays unreaped, so that its numbers can't be
+    /// given to anyone else.
+    pub fn root_exit(&mut self) -> Option<RootOutcome> {
+        let root = self.root.filter(|_| !self.root_gone)?;
+        let outcome = match &mut self.place {
+            Place::Pidns { report, .. } => {
+                let ready = |fd: &OwnedFd| {
+                    let now = Some(std::time::Instant::now());
+                    quell_sys::poll_until(&[Polled::Read(fd.as_fd())], now).is_ok_and(|ready| ready[0])
+                };
+                match report.as_ref() {
+                    Some(fd) if !ready(fd) => return None,
+                    // Init died before it could report: the kernel has killed the root with it.
+                    Some(fd) => {
+                        let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
+                        let outcome = quell_sys::read_report(fd).unwrap_or(killed);
+                        *report = None;
+                        outcome
+                    }
+                    // Taken over from a keeper: with it went init, and with init everyone.
+                    None => {
+                        quell_sys::peek(root.pid).ok()??;
+                        RootOutcome::Signaled { signal: Signal::KILL, core: false }
+                    }
+                }
+            }
+            Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
+                quell_sys::peek(root.pid).ok()??.outcome
+            }
+        };
+        self.root_gone = true;
+        Some(outcome)
+    }
+
+    /// Whether the root was stopped by job control since this was last asked.
+    pub fn root_stopped(&self) -> bool {
+        self.kind() != HeldBy::Pidns && self.root.is_some_and(|root| quell_sys::take_stop(root.pid))
+    }
+
+    /// Passes a signal on to the root.
+    pub fn pass(&self, signal: Signal) {
+        match (self.kind(), self.root) {
+            // The root of a PID namespace is init's first child.
+            (HeldBy::Pidns, _) => {
+                let mut first = true;
+                self.walk(|seen| {
+                    if std::mem::take(&mut first) {
+                        seen.pidfd.signal(signal);
+                    }
+                    Below::Skip
+                });
+            }
+            (HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope, Some(root)) => {
+                // An unreaped child of ours: the number is its own.
+                if let Ok(pidfd) = quell_sys::PidFd::open(root.pid) {
+                    pidfd.signal(signal);
+                }
+            }
+            (HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope, None) => {}
+        }
+    }
+
+    /// Whether a child of ours is no part of the job. A keeper's children all are. A front may have been executed by a
+    /// program that had children; theirs and their orphans are told from the job's by the marker.
+    fn is_foreign(&self, pid: u32) -> bool {
+        !self.strays.is_empty()
+            && self.root.is_none_or(|root| root.pid != pid)
+            && !quell_sys::environ_contains(pid, &self.marker)
+    }
+
+    /// Collects dead children, all but the root. Adopted orphans would be zombies for as long as the job lives.
+    pub fn reap_orphans(&self) -> io::Result<Vec<u32>> {
+        let mut living = Vec::new();
+        for pid in quell_sys::own_children()? {
+            if self.is_foreign(pid) {
+                continue;
+            }
+            if self.root.is_some_and(|root| root.pid == pid) {
+                // A root whose leader thread has exited shows as a corpse while its other threads live.
+                if quell_sys::peek(pid)?.is_none() {
+                    living.push(pid);
+                }
+            } else if quell_sys::reap(pid)?.is_none() {
+                living.push(pid);
+            }
+        }
+        Ok(living)
+    }
+
+    /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books.
+    pub fn count(&self) -> Count {
+        let living = match self.reap_orphans() {
+            Ok(living) => living,
+            Err(error) => return Count::Unknown(format!("the children can't be listed: {error}")),
+        };
+        if self.kind() == HeldBy::Pidns && self.root_gone && !living.is_empty() {
+            let mut members = 0;
+            self.walk(|_| {
+                members += 1;
+                Below::Visit
+            });
+            // Init, with nobody left to wait for, is on its way out; its corpse is the proof.
+            if members == 0 && self.root.is_some_and(|root| quell_sys::wait_exit(root.pid).is_ok()) {
+                return Count::Alive(0);
+            }
+            return Count::Alive(members.max(1));
+        }
+        match self.cgroup().map(Cgroup::populated) {
+            Some(Ok(true)) => Count::Alive(living.len().max(1)),
+            Some(Err(error)) => Count::Unknown(format!("cgroup.events can't be read: {error}")),
+            Some(Ok(false)) | None => Count::Alive(living.len()),
+        }
+    }
+
+    /// Walks over the members; a PID namespace's init is quell's and no member.
+    fn walk(&self, mut visit: impl FnMut(&Seen) -> Below) {
+        let init = self.root.filter(|_| self.kind() == HeldBy::Pidns);
+        walk(
+            |pid| !self.is_foreign(pid),
+            |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
+        );
+    }
+
+    /// Everyone alive now, noted on the roll.
+    pub fn look(&mut self) -> Vec<ProcId> {
+        let mut roll = std::mem::take(&mut self.roll);
+        let mut living = Vec::new();
+        self.walk(|seen| {
+            roll.see(&seen.stat);
+            living.push(identity(&seen.stat));
+            Below::Visit
+        });
+        self.roll = roll;
+        living
+    }
+
+    /// Asks the whole set to end: `signal`, then CONT, as a stopped process hears nothing before it goes on.
+    ///
+    /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
+    /// keeper passes the request on once, politely, and nobody hears it twice.
+    pub fn ask(&mut self, signal: Signal) -> Round {
+        let mut roll = std::mem::take(&mut self.roll);
+        let mut round = Round::default();
+        let began = quell_sys::ticks_since_boot();
+        // A second pass for those that were forked behind the first one's back. Whoever started later than the asking
+        // began may be the work of somebody's own handler, and is left to finish it.
+        for pass in 0..2 {
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                roll.see(&seen.stat);
+                if seen.stat.comm == KEEPER_NAME {
+                    return Below::Skip;
+                }
+                if (pass == 0 || id.start < began) && !roll.was_asked(id) {
+                    let result = seen.pidfd.signal(signal);
+                    if signal != Signal::KILL && signal != Signal::CONT {
+                        seen.pidfd.signal(Signal::CONT);
+                    }
+                    roll.asked(id);
+                    round.push(signal, id, result);
+                }
+                Below::Visit
+            });
+        }
+        self.roll = roll;
+        round
+    }
+
+    /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
+    pub fn kill_round(&mut self) -> Round {
+        let mut round = Round::default();
+        let mut roll = std::mem::take(&mut self.roll);
+        self.brake(&mut roll);
+        if self.group
+            && let Some(root) = self.root
+            && quell_sys::signal_group(root.pid, Signal::KILL).is_ok()
+        {
+            round.note = format!("KILL to the group {}", root.pid);
+        }
+        match (&self.place, self.root) {
+            (Place::Pidns { .. }, Some(init)) => {
+                // Our unreaped child: the number is its own.
+                let result =
+                    quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
+                round.push(Signal::KILL, init, result);
+                round.note = "KILL to the namespace's init".into();
+            }
+            (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
+        }
+        if let Some(cgroup) = self.cgroup() {
+            match cgroup.kill() {
+                Ok(()) => round.note = "cgroup.kill".into(),
+                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
+            }
+        }
+        self.sweep(&mut roll, &mut round);
+        self.roll = roll;
+        round
+    }
+
+    /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
+    /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
+    fn brake(&self, roll: &mut Roll) {
+        if let Some(cgroup) = self.cgroup() {
+            cgroup.brake();
+        }
+        let mut stopped = BTreeSet::new();
+        for _ in 0..BRAKE_PASSES {
+            let before = stopped.len();
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                if stopped.insert(id) {
+                    roll.see(&seen.stat);
+                    roll.killed(id);
+                    if self.kind() == HeldBy::Reaper {
+                        seen.pidfd.signal(Signal::STOP);
+                    }
+                }
+                Below::Visit
+            });
+            if stopped.len() == before || self.kind() != HeldBy::Reaper {
+                break;
+            }
+        }
+    }
+
+    /// Kills whoever is below us, and reaps: the orphans of those who died are our children by then, and no one else
+    /// can reap them. A tight loop, as a chain of processes that fork and die has to be outrun.
+    fn sweep(&self, roll: &mut Roll, round: &mut Round) {
+        let mut struck = BTreeSet::new();
+        for pass in 0..SWEEP_PASSES {
+            let before = struck.len();
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                if struck.insert(id) {
+                    roll.see(&seen.stat);
+                    roll.killed(id);
+                    let result = seen.pidfd.signal(Signal::KILL);
+                    round.push(Signal::KILL, id, result);
+                }
+                Below::Visit
+            });
+            if self.reap_orphans().is_ok_and(|living| living.is_empty())
+                || (pass > 0 && struck.len() == before)
+            {
+                break;
+            }
+        }
+    }
+
+    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards.
+    pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
+        let born = self.root.map_or(u64::MAX, |root| root.start);
+        audit::audit(&self.marker, born, &mut self.roll, patience)
+    }
+
+    /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
+    pub fn collect_root(&mut self) -> Result<(), String> {
+        self.group = false;
+        if let Some(root) = self.root {
+            let _ = quell_sys::reap(root.pid);
+        }
+        match quell_sys::own_children() {
+            Ok(left) if left.iter().all(|&pid| self.is_foreign(pid)) => Ok(()),
+            Ok(left) => Err(format!("{} children are left after the root was collected", left.len())),
+            Err(error) => Err(format!("the children can't be listed: {error}")),
+        }
+    }
+
+    /// Whether a limit of memory ended a member.
+    pub fn was_out_of_memory(&self) -> bool {
+        self.cgroup().is_some_and(Cgroup::was_out_of_memory)
+    }
+
+    /// The tree's peak of memory, where it is known.
+    pub fn peak_memory(&self) -> Option<u64> {
+        self.cgroup().and_then(Cgroup::peak_memory)
+    }
+
+    /// Everyone who was seen, with their fates, and how many more there were.
+    pub fn close_roll(&self, survivors: &[ProcId]) -> (Vec<Member>, u64) {
+        self.roll.close(survivors)
+    }
+
+    /// Gives the place back: removes the cgroup. Fails while somebody is in it.
+    pub fn release(&self) -> io::Result<()> {
+        // A scope's directory is systemd's to remove, when it sees it empty.
+        match &self.place {
+            Place::Cgroup(cgroup) => cgroup.remove(),
+            Place::Reaper | Place::Scope { .. } | Place::Pidns { .. } => Ok(()),
+        }
+    }
+}
+
+impl Round {
+    /// How many signals one step of a receipt lists.
+    const LISTED: usize = 4096;
+
+    pub(super) fn push(&mut self, signal: Signal, to: ProcId, sent: Sent) {
+        let result = match sent {
+            Sent::Yes => SignalResult::Sent,
+            Sent::Gone => SignalResult::Gone,
+            Sent::Refused => SignalResult::Refused,
+        };
+        if self.signals.len() < Self::LISTED {
+            self.signals.push(SentSignal { signal, to, result });
+        }
+    }
+}
+
+fn start_scope(id: JobId, pid: u32, limits: &Limits) -> io::Result<Cgroup> {
+    let unit = format!("quell-{id}.scope");
+    let request = scope::ScopeRequest {
+        unit: &unit,
+        description: "a job of quell",
+        pid,
+        memory_max: limits.memory,
+        tasks_max: limits.procs,
+        cpu_cores: limits.cpu,
+    };
+    scope::start(&request, BUS_PATIENCE).map_err(io::Error::other)?;
+    let dir = super::cgroup::dir_of_process(&pid.to_string()).map_err(io::Error::other)?;
+    Cgroup::open(&dir).map_err(io::Error::other)
+}

@@ -1,0 +1,84 @@
+//! Linux: reaper, cgroup, systemd scope, PID namespace.
+
+mod audit;
+mod cgroup;
+mod doctor;
+mod hold;
+mod roll;
+mod scope;
+mod walk;
+
+use quell_core::{HeldBy, Limits, ProcId};
+
+pub use doctor::doctor;
+pub use hold::{Birth, Hold, KEEPER_NAME, Round};
+
+/// Something was asked for that this host can't give.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// A containment.
+    #[error("the containment `{containment}` can't be had here: {why}")]
+    Containment {
+        /// Which.
+        containment: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// A limit.
+    #[error("this limit can't be held here: {why}")]
+    Limit {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Unavailable {
+    fn new(containment: &'static str, why: String) -> Self {
+        Self::Containment { containment, why }
+    }
+
+    fn limit(why: &str) -> Self {
+        Self::Limit { why: why.to_owned() }
+    }
+}
+
+/// The children that this process has now: if any, it was executed by a program that had started them, and they are
+/// nobody's business here.
+pub fn strays() -> Vec<ProcId> {
+    let children = quell_sys::own_children().unwrap_or_default();
+    children.iter().filter_map(|&pid| quell_sys::stat(pid).ok()).map(|stat| roll::identity(&stat)).collect()
+}
+
+/// What could defeat a containment, in words for receipts and `quell doctor`.
+fn defeated_by(kind: HeldBy) -> Vec<String> {
+    let common = [
+        "a process that another program starts on the job's behalf (a service manager, a container engine, at, cron)",
+        "a process in uninterruptible sleep, until the kernel lets go of it",
+    ];
+    let own: &[&str] = match kind {
+        HeldBy::Reaper => &[
+            "a descendant that became another user, where quell is not root",
+            "processes that are forked faster than they can be killed, where they resume each other from SIGSTOP",
+        ],
+        HeldBy::Cgroup | HeldBy::Scope => {
+            &["a descendant that moved to another cgroup and became another user, where quell is not root"]
+        }
+        HeldBy::Pidns => &[],
+    };
+    own.iter().chain(&common).map(|&text| text.to_owned()).collect()
+}
+
+/// What a PID namespace can hold: in a user namespace of its own RLIMIT_NPROC counts just the tree. Root is exempt
+/// from it, and needs no user namespace.
+fn pidns_limits(limits: &Limits) -> Result<Option<u64>, Unavailable> {
+    if limits.memory.is_some() || limits.cpu.is_some() {
+        return Err(Unavailable::limit("a PID namespace holds no memory or CPU limit; use --contain cgroup"));
+    }
+    match limits.procs {
+        Some(_) if quell_sys::uid() == 0 => Err(Unavailable::limit(
+            "root's processes are not counted in a PID namespace; use --contain cgroup",
+        )),
+        // Init counts too.
+        procs => Ok(procs.map(|procs| procs + 1)),
+    }
+}

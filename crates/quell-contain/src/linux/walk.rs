@@ -1,0 +1,61 @@
+//! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown.
+
+use std::collections::VecDeque;
+
+use quell_sys::{PidFd, Stat};
+
+/// A living descendant. The descriptor pins it, so what is sent there can reach nobody else.
+pub struct Seen {
+    /// What /proc said of it while it was pinned.
+    pub stat: Stat,
+    /// The pin.
+    pub pidfd: PidFd,
+}
+
+/// Whether the walk goes on below a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Below {
+    /// Yes.
+    Visit,
+    /// No: what is below it is somebody else's business for now.
+    Skip,
+}
+
+/// Shows every living descendant of this process to `visit`, parents first, except the children that are not `mine`
+/// and what is below them.
+///
+/// A process counts only if it was alive, as its pin shows, after /proc had named a parent that is proven itself: us,
+/// or one of ours that was still alive then. Thus neither a pid that was reused between two reads nor a stranger can
+/// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck.
+pub fn walk(mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
+    let me = quell_sys::pid();
+    let mut queue = VecDeque::new();
+    for pid in quell_sys::own_children().unwrap_or_default() {
+        if let Some(seen) = pin(pid, |stat| stat.ppid == me)
+            && mine(pid)
+            && visit(&seen) == Below::Visit
+        {
+            queue.push_back(seen);
+        }
+    }
+    while let Some(parent) = queue.pop_front() {
+        for pid in quell_sys::children(parent.stat.pid, parent.stat.threads).unwrap_or_default() {
+            let ours =
+                |stat: &Stat| stat.ppid == me || (stat.ppid == parent.stat.pid && parent.pidfd.is_alive());
+            if let Some(seen) = pin(pid, ours)
+                && visit(&seen) == Below::Visit
+            {
+                queue.push_back(seen);
+            }
+        }
+    }
+}
+
+/// Pins `pid`, reads its stat line and checks it with `ours`; nothing if it is dead by then.
+fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
+    let pidfd = PidFd::open(pid).ok()?;
+    let stat = quell_sys::stat(pid).ok()?;
+    let proven = ours(&stat);
+    // Alive after the reads: the number belonged to this one process all the while.
+    (proven && pidfd.is_alive()).then_some(Seen { stat, pidfd })
+}

@@ -1,0 +1,15 @@
+//! The platforms that quell can't hold a tree on yet.
+
+use crate::Doctor;
+
+/// What this host can do: nothing yet, and why.
+pub fn doctor() -> Doctor {
+    let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
+    Doctor {
+        system: std::env::consts::OS.to_owned(),
+        abilities: vec![crate::Ability { name: "jobs".into(), ok: false, detail: why }],
+        containments: Vec::new(),
+        auto: None,
+        defeated_by: Vec::new(),
+    }
+}

@@ -1,0 +1,30 @@
+//! What `quell doctor` reports, on every platform.
+
+use quell_core::HeldBy;
+use serde::Serialize;
+
+/// One ability of the host.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ability {
+    /// A stable word.
+    pub name: String,
+    /// Whether the host has it.
+    pub ok: bool,
+    /// What was found, or why not.
+    pub detail: String,
+}
+
+/// What this host can do for quell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Doctor {
+    /// The operating system and its version.
+    pub system: String,
+    /// What was tried, in the order in which it matters.
+    pub abilities: Vec<Ability>,
+    /// The containments that `--contain` would accept here.
+    pub containments: Vec<HeldBy>,
+    /// What `--contain auto` takes here; nothing where jobs can't be run at all.
+    pub auto: Option<HeldBy>,
+    /// What could defeat that.
+    pub defeated_by: Vec<String>,
+}

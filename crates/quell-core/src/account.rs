@@ -1,0 +1,143 @@
+//! The short account of a stop that a person reads on stderr: one line, then the tree as it stood.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::{Cause, Fate, Member, Receipt, StepKind, Verdict, format_duration};
+
+/// How many rows of the tree are drawn.
+const ROWS: usize = 40;
+/// How wide the column of commands may become.
+const COMMAND_WIDTH: usize = 44;
+
+/// The account of `receipt`: a headline and the tree, each line with its newline.
+pub fn account(receipt: &Receipt) -> String {
+    let mut text = format!("quell: {}\n", headline(receipt));
+    text += &tree(receipt);
+    text
+}
+
+/// `timed out after 2s: 4 processes, TERM at 2.00s, KILL at 3.50s (2 ignored TERM), 0 left`
+pub fn headline(receipt: &Receipt) -> String {
+    let mut line = match receipt.cause {
+        Cause::Timeout => {
+            let asked = receipt.time_of(StepKind::StopAsked).unwrap_or(receipt.ended.at);
+            format!("timed out after {}", format_duration(Duration::from_secs_f64(asked.max(0.0))))
+        }
+        Cause::OwnExit | Cause::ExternalSignal => {
+            format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
+        }
+        Cause::User => "stopped".into(),
+        Cause::Limit => "stopped at its limit".into(),
+        Cause::FrontLost => "stopped, because quell's front was killed".into(),
+        Cause::KeeperLost => "stopped, because quell's keeper was killed".into(),
+        Cause::OwnerGone => "stopped, because its owner is gone".into(),
+        Cause::StartFailed => "did not start".into(),
+        Cause::HostReboot => "ended with its host".into(),
+    };
+    let seen = receipt.members.len() + receipt.members_omitted as usize;
+    let _ = write!(line, ": {}", processes(seen));
+    let signal = ask_signal(receipt);
+    if let (Some(at), Some(signal)) = (receipt.time_of(StepKind::Ask), &signal) {
+        let _ = write!(line, ", {signal} at {at:.2}s");
+    }
+    if let Some(at) = receipt.time_of(StepKind::Kill) {
+        let _ = write!(line, ", KILL at {at:.2}s");
+        let deaf = receipt.members.iter().filter(|member| member.fate == Fate::IgnoredAsk).count();
+        if deaf > 0 {
+            let _ = write!(line, " ({deaf} ignored {})", signal.unwrap_or_default());
+        }
+    }
+    let _ = match &receipt.verdict {
+        Verdict::Gone => write!(line, ", 0 left"),
+        Verdict::Survivors { count } => write!(line, ", {count} LEFT ALIVE"),
+        Verdict::Unproven { why } => write!(line, ", not proven dead: {why}"),
+    };
+    line
+}
+
+fn processes(count: usize) -> String {
+    if count == 1 { "1 process".into() } else { format!("{count} processes") }
+}
+
+fn ask_signal(receipt: &Receipt) -> Option<String> {
+    let ask = receipt.steps.iter().find(|step| step.step == StepKind::Ask)?;
+    Some(ask.signals.first().map_or_else(|| "ask".into(), |sent| sent.signal.to_string()))
+}
+
+/// The tree, one member a line: its command, its pid and its fate.
+fn tree(receipt: &Receipt) -> String {
+    let by_pid: BTreeSet<u32> = receipt.members.iter().map(|member| member.id.pid).collect();
+    let mut children: BTreeMap<u32, Vec<&Member>> = BTreeMap::new();
+    let mut tops = Vec::new();
+    for member in &receipt.members {
+        if by_pid.contains(&member.ppid) && member.ppid != member.id.pid {
+            children.entry(member.ppid).or_default().push(member);
+        } else {
+            tops.push(member);
+        }
+    }
+    let root_sid = tops.first().map_or(0, |member| member.sid);
+    let mut rows = Vec::new();
+    let mut drawn = BTreeSet::new();
+    for top in tops {
+        draw(top, "", "", &children, &mut rows, &mut drawn);
+    }
+    let width = rows.iter().take(ROWS).map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    let signal = ask_signal(receipt).unwrap_or_default();
+    let mut text = String::new();
+    for (label, member) in rows.iter().take(ROWS) {
+        let fate = match member.fate {
+            Fate::Exited => "exited".to_owned(),
+            Fate::ExitedOnAsk => format!("exited on {signal}"),
+            Fate::IgnoredAsk => format!("ignored {signal}, killed"),
+            Fate::Killed => "killed".to_owned(),
+            Fate::Alive => "STILL ALIVE".to_owned(),
+        };
+        let own = if member.sid != root_sid { "   (own session)" } else { "" };
+        let pad = " ".repeat(width - label.chars().count());
+        let _ = writeln!(text, "{label}{pad}  {:>7}  {fate}{own}", member.id.pid);
+    }
+    let more = receipt.members.len() + receipt.members_omitted as usize - rows.len().min(ROWS);
+    if more > 0 {
+        let _ = writeln!(text, "… and {more} more");
+    }
+    text
+}
+
+fn draw<'a>(
+    member: &'a Member,
+    branch: &str,
+    indent: &str,
+    children: &BTreeMap<u32, Vec<&'a Member>>,
+    rows: &mut Vec<(String, &'a Member)>,
+    drawn: &mut BTreeSet<u32>,
+) {
+    // A pid can stand in a receipt twice, under different start times; its children are drawn once.
+    rows.push((format!("{indent}{branch}{}", printable(&member.command)), member));
+    if !drawn.insert(member.id.pid) || indent.chars().count() > 60 {
+        return;
+    }
+    let below = match branch {
+        "" => indent.to_owned(),
+        "└─ " => format!("{indent}   "),
+        _ => format!("{indent}│  "),
+    };
+    let list = children.get(&member.id.pid).map_or(&[][..], Vec::as_slice);
+    for (index, child) in list.iter().enumerate() {
+        let branch = if index + 1 == list.len() { "└─ " } else { "├─ " };
+        draw(child, branch, &below, children, rows, drawn);
+    }
+}
+
+/// A command as one short line: control characters (a terminal would obey them) become spaces.
+fn printable(command: &str) -> String {
+    let clean: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if clean.chars().count() <= COMMAND_WIDTH {
+        return clean;
+    }
+    let mut short: String = clean.chars().take(COMMAND_WIDTH - 1).collect();
+    short.push('…');
+    short
+}

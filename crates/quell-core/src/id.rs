@@ -1,0 +1,84 @@
+//! Job ids: ULIDs, so that they sort by time and can be cut to a prefix.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+
+/// The id of one job. It is a valid file name by construction: 26 characters of Crockford's base 32.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(Ulid);
+
+/// A text that is no job id.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
+pub struct BadId(String);
+
+impl JobId {
+    /// An id from the wall clock and 80 random bits (the upper 48 bits of `random` are not used).
+    pub fn new(unix_ms: u64, random: u128) -> Self {
+        Self(Ulid::from_parts(unix_ms, random))
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let id = Ulid::from_string(text).map_err(|_| BadId(text.to_owned()))?;
+        // The decoder takes lower case and overflowing first characters too; only the canonical form names a job.
+        if id.to_string() == text { Ok(Self(id)) } else { Err(BadId(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = BadId;
+
+    fn try_from(text: String) -> Result<Self, BadId> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> String {
+        id.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_the_round_trip() {
+        let id = JobId::new(1_700_000_000_000, 42);
+        assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
+    }
+
+    #[test]
+    fn ids_sort_by_time() {
+        assert!(JobId::new(1, u128::MAX).to_string() < JobId::new(2, 0).to_string());
+    }
+
+    #[test]
+    fn what_could_leave_the_job_directory_is_refused() {
+        for text in ["", "..", "/", "../x", "a/b", "01ka3w6z0gj8x4t9m2n7q5r1sb", "01KA3W6Z0GJ8X4T9M2N7Q5R1S/"]
+        {
+            assert!(text.parse::<JobId>().is_err(), "{text}");
+        }
+    }
+}

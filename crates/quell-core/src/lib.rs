@@ -1,0 +1,35 @@
+//! The words of quell, without any I/O: what a job is, how it lives and ends, how a stop is planned and what a
+//! receipt says. Everything that talks to a kernel is in other crates and is told here what to do.
+//!
+//! The key types: [`JobId`], [`JobSpec`], [`Life`] (the lifecycle as a total state × event table), [`StopPlan`],
+//! [`Receipt`]. [`account`] turns a receipt into the few lines that a person reads.
+#![forbid(unsafe_code)]
+
+pub mod account;
+mod envelope;
+mod id;
+mod life;
+mod plan;
+mod receipt;
+#[cfg(feature = "schema")]
+pub mod schema;
+mod signal;
+mod spec;
+mod units;
+
+pub use envelope::{ErrorBody, failure, success};
+pub use id::{BadId, JobId};
+pub use life::{Action, Count, Event, Life, LifeRules, Manner, Request, State};
+pub use plan::StopPlan;
+pub use receipt::{
+    Actor, Cause, Fate, Grace, Held, JobBrief, Member, Moment, ProcId, Receipt, RootOutcome, RootReport,
+    SentSignal, SignalResult, Step, StepKind, Usage, Verdict,
+};
+pub use signal::{BadSignal, Signal};
+pub use spec::{
+    BadAssignment, Contain, HeldBy, JobSpec, Leak, Limits, Record, SessionKind, Until, parse_assignment,
+};
+pub use units::{BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size};
+
+/// The name and version of quell's JSON, in every object that it prints or writes.
+pub const SCHEMA: &str = "quell/1";

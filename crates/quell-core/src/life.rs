@@ -1,0 +1,359 @@
+//! The life of a job as one total table: state × event → state and actions.
+//!
+//! ```text
+//! created ─spawned─▶ starting ─executed─▶ running ─root exited─▶ draining ─count 0─▶ ended
+//!                       │                   │ stop, timeout          │ leak, stop, timeout
+//!                       │ stop, failed      ▼                        ▼
+//!                       │                asking ◀────────────────────┘
+//!                       │                   │ grace over, second request        (count 0 ─▶ ended)
+//!                       └──────────────▶ killing ─count 0 | proof time over─▶ ended
+//! ```
+//!
+//! The keeper feeds events and carries out the actions; nothing here knows of a kernel. There is one deadline: what
+//! it means follows from the state (running, draining: the timeout; asking: the grace; killing: the proof).
+
+use std::time::Duration;
+
+use crate::{Actor, Cause, RootOutcome, Signal, StopPlan, Until, Verdict};
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// On record; no process exists.
+    Created,
+    /// The stub exists and is held; the program has not been executed.
+    Starting,
+    /// The program runs.
+    Running,
+    /// The root has exited; its descendants are being counted, or waited for.
+    Draining,
+    /// The set was asked to end and has its grace.
+    Asking,
+    /// The set is being killed.
+    Killing,
+    /// Over; the verdict says what was proven.
+    Ended,
+}
+
+impl State {
+    /// The word for it in records and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Created => "created",
+            State::Starting => "starting",
+            State::Running | State::Draining => "running",
+            State::Asking | State::Killing => "stopping",
+            State::Ended => "ended",
+        }
+    }
+}
+
+/// How a stop is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Politely; asking again kills at once.
+    Ask,
+    /// Politely, and without hurrying a stop that is under way.
+    Join,
+    /// At once.
+    Kill,
+}
+
+/// A request to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Why.
+    pub cause: Cause,
+    /// Who asks.
+    pub actor: Actor,
+    /// How.
+    pub manner: Manner,
+}
+
+/// What a count of the living members said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// So many are alive; the root's corpse does not count.
+    Alive(usize),
+    /// It could not be counted. Never taken for zero.
+    Unknown(String),
+}
+
+/// What can happen to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The stub exists, held, its identity on record.
+    Spawned,
+    /// The program was executed.
+    Executed,
+    /// The program could not be started.
+    StartFailed(String),
+    /// The root has ended. Comes before any count of zero.
+    RootExited(RootOutcome),
+    /// The members were counted.
+    Counted(Count),
+    /// Somebody wants it stopped.
+    StopAsked(Request),
+    /// The deadline has passed.
+    Deadline,
+}
+
+/// What the keeper is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write the new state to disk.
+    Publish,
+    /// Set the deadline this far from now; it replaces any other.
+    Arm(Duration),
+    /// Take the deadline away.
+    Disarm,
+    /// Count the members and report [`Event::Counted`].
+    Count,
+    /// Send this signal, then CONT, to the whole set.
+    Ask(Signal),
+    /// Run one round of brake, kill and sweep, then count.
+    Kill,
+    /// Collect the root, write the receipt, end.
+    Finish,
+}
+
+/// What governs one life.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeRules {
+    /// How it is stopped.
+    pub plan: StopPlan,
+    /// What ends it.
+    pub until: Until,
+    /// When it is stopped at the latest.
+    pub timeout: Option<Duration>,
+}
+
+/// One job's life so far.
+#[derive(Clone, Debug)]
+pub struct Life {
+    rules: LifeRules,
+    state: State,
+    root: Option<RootOutcome>,
+    ending: Option<(Cause, Actor)>,
+    leaked: bool,
+    verdict: Option<Verdict>,
+    last_count: Count,
+}
+
+impl Life {
+    /// A job that is on record and does not run yet.
+    pub fn new(rules: LifeRules) -> Self {
+        Self {
+            rules,
+            state: State::Created,
+            root: None,
+            ending: None,
+            leaked: false,
+            verdict: None,
+            last_count: Count::Alive(0),
+        }
+    }
+
+    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it.
+    pub fn orphaned(rules: LifeRules) -> (Self, Vec<Action>) {
+        let mut life = Self::new(rules);
+        life.ending = Some((Cause::KeeperLost, Actor::Unknown));
+        let actions = life.kill();
+        (life, actions)
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// How the root ended, once it has.
+    pub fn root(&self) -> Option<&RootOutcome> {
+        self.root.as_ref()
+    }
+
+    /// Why it ends, once that is settled. The first reason stays.
+    pub fn ending(&self) -> Option<&(Cause, Actor)> {
+        self.ending.as_ref()
+    }
+
+    /// Whether descendants were alive when the root had exited by itself and nothing but its exit was waited for.
+    pub fn leaked(&self) -> bool {
+        self.leaked
+    }
+
+    /// What was proven; only an ended job has it.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// The whole table. Each event is answered in each state; what can't matter there is named and does nothing.
+    #[deny(clippy::wildcard_enum_match_arm)]
+    pub fn step(&mut self, event: Event) -> Vec<Action> {
+        match (self.state, event) {
+            (State::Created, Event::Spawned) => self.enter(State::Starting, vec![]),
+            (State::Created, Event::StartFailed(reason)) => {
+                self.not_started(reason, Cause::StartFailed, Actor::Quell);
+                self.end(Verdict::Gone)
+            }
+            (State::Created, Event::StopAsked(request)) => {
+                self.not_started("it was stopped before it started".into(), request.cause, request.actor);
+                self.end(Verdict::Gone)
+            }
+            (
+                State::Created,
+                Event::Executed | Event::RootExited(_) | Event::Counted(_) | Event::Deadline,
+            ) => vec![],
+
+            (State::Starting, Event::Executed) => {
+                let deadline = self.rules.timeout.map(Action::Arm);
+                self.enter(State::Running, deadline.into_iter().collect())
+            }
+            (State::Starting, Event::StartFailed(reason)) => {
+                self.not_started(reason, Cause::StartFailed, Actor::Quell);
+                self.kill()
+            }
+            // No instruction of the program has run, so there is nobody to be polite to.
+            (State::Starting, Event::StopAsked(request)) => {
+                self.not_started("it was stopped before it started".into(), request.cause, request.actor);
+                self.kill()
+            }
+            (State::Starting, Event::RootExited(outcome)) => {
+                self.not_started(
+                    format!("it was killed before it started ({outcome:?})"),
+                    Cause::ExternalSignal,
+                    Actor::Unknown,
+                );
+                self.kill()
+            }
+            (State::Starting, Event::Spawned | Event::Counted(_) | Event::Deadline) => vec![],
+
+            (State::Running, Event::RootExited(outcome)) => {
+                self.root = Some(outcome);
+                self.state = State::Draining;
+                vec![Action::Count]
+            }
+            (State::Running | State::Draining, Event::StopAsked(request)) => {
+                self.settle(request.cause, request.actor);
+                match request.manner {
+                    Manner::Ask | Manner::Join => self.ask(),
+                    Manner::Kill => self.kill(),
+                }
+            }
+            (State::Running | State::Draining, Event::Deadline) => {
+                self.settle(Cause::Timeout, Actor::Quell);
+                self.ask()
+            }
+            (
+                State::Running,
+                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::Counted(_),
+            ) => vec![],
+
+            (State::Draining, Event::Counted(Count::Alive(0))) => {
+                self.settle_own_end();
+                self.end(Verdict::Gone)
+            }
+            (State::Draining, Event::Counted(count)) => {
+                self.last_count = count;
+                match self.rules.until {
+                    Until::Root => {
+                        self.leaked = true;
+                        self.settle_own_end();
+                        self.ask()
+                    }
+                    Until::Tree => vec![],
+                }
+            }
+            (
+                State::Draining,
+                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::RootExited(_),
+            ) => vec![],
+
+            (State::Asking | State::Killing, Event::Counted(Count::Alive(0))) => self.end(Verdict::Gone),
+            (State::Asking, Event::Counted(count)) => {
+                self.last_count = count;
+                vec![]
+            }
+            (State::Asking, Event::StopAsked(request)) => match request.manner {
+                Manner::Ask | Manner::Kill => self.kill(),
+                Manner::Join => vec![],
+            },
+            (State::Asking, Event::Deadline) => self.kill(),
+            (State::Asking | State::Killing, Event::RootExited(outcome)) => {
+                self.root.get_or_insert(outcome);
+                vec![Action::Count]
+            }
+            (State::Asking, Event::Spawned | Event::Executed | Event::StartFailed(_)) => vec![],
+
+            (State::Killing, Event::Counted(count)) => {
+                self.last_count = count;
+                vec![Action::Kill]
+            }
+            (State::Killing, Event::Deadline) => {
+                let verdict = match &self.last_count {
+                    Count::Alive(count) => Verdict::Survivors { count: *count },
+                    Count::Unknown(why) => Verdict::Unproven { why: why.clone() },
+                };
+                self.end(verdict)
+            }
+            (
+                State::Killing,
+                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::StopAsked(_),
+            ) => vec![],
+
+            (
+                State::Ended,
+                Event::Spawned
+                | Event::Executed
+                | Event::StartFailed(_)
+                | Event::RootExited(_)
+                | Event::Counted(_)
+                | Event::StopAsked(_)
+                | Event::Deadline,
+            ) => vec![],
+        }
+    }
+
+    fn enter(&mut self, state: State, then: Vec<Action>) -> Vec<Action> {
+        self.state = state;
+        let mut actions = vec![Action::Publish];
+        actions.extend(then);
+        actions
+    }
+
+    fn ask(&mut self) -> Vec<Action> {
+        let plan = self.rules.plan;
+        // The count behind the request ends the wait for a set that is empty already.
+        self.enter(State::Asking, vec![Action::Ask(plan.signal), Action::Arm(plan.grace), Action::Count])
+    }
+
+    fn kill(&mut self) -> Vec<Action> {
+        // Until the first round has counted, nothing is proven.
+        self.last_count = Count::Unknown("it was never counted".into());
+        self.enter(State::Killing, vec![Action::Arm(self.rules.plan.verify), Action::Kill])
+    }
+
+    fn end(&mut self, verdict: Verdict) -> Vec<Action> {
+        self.verdict = Some(verdict);
+        self.state = State::Ended;
+        vec![Action::Disarm, Action::Finish]
+    }
+
+    fn settle(&mut self, cause: Cause, actor: Actor) {
+        self.ending.get_or_insert((cause, actor));
+    }
+
+    fn settle_own_end(&mut self) {
+        match self.root {
+            Some(RootOutcome::Signaled { signal, .. }) if !signal.is_crash() => {
+                self.settle(Cause::ExternalSignal, Actor::Unknown);
+            }
+            Some(_) | None => self.settle(Cause::OwnExit, Actor::Program),
+        }
+    }
+
+    fn not_started(&mut self, reason: String, cause: Cause, actor: Actor) {
+        self.root.get_or_insert(RootOutcome::NotStarted { reason });
+        self.settle(cause, actor);
+    }
+}

@@ -1,0 +1,26 @@
+//! The stop plan: the ladder from a polite request to the count, as data.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Signal;
+
+/// How a job is stopped: ask with `signal`, give the whole set `grace` to end, then brake, kill and sweep until the
+/// count is zero, for `verify` at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopPlan {
+    /// The first, polite signal.
+    pub signal: Signal,
+    /// How long the set may take to end on it.
+    pub grace: Duration,
+    /// How long the kill may take to be proven before survivors are reported.
+    pub verify: Duration,
+}
+
+impl Default for StopPlan {
+    /// TERM, five seconds, and ten for the proof: the teardown of thousands of processes takes seconds.
+    fn default() -> Self {
+        Self { signal: Signal::TERM, grace: Duration::from_secs(5), verify: Duration::from_secs(10) }
+    }
+}

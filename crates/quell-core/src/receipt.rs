@@ -1,0 +1,370 @@
+//! The receipt: what happened, as evidence.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{HeldBy, SessionKind};
+use crate::{JobId, Signal};
+
+/// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProcId {
+    /// The number; reused by the kernel after the process is reaped.
+    pub pid: u32,
+    /// Field 22 of /proc/PID/stat.
+    pub start: u64,
+}
+
+/// An instant on both clocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Moment {
+    /// Seconds since the job's start on the monotonic clock, which no one can set back.
+    pub at: f64,
+    /// The wall clock, RFC 3339.
+    pub wall: String,
+}
+
+/// Why a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The root came to its own end.
+    OwnExit,
+    /// The program could not be started.
+    StartFailed,
+    /// A person or program asked for it.
+    User,
+    /// Its time was up.
+    Timeout,
+    /// The kernel ended it at a limit that was asked for.
+    Limit,
+    /// Somebody outside quell sent the root a deadly signal.
+    ExternalSignal,
+    /// The process that the user called was killed.
+    FrontLost,
+    /// The keeper was killed.
+    KeeperLost,
+    /// The process or session it lived for is gone.
+    OwnerGone,
+    /// The machine was restarted.
+    HostReboot,
+}
+
+/// Who brought the end about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Actor {
+    /// The program itself.
+    Program,
+    /// quell, following what it was told to do.
+    Quell,
+    /// A process that sent quell a signal.
+    Sender {
+        /// The signal that quell got.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        signal: Signal,
+        /// The sender's pid.
+        pid: u32,
+        /// The sender's user.
+        uid: u32,
+    },
+    /// The kernel: a terminal that hung up, or a limit.
+    Kernel,
+    /// Not known: the signal came from outside quell.
+    Unknown,
+}
+
+/// How the root ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RootOutcome {
+    /// With an exit code.
+    Exited {
+        /// The code.
+        code: i32,
+    },
+    /// By a signal.
+    Signaled {
+        /// The signal.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        signal: Signal,
+        /// Whether a core was dumped.
+        core: bool,
+    },
+    /// It never ran.
+    NotStarted {
+        /// Why.
+        reason: String,
+    },
+    /// It is gone, and nobody could learn how.
+    Unknown,
+}
+
+/// What was proven about the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Verdict {
+    /// Counted: nobody is left.
+    Gone,
+    /// Counted: some are left.
+    Survivors {
+        /// How many.
+        count: usize,
+    },
+    /// It could not be counted.
+    Unproven {
+        /// Why.
+        why: String,
+    },
+}
+
+/// How one member ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It ended without being asked.
+    Exited,
+    /// It was asked and ended within the grace.
+    ExitedOnAsk,
+    /// It was asked, lived on and was killed.
+    IgnoredAsk,
+    /// It was killed without having been asked: it came too late, or the kill was wanted at once.
+    Killed,
+    /// It is not proven dead.
+    Alive,
+}
+
+/// One process that was seen in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Member {
+    /// Its identity.
+    #[serde(flatten)]
+    pub id: ProcId,
+    /// Its parent when first seen.
+    pub ppid: u32,
+    /// Its process group when first seen.
+    pub pgid: u32,
+    /// Its session when first seen.
+    pub sid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// The user's name, where the host knows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Its command line, or its short name in brackets where it has none; cut at 200 characters.
+    pub command: String,
+    /// How it ended.
+    pub fate: Fate,
+}
+
+/// What became of one signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SignalResult {
+    /// Delivered.
+    Sent,
+    /// The process was gone already.
+    Gone,
+    /// The kernel refused.
+    Refused,
+}
+
+/// A signal and to whom it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SentSignal {
+    /// The signal.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub signal: Signal,
+    /// To which process.
+    pub to: ProcId,
+    /// With which result.
+    pub result: SignalResult,
+}
+
+/// A rung of the ladder, or a fact that was learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// The stub exists, held, and is on record; no instruction of the program has run.
+    Born,
+    /// The program runs.
+    Running,
+    /// The program could not be executed.
+    StartFailed,
+    /// The root has ended (and is kept unreaped).
+    RootExited,
+    /// A stop was asked for.
+    StopAsked,
+    /// The polite signal.
+    Ask,
+    /// New processes are kept from being made.
+    Brake,
+    /// The kill.
+    Kill,
+    /// Adopted children killed and reaped.
+    Sweep,
+    /// The search for marked processes outside the tree.
+    Audit,
+    /// The final count.
+    Verify,
+}
+
+/// One step, with its time and its signals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// When.
+    #[serde(flatten)]
+    pub moment: Moment,
+    /// What.
+    pub step: StepKind,
+    /// In words, where there is more to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// The signals that it sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<SentSignal>,
+}
+
+/// The job in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobBrief {
+    /// Its id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// Its command.
+    pub command: Vec<String>,
+    /// Where it started.
+    pub cwd: String,
+}
+
+/// How the tree was held, and what could defeat that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Held {
+    /// The containment.
+    pub containment: HeldBy,
+    /// Whose session the root was in.
+    pub session: SessionKind,
+    /// The cgroup, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// What could defeat this, in words.
+    pub defeated_by: Vec<String>,
+}
+
+/// The root and its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RootReport {
+    /// Who it was; absent where it never came to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<ProcId>,
+    /// How it ended.
+    pub outcome: RootOutcome,
+}
+
+/// The grace, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Grace {
+    /// What was allowed.
+    pub asked: f64,
+    /// What was used; absent where nobody was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<f64>,
+}
+
+/// What the tree used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Usage {
+    /// Seconds of CPU in user mode, of all that were waited for.
+    pub cpu_user: f64,
+    /// Seconds of CPU in the kernel.
+    pub cpu_system: f64,
+    /// The largest resident set of one process, in bytes.
+    pub peak_process_memory: u64,
+    /// The peak of the whole tree, in bytes, where the cgroup's memory controller knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_tree_memory: Option<u64>,
+}
+
+/// The receipt of one job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Receipt {
+    /// The schema of this object.
+    pub schema: String,
+    /// The job.
+    pub job: JobBrief,
+    /// The boot in which pids and start times are meant.
+    pub boot_id: String,
+    /// When it began.
+    pub started: Moment,
+    /// When the count was done.
+    pub ended: Moment,
+    /// How it was held.
+    pub held: Held,
+    /// Why it ended.
+    pub cause: Cause,
+    /// Who brought that about.
+    pub actor: Actor,
+    /// The root's own outcome; a fact apart from the verdict.
+    pub root: RootReport,
+    /// Who was alive when the root had exited.
+    pub left_at_root_exit: Vec<ProcId>,
+    /// Everyone seen.
+    pub members: Vec<Member>,
+    /// How many more were seen than are listed.
+    #[serde(default)]
+    pub members_omitted: u64,
+    /// What was done.
+    pub steps: Vec<Step>,
+    /// Who is not proven dead.
+    pub survivors: Vec<ProcId>,
+    /// What was proven.
+    pub verdict: Verdict,
+    /// The grace.
+    pub grace: Grace,
+    /// What was used.
+    pub usage: Usage,
+    /// What went wrong in quell itself without harming the stop, such as a record that could not be written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
+}
+
+impl Receipt {
+    /// Whether a kill was needed.
+    pub fn escalated(&self) -> bool {
+        self.steps.iter().any(|step| step.step == StepKind::Kill)
+            && self
+                .members
+                .iter()
+                .any(|member| matches!(member.fate, Fate::IgnoredAsk | Fate::Killed | Fate::Alive))
+    }
+
+    /// The time of the first step of a kind, in seconds since the start.
+    pub fn time_of(&self, kind: StepKind) -> Option<f64> {
+        self.steps.iter().find(|step| step.step == kind).map(|step| step.moment.at)
+    }
+}

@@ -1,0 +1,142 @@
+//! Durations, sizes and core counts as people write them.
+
+use std::time::Duration;
+
+/// A text that is no duration.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 2m")]
+pub struct BadDuration(String);
+
+/// A text that is no size.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{0}` is no size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
+)]
+pub struct BadSize(String);
+
+/// A text that is no number of cores.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no number of cores: write a number above 0, such as 0.5 or 2")]
+pub struct BadCores(String);
+
+/// Splits `1.5s` into its number and its unit. Only plain decimal numbers count: no sign, no exponent, no `inf`.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    Some((number.parse().ok()?, unit))
+}
+
+/// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`; a bare number is seconds, as for timeout(1).
+pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
+    let bad = || BadDuration(text.to_owned());
+    let (number, unit) = split(text).ok_or_else(bad)?;
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(bad()),
+    };
+    // A century is more than any job lives; what lies above it would overflow the clock's arithmetic.
+    let century = 100.0 * 366.0 * 86_400.0;
+    let total = number * seconds;
+    if total > century { Err(bad()) } else { Duration::try_from_secs_f64(total).map_err(|_| bad()) }
+}
+
+/// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` behind the letter.
+pub fn parse_size(text: &str) -> Result<u64, BadSize> {
+    let bad = || BadSize(text.to_owned());
+    let (number, unit) = split(text).ok_or_else(bad)?;
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(bad()),
+    };
+    let bytes = number * f64::from(2u32.pow(10)).powi(shift / 10);
+    if (1.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err(bad()) }
+}
+
+/// Reads a number of cores such as `0.5` or `2`.
+pub fn parse_cores(text: &str) -> Result<f64, BadCores> {
+    match split(text) {
+        Some((cores, "")) if (0.01..=100_000.0).contains(&cores) => Ok(cores),
+        Some(_) | None => Err(BadCores(text.to_owned())),
+    }
+}
+
+/// Writes a duration the way people read it: `300ms`, `2s`, `1.5s`, `2m`, `1h30m`.
+pub fn format_duration(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    if ms < 1000 {
+        return format!("{ms}ms");
+    }
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms % 60_000);
+    let mut text = String::new();
+    if hours > 0 {
+        text += &format!("{hours}h");
+    }
+    if minutes > 0 {
+        text += &format!("{minutes}m");
+    }
+    if seconds > 0 {
+        let decimals = format!("{:.2}", seconds as f64 / 1000.0);
+        text += decimals.trim_end_matches('0').trim_end_matches('.');
+        text += "s";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        for (text, ms) in
+            [("300ms", 300), ("1.5s", 1500), ("2m", 120_000), ("5", 5000), ("0", 0), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(ms), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_duration() {
+        for text in ["", "s", "-1s", "1x", "1 s", "1e3s", "inf", "nan", ".", "1..2s", "999999999999d", "+1s"]
+        {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in
+            [("1", 1), ("512M", 512 << 20), ("1.5G", 3 << 29), ("4KiB", 4096), ("2TB", 2 << 40)]
+        {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "0", "M", "-1M", "1X", "99999999T", "0.2"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_for_people() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (300, "300ms"),
+            (2000, "2s"),
+            (1500, "1.5s"),
+            (120_000, "2m"),
+            (5_430_000, "1h30m30s"),
+        ] {
+            assert_eq!(format_duration(Duration::from_millis(ms)), text);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The keeper, which owns one job, and the front, which the user called.
+//!
+//! [`run`] is all that a caller needs: it prepares everything that can fail, forks the keeper, and waits beside it
+//! until the tree is proven gone. If the front dies, the keeper stops the tree; if the keeper dies, the front does.
+#![forbid(unsafe_code)]
+
+mod request;
+
+#[cfg(target_os = "linux")]
+#[path = "linux/mod.rs"]
+mod platform;
+#[cfg(not(target_os = "linux"))]
+#[path = "other.rs"]
+mod platform;
+
+pub use platform::run;
+pub use request::{Environment, Finished, ReceiptTarget, RunError, RunRequest};

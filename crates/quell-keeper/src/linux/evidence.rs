@@ -1,0 +1,162 @@
+//! The evidence of one job, gathered as it happens, and the receipt made from it.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::time::Instant;
+
+use quell_contain::Hold;
+use quell_core::{
+    Actor, Cause, Grace, JobBrief, JobSpec, Life, Moment, ProcId, Receipt, RootOutcome, RootReport, SCHEMA,
+    SentSignal, Signal, Step, StepKind, Verdict,
+};
+
+/// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
+const STEPS: usize = 64;
+
+/// The two clocks of a job.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// This instant on both clocks.
+    pub fn now(&self) -> Moment {
+        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: wall() }
+    }
+}
+
+/// The wall clock as text, to the millisecond.
+pub fn wall() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// What has happened so far.
+#[derive(Debug)]
+pub struct Evidence {
+    clock: Clock,
+    started: Moment,
+    steps: Vec<Step>,
+    /// Who was alive when the root had exited.
+    pub left: Vec<ProcId>,
+    /// What went wrong in quell itself.
+    pub troubles: Vec<String>,
+}
+
+impl Evidence {
+    /// Nothing has happened yet.
+    pub fn new(clock: Clock) -> Self {
+        let started = clock.now();
+        Self { clock, started, steps: Vec::new(), left: Vec::new(), troubles: Vec::new() }
+    }
+
+    /// This instant.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Notes a step that is taken now.
+    pub fn step(&mut self, step: StepKind, note: String, signals: Vec<SentSignal>) {
+        self.step_at(self.clock.now(), step, note, signals);
+    }
+
+    /// Notes a step that was taken at `moment`.
+    pub fn step_at(&mut self, moment: Moment, step: StepKind, note: String, signals: Vec<SentSignal>) {
+        let new = Step { moment, step, note, signals };
+        let alike = |old: &Step| old.step == new.step && old.note == new.note && new.signals.is_empty();
+        if self.steps.last().is_some_and(alike) {
+            return;
+        }
+        if self.steps.len() < STEPS
+            || matches!(step, StepKind::Verify | StepKind::Audit | StepKind::RootExited)
+        {
+            self.steps.push(new);
+        }
+    }
+
+    /// Whether anybody was asked or killed.
+    pub fn acted(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.step, StepKind::Ask | StepKind::Kill))
+    }
+
+    fn time_of(&self, kind: StepKind) -> Option<f64> {
+        self.steps.iter().find(|step| step.step == kind).map(|step| step.moment.at)
+    }
+
+    /// The receipt.
+    pub fn receipt(
+        &mut self,
+        spec: &JobSpec,
+        life: &Life,
+        hold: &Hold,
+        verdict: Verdict,
+        survivors: Vec<ProcId>,
+    ) -> Receipt {
+        let ended = self.clock.now();
+        let outcome = life.root().cloned().unwrap_or(RootOutcome::Unknown);
+        let (mut cause, mut actor) = life.ending().cloned().unwrap_or((Cause::OwnExit, Actor::Program));
+        let killed = matches!(outcome, RootOutcome::Signaled { signal: Signal::KILL, .. });
+        if cause == Cause::ExternalSignal && killed && hold.was_out_of_memory() {
+            (cause, actor) = (Cause::Limit, Actor::Kernel);
+        }
+        let used =
+            self.time_of(StepKind::Ask).map(|ask| self.time_of(StepKind::Kill).unwrap_or(ended.at) - ask);
+        let (members, members_omitted) = hold.close_roll(&survivors);
+        let mut usage = quell_sys::rusage_children();
+        usage.peak_tree_memory = hold.peak_memory();
+        Receipt {
+            schema: SCHEMA.into(),
+            job: JobBrief {
+                id: spec.id,
+                name: spec.name.clone(),
+                tags: spec.tags.clone(),
+                command: spec.command.clone(),
+                cwd: spec.cwd.display().to_string(),
+            },
+            boot_id: spec.boot_id.clone(),
+            started: self.started.clone(),
+            ended,
+            held: hold.describe(),
+            cause,
+            actor,
+            root: RootReport { id: hold.root(), outcome },
+            left_at_root_exit: std::mem::take(&mut self.left),
+            members,
+            members_omitted,
+            steps: std::mem::take(&mut self.steps),
+            survivors,
+            verdict,
+            grace: Grace { asked: spec.plan.grace.as_secs_f64(), used },
+            usage,
+            troubles: std::mem::take(&mut self.troubles),
+        }
+    }
+}
+
+/// A place for the receipt, opened before the job began.
+#[derive(Debug)]
+pub struct Outlet {
+    /// What the user called it.
+    pub name: String,
+    /// Where it goes.
+    pub file: File,
+}
+
+impl Outlet {
+    /// Writes the receipt. What a keeper may have begun to write before it was killed is replaced.
+    pub fn write(&mut self, receipt: &Receipt) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(receipt)?;
+        bytes.push(b'\n');
+        // A pipe has no length and no position.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+        }
+        self.file.write_all(&bytes)
+    }
+}

@@ -1,0 +1,10 @@
+//! Linux.
+
+mod evidence;
+mod front;
+mod prepare;
+mod store;
+mod supervise;
+mod wire;
+
+pub use front::run;

@@ -1,0 +1,119 @@
+//! Everything about a program that can be wrong before it is started, found out before anything exists.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use quell_core::JobId;
+use quell_sys::Program;
+
+use crate::{Environment, RunError, RunRequest};
+
+/// The variable that names the job to its processes.
+const JOB: &str = "QUELL_JOB";
+/// The variable that marks them: the markers of all jobs that they are in, the outermost first.
+const MARK: &str = "QUELL_MARK";
+
+/// The program of `request`, found and ready to execute.
+pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
+    let cwd = working_dir(request.cwd.as_deref())?;
+    let environment = environment(&request.environment, id, marker);
+    let name = request.command.first().ok_or_else(|| RunError::NotFound(String::new()))?;
+    let path = find(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
+    let variables = environment.into_iter().map(|(mut key, value)| {
+        key.push("=");
+        key.push(value);
+        c_string(key, "the environment")
+    });
+    Ok(Program {
+        path: c_string(path.into_os_string(), "the program's path")?,
+        argv: request
+            .command
+            .iter()
+            .map(|word| c_string(word.clone(), "the command"))
+            .collect::<Result<_, _>>()?,
+        envp: variables.collect::<Result<_, _>>()?,
+        cwd: c_string(cwd.into_os_string(), "the working directory")?,
+    })
+}
+
+fn c_string(text: OsString, what: &str) -> Result<CString, RunError> {
+    CString::new(text.into_vec()).map_err(|_| RunError::Nul(what.to_owned()))
+}
+
+/// The directory as an absolute path, entered in thought: it exists, is a directory and may be searched.
+fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
+    let path = asked.unwrap_or(Path::new("."));
+    let bad = |error| RunError::Cwd { path: path.to_owned(), error };
+    let absolute = match (asked, std::env::current_dir()) {
+        (Some(path), _) if path.is_absolute() => path.to_owned(),
+        (Some(path), Ok(here)) => here.join(path),
+        (None, Ok(here)) => here,
+        // A directory that was removed, or above which somebody else's permissions end, can still be stayed in.
+        (None, Err(_)) => return Ok(PathBuf::from(".")),
+        (Some(_), Err(error)) => return Err(bad(error)),
+    };
+    if asked.is_some() {
+        if !fs::metadata(&absolute).map_err(bad)?.is_dir() {
+            return Err(bad(io::Error::from(io::ErrorKind::NotADirectory)));
+        }
+        fs::metadata(absolute.join(".")).map_err(bad)?;
+    }
+    Ok(absolute)
+}
+
+fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsString, OsString> {
+    let mut all: BTreeMap<OsString, OsString> =
+        if asked.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
+    all.extend(asked.set.iter().cloned());
+    all.insert(JOB.into(), id.to_string().into());
+    // A job in a job bears both marks: who audits the outer one must find what belongs to the inner one too.
+    let outer = std::env::var(MARK).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
+    let chain = outer.map_or_else(|| marker.to_owned(), |outer| format!("{outer}:{marker}"));
+    all.insert(MARK.into(), chain.into());
+    all
+}
+
+/// Finds `name` as execvp would: a path as it is (seen from `cwd`), a plain name along `path`.
+fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunError> {
+    let shown = name.to_string_lossy().into_owned();
+    if name.is_empty() {
+        return Err(RunError::NotFound(shown));
+    }
+    if name.as_bytes().contains(&b'/') {
+        let file = cwd.join(name);
+        return match executable(&file) {
+            Ok(()) => Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
+            Err(error) => Err(RunError::NotExecutable { program: shown, why: error.to_string() }),
+        };
+    }
+    let mut refused = None;
+    for dir in std::env::split_paths(path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"))) {
+        let file = cwd.join(dir).join(name);
+        match executable(&file) {
+            Ok(()) => return Ok(file),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => refused = refused.or(Some(format!("{}: {error}", file.display()))),
+        }
+    }
+    Err(match refused {
+        Some(why) => RunError::NotExecutable { program: shown, why },
+        None => RunError::NotFound(shown),
+    })
+}
+
+fn executable(file: &Path) -> io::Result<()> {
+    let metadata = fs::metadata(file)?;
+    if metadata.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 || !quell_sys::may_execute(file) {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What front and keeper say to each other: one JSON object a line over a socket pair.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use quell_core::{Actor, ProcId, Receipt, RootOutcome, Signal};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// From the front to the keeper.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Stop the job; a second one kills it at once.
+    Stop(Actor),
+    /// Pass a signal to the root.
+    Pass(Signal),
+}
+
+/// From the keeper to the front.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Note {
+    /// The stub exists and waits.
+    Born {
+        /// Who it is.
+        root: ProcId,
+        /// The cgroup that holds it.
+        cgroup: Option<PathBuf>,
+    },
+    /// The root was stopped by job control.
+    RootStopped,
+    /// The root has ended.
+    RootExited(RootOutcome),
+    /// It is over; the keeper exits now.
+    Done {
+        /// What happened.
+        receipt: Box<Receipt>,
+        /// Whether descendants had outlived the root.
+        leaked: bool,
+        /// Whether the start failed in the new process, and where.
+        failed: Option<StartFailure>,
+        /// Whether a receipt that was asked for could not be written.
+        unwritten: bool,
+    },
+}
+
+/// Why a program could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartFailure {
+    /// It could not be executed.
+    Exec(String),
+    /// Its directory could not be entered.
+    Cwd(String),
+    /// The containment could not be made.
+    Containment(String),
+    /// The record could not be written.
+    Record(String),
+    /// Something else.
+    Other(String),
+}
+
+/// One end of the line. Reading never blocks; writing may, for as long as the other end is alive and slow.
+#[derive(Debug)]
+pub struct Line {
+    stream: UnixStream,
+    pending: Vec<u8>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Arrived<T> {
+    /// The messages.
+    pub messages: Vec<T>,
+    /// Whether the other end is gone.
+    pub closed: bool,
+}
+
+impl Line {
+    /// Both ends.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, two) = UnixStream::pair()?;
+        Ok((Self { stream: one, pending: Vec::new() }, Self { stream: two, pending: Vec::new() }))
+    }
+
+    /// Says one thing. An error means that the other end is gone, which its silence will show as well.
+    pub fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(message)?;
+        bytes.push(b'\n');
+        self.stream.set_nonblocking(false)?;
+        self.stream.write_all(&bytes)
+    }
+
+    /// Everything that has arrived. Call it when the descriptor is ready.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Arrived<T> {
+        let mut closed = self.stream.set_nonblocking(true).is_err();
+        let mut chunk = [0u8; 16 * 1024];
+        while !closed {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => closed = true,
+                Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => closed = true,
+            }
+        }
+        let mut messages = Vec::new();
+        while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=end).collect();
+            // Both ends are the same program; a line that can't be read was cut off by the sender's death.
+            messages.extend(serde_json::from_slice(&line).ok());
+        }
+        Arrived { messages, closed }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,9 @@
+//! The platforms on which quell can't run jobs yet.
+
+use crate::{Finished, RunError, RunRequest};
+
+/// Says that jobs can't be run here yet.
+pub fn run(_request: RunRequest) -> Result<Finished, RunError> {
+    let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
+    Err(RunError::Unsupported(why))
+}

@@ -1,0 +1,197 @@
+//! What a caller asks for, what comes back, and what can go wrong before anything has run.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quell_core::{Contain, Leak, Limits, Receipt, StopPlan, Until};
+
+/// The program's environment.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Whether it begins empty instead of with the caller's.
+    pub clear: bool,
+    /// What is set in it, later ones over earlier ones.
+    pub set: Vec<(OsString, OsString)>,
+}
+
+/// Where the receipt goes besides the record.
+#[derive(Clone, Debug)]
+pub enum ReceiptTarget {
+    /// A file, made or emptied at the start and written at the end.
+    File(PathBuf),
+    /// A descriptor that the caller has opened.
+    Fd(i32),
+}
+
+/// One foreground run.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Where it starts; the caller's directory if not given.
+    pub cwd: Option<PathBuf>,
+    /// Its environment.
+    pub environment: Environment,
+    /// How it is held.
+    pub contain: Contain,
+    /// What it may use.
+    pub limits: Limits,
+    /// How it is stopped.
+    pub plan: StopPlan,
+    /// When it is stopped at the latest.
+    pub timeout: Option<Duration>,
+    /// What ends it.
+    pub until: Until,
+    /// What to do about leftovers; only noted here, as stopping them is part of each.
+    pub leak: Leak,
+    /// A name for people.
+    pub name: Option<String>,
+    /// Labels for queries.
+    pub tags: BTreeMap<String, String>,
+    /// Where the receipt goes.
+    pub receipts: Vec<ReceiptTarget>,
+    /// quell's home, below which the record is kept; none for no record.
+    pub home: Option<PathBuf>,
+}
+
+/// A run that came to its end.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What happened.
+    pub receipt: Receipt,
+    /// Whether descendants were alive when the root had exited by itself.
+    pub leaked: bool,
+    /// Whether a receipt that was asked for could not be written; the receipt's troubles say why.
+    pub unwritten: bool,
+    /// Whether the terminal sent its interrupt to us and to the program alike.
+    pub interrupted: bool,
+}
+
+/// A run that did not come to be. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No such program.
+    #[error("can't find `{0}`")]
+    NotFound(String),
+    /// A file that can't be executed.
+    #[error("can't execute `{program}`: {why}")]
+    NotExecutable {
+        /// Which.
+        program: String,
+        /// Why.
+        why: String,
+    },
+    /// A working directory that can't be used.
+    #[error("can't use the working directory `{path}`: {error}", path = .path.display())]
+    Cwd {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Text that can't be passed to a program.
+    #[error("{0} holds a NUL byte, which no program can be given")]
+    Nul(String),
+    /// A containment or limit that this host can't give.
+    #[error("{0}")]
+    Containment(String),
+    /// See [`RunError::Containment`].
+    #[error("{0}")]
+    Limit(String),
+    /// The record can't be written.
+    #[error("can't write the job's record in {path}: {error}", path = .path.display())]
+    Record {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The receipt's place can't be written.
+    #[error("can't write the receipt to {target}: {error}")]
+    Receipt {
+        /// Where.
+        target: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The program could not be started for another reason.
+    #[error("can't start the program: {0}")]
+    Start(String),
+    /// The system refused something that quell itself needs.
+    #[error("can't {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        error: io::Error,
+    },
+    /// Not built for this platform yet.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl RunError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "program_not_found",
+            Self::NotExecutable { .. } => "program_not_executable",
+            Self::Cwd { .. } => "bad_cwd",
+            Self::Nul(_) => "bad_argument",
+            Self::Containment(_) => "containment_unavailable",
+            Self::Limit(_) => "limit_unavailable",
+            Self::Record { .. } => "record_unwritable",
+            Self::Receipt { .. } => "receipt_unwritable",
+            Self::Start(_) => "start_failed",
+            Self::System { .. } => "system",
+            Self::Unsupported(_) => "unsupported_platform",
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "check the name and PATH, or give the path of the file",
+            Self::NotExecutable { .. } => "make it executable (chmod +x), or name its interpreter first",
+            Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
+            Self::Nul(_) => "leave the NUL byte out",
+            Self::Containment(_) => {
+                "`quell doctor` says what this host can do; `--contain auto` takes the best of it"
+            }
+            Self::Limit(_) => "`quell doctor` says which limits this host can hold",
+            Self::Record { .. } => {
+                "free some space, set QUELL_HOME to a directory of yours, or pass --no-record"
+            }
+            Self::Receipt { .. } => "give a path whose directory exists and that you may write",
+            Self::Start(_) | Self::System { .. } => {
+                "look at the system's limits (processes, open files, memory) and try again"
+            }
+            Self::Unsupported(_) => "run it on Linux",
+        }
+    }
+
+    /// Whether the same call may succeed later without anything being mended.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::System { .. })
+    }
+
+    /// quell's exit code for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::Cwd { .. }
+            | Self::Nul(_)
+            | Self::Containment(_)
+            | Self::Limit(_)
+            | Self::Record { .. }
+            | Self::Receipt { .. }
+            | Self::Start(_)
+            | Self::System { .. }
+            | Self::Unsupported(_) => 125,
+        }
+    }
+}

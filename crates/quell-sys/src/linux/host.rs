@@ -1,0 +1,153 @@
+//! The host: clocks, chance, users, limits and waiting.
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use quell_core::Usage;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::launch::{clone3, exit};
+use super::{pidns, wait};
+
+/// What to wait for on a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub enum Polled<'a> {
+    /// Data, or the end of it.
+    Read(BorrowedFd<'a>),
+    /// News in a file such as cgroup.events.
+    News(BorrowedFd<'a>),
+}
+
+/// Waits until one of `fds` is ready or `deadline` has passed; says which are ready.
+pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| match fd {
+            Polled::Read(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::IN),
+            Polled::News(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::PRI),
+        })
+        .collect();
+    let timeout = deadline.map(|deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+    });
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+/// 128 random bits from the kernel.
+pub fn random_u128() -> io::Result<u128> {
+    let mut bytes = [0u8; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+/// The wall clock in milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// How long this boot has lasted, in the clock ticks in which /proc gives start times.
+pub fn ticks_since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let per_second = rustix::param::clock_ticks_per_second();
+    now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
+}
+
+/// The id of this boot; empty where /proc doesn't tell.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The kernel's release, such as `6.18.1`.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+fn passwd_field(uid: u32, field: usize) -> Option<String> {
+    let passwd = fs::read_to_string("/etc/passwd").ok()?;
+    let line = passwd.lines().find(|line| line.split(':').nth(2).is_some_and(|id| id.parse() == Ok(uid)))?;
+    line.split(':').nth(field).map(str::to_owned)
+}
+
+/// The name of a user, as /etc/passwd has it.
+pub fn user_name(uid: u32) -> Option<String> {
+    passwd_field(uid, 0)
+}
+
+/// This user's home, as /etc/passwd has it.
+pub fn own_home() -> Option<PathBuf> {
+    passwd_field(super::uid(), 5).filter(|home| home.starts_with('/')).map(PathBuf::from)
+}
+
+/// Raises this process's soft limit of open files to its hard one; the old soft limit, which children should get back.
+pub fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let soft = limit.current?;
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).ok()?;
+    Some(soft)
+}
+
+/// What all collected children and their collected children have used.
+pub fn rusage_children() -> Usage {
+    let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills the struct, which is valid as zeroes too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, raw.as_mut_ptr());
+        raw.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Usage {
+        cpu_user: seconds(usage.ru_utime),
+        cpu_system: seconds(usage.ru_stime),
+        peak_process_memory: usage.ru_maxrss as u64 * 1024,
+        peak_tree_memory: None,
+    }
+}
+
+/// Whether user and PID namespaces can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserNamespaces {
+    /// This user needs none for a PID namespace.
+    NotNeeded,
+    /// They can be had.
+    Yes,
+}
+
+/// Tries to make a PID namespace the way [`super::launch_pidns`] does, in a process that exits at once.
+pub fn user_namespaces() -> io::Result<UserNamespaces> {
+    let plain = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    for (flags, answer) in
+        [(plain, UserNamespaces::NotNeeded), (plain | libc::CLONE_NEWUSER, UserNamespaces::Yes)]
+    {
+        match clone3(flags, None) {
+            Ok(None) => exit(0),
+            Ok(Some(child)) => {
+                let mapped = match answer {
+                    UserNamespaces::NotNeeded => Ok(()),
+                    // A child that is dead already can't be mapped any more; only a refusal counts.
+                    UserNamespaces::Yes => pidns::map_to_self(child.pid()),
+                };
+                wait::wait_exit(child.pid())?;
+                wait::reap(child.pid())?;
+                if let Err(error) = mapped
+                    && error.kind() == io::ErrorKind::PermissionDenied
+                {
+                    return Err(error);
+                }
+                return Ok(answer);
+            }
+            Err(error)
+                if error.raw_os_error() == Some(libc::EPERM) && answer == UserNamespaces::NotNeeded => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EPERM))
+}

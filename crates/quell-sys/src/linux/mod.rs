@@ -1,0 +1,40 @@
+//! Linux.
+#![allow(unsafe_code)]
+
+mod early;
+mod host;
+mod launch;
+mod pidfd;
+mod pidns;
+mod process;
+mod procfs;
+mod signals;
+mod wait;
+
+pub use early::closed_at_start;
+pub use host::{
+    Polled, UserNamespaces, boot_id, kernel_release, own_home, poll_until, raise_open_files, random_u128,
+    rusage_children, ticks_since_boot, unix_ms, user_name, user_namespaces,
+};
+pub use launch::{ChildRules, Launch, LaunchError, Launched, Program, Stage, launch, read_status};
+pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
+pub use pidns::{PidnsChild, launch_pidns, read_report};
+pub use process::{
+    Forked, die_of, fork, gid, has_terminal, is_stopped, leave_session, may_execute, pid, set_name,
+    set_subreaper, signal_group, stop_self, take_descriptor, to_dev_null, uid,
+};
+pub use procfs::{
+    Stat, children, cmdline, environ_contains, own_children, pids, stat, thread_states, uid_of,
+};
+pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start};
+pub use wait::{Exit, peek, peek_any, reap, take_stop, wait_exit};
+
+/// Never made here; other platforms say with it that they can't run jobs yet.
+#[derive(Debug, thiserror::Error)]
+#[error("quell can't run jobs on this platform yet")]
+pub struct Unsupported;
+
+/// Whether jobs can be run here at all.
+pub fn supported() -> Result<(), Unsupported> {
+    Ok(())
+}

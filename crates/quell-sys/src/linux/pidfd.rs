@@ -1,0 +1,112 @@
+//! Processes held by descriptor: the only way to signal one that is not our own child.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use quell_core::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// A process, pinned: whatever happens to its number, this means the same process.
+#[derive(Debug)]
+pub struct PidFd {
+    fd: OwnedFd,
+    pid: u32,
+}
+
+/// What became of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It was delivered.
+    Yes,
+    /// The process is gone.
+    Gone,
+    /// The kernel refused it.
+    Refused,
+}
+
+impl PidFd {
+    /// Pins the process that has the number `pid` now. The caller checks afterwards that it is the one meant.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let number = Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self { fd: pidfd_open(number, PidfdFlags::empty())?, pid })
+    }
+
+    pub(crate) fn from_parts(fd: OwnedFd, pid: u32) -> Self {
+        Self { fd, pid }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether any thread of it lives. A corpse that waits to be reaped is not alive.
+    pub fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&zero)), Ok(0))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Sent {
+        match send(self.fd.as_fd(), signal.number(), 0) {
+            Ok(()) => Sent::Yes,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Sent::Gone,
+            Err(_) => Sent::Refused,
+        }
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// rustix's call has no flags argument, so this is the system call itself.
+fn send(fd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<()> {
+    // SAFETY: a null siginfo is allowed and means what kill(2) would say; the kernel checks the rest.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            fd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            flags,
+        )
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether a group can be signalled through its leader's descriptor (Linux 6.9).
+pub fn pidfd_signals_groups() -> bool {
+    const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
+    let Ok(own) = PidFd::open(std::process::id()) else { return false };
+    // Signal 0 asks without sending. We may lead no group (ESRCH); only EINVAL says that the flag is unknown.
+    match send(own.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP) {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() != Some(libc::EINVAL),
+    }
+}
+
+/// The pidfs inode of this process (Linux 6.9): unique for a boot. Before, all pidfds shared one inode.
+pub fn pidfd_inode() -> Option<u64> {
+    const PIDFS_MAGIC: i64 = 0x5049_4446;
+    let own = PidFd::open(std::process::id()).ok()?;
+    let on_pidfs = rustix::fs::fstatfs(&own).ok()?.f_type as i64 == PIDFS_MAGIC;
+    on_pidfs.then(|| rustix::fs::fstat(&own).map(|stat| stat.st_ino).ok())?
+}
+
+/// Whether the kernel tells the exit code through a pidfd (PIDFD_GET_INFO, Linux 6.13; the code itself 6.15).
+pub fn pidfd_has_exit_info() -> bool {
+    // struct pidfd_info of Linux 6.13 is 64 bytes, its first field a mask of what is wanted: the exit code.
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    // _IOWR(0xFF, 11, struct pidfd_info) with a size of 64.
+    const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
+    let Ok(own) = PidFd::open(std::process::id()) else { return false };
+    let mut info = [0u64; 8];
+    info[0] = PIDFD_INFO_EXIT;
+    // SAFETY: the buffer is as large as the request's number says.
+    unsafe { libc::ioctl(own.fd.as_raw_fd(), PIDFD_GET_INFO as _, info.as_mut_ptr()) == 0 }
+}

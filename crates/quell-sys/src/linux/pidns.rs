@@ -1,0 +1,172 @@
+//! A PID namespace whose init is quell's: when init dies, the kernel kills every process in it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use quell_core::{RootOutcome, Signal};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::launch::{
+    Arrays, ChildRules, Program, Stage, become_program, clone3, errno, exit, fail, wait_for_go,
+};
+use super::{PidFd, signals};
+
+/// A PID namespace that waits for its go.
+#[derive(Debug)]
+pub struct PidnsChild {
+    /// Its init. SIGKILL to it ends the namespace; its corpse appears when everyone in it is gone.
+    pub init: PidFd,
+    /// A byte written here lets init start the program.
+    pub go: OwnedFd,
+    /// As in [`super::Launched`].
+    pub status: OwnedFd,
+    /// Says how the root ended. See [`read_report`].
+    pub report: OwnedFd,
+}
+
+/// Makes the namespace and its init, which waits.
+///
+/// A user namespace is added where this user needs one for it; files keep their owner, as the one uid and gid are
+/// mapped to themselves. Before: this process has one thread. After: init lives and waits; if this process dies
+/// before or after the go, init dies with it (PDEATHSIG, and the pipe for the time before that is set).
+pub fn launch_pidns(program: &Program, rules: &ChildRules) -> io::Result<PidnsChild> {
+    let (go_read, go) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (status, status_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (report, report_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let arrays = Arrays::new(program);
+    let plain = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    let (side, mapped) = match clone3(plain, None) {
+        Ok(side) => (side, false),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            (clone3(plain | libc::CLONE_NEWUSER, None)?, true)
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(init) = side else {
+        drop((go, status, report));
+        init_main(program, &arrays, rules, &go_read, status_write.as_raw_fd(), report_write.as_raw_fd());
+    };
+    if mapped {
+        map_to_self(init.pid())?;
+    }
+    Ok(PidnsChild { init, go, status, report })
+}
+
+/// Maps the caller's user and group to themselves in the user namespace of `pid`.
+pub(crate) fn map_to_self(pid: u32) -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{uid} {uid} 1")),
+        ("gid_map", format!("{gid} {gid} 1")),
+    ] {
+        let path = format!("/proc/{pid}/{file}");
+        std::fs::write(&path, text)
+            .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn init_main(
+    program: &Program,
+    arrays: &Arrays,
+    rules: &ChildRules,
+    go: &OwnedFd,
+    status: RawFd,
+    report: RawFd,
+) -> ! {
+    // SAFETY: prctl with these arguments only sets a number in the process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if !wait_for_go(go) {
+        exit(0);
+    }
+    if let Err(errno) = mount_proc() {
+        fail(status, Stage::Proc, errno);
+    }
+    // SAFETY: this process is a fork of one with a single thread.
+    let root = match unsafe { libc::fork() } {
+        -1 => fail(status, Stage::Fork, errno()),
+        0 => {
+            if rules.own_session {
+                let _ = rustix::process::setsid();
+            }
+            become_program(program, arrays, rules, status)
+        }
+        root => root,
+    };
+    super::set_name("quell-init");
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    signals::reset_for_exec(&[]);
+    keep_only(report);
+    reap_all(root, report)
+}
+
+/// A /proc that shows this namespace, seen by nobody outside.
+fn mount_proc() -> Result<(), i32> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: every pointer is to a constant C string or null where the kernel allows null.
+    unsafe {
+        if libc::mount(
+            c"none".as_ptr(),
+            c"/".as_ptr(),
+            std::ptr::null(),
+            libc::MS_REC | libc::MS_PRIVATE,
+            std::ptr::null(),
+        ) == -1
+            || libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, std::ptr::null())
+                == -1
+        {
+            return Err(errno());
+        }
+    }
+    Ok(())
+}
+
+/// Closes everything but one descriptor: init must hold nobody's pipe open.
+fn keep_only(keep: RawFd) {
+    let ranges = [(0, keep as u32 - 1), (keep as u32 + 1, u32::MAX)];
+    for (first, last) in ranges {
+        // SAFETY: nothing in this process uses those descriptors any more.
+        let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0;
+        if !done {
+            for fd in (0..1024).filter(|&fd| fd != keep) {
+                // SAFETY: as above.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+/// Init's life: reap whoever ends, report the root, and leave when nobody is left.
+fn reap_all(root: i32, report: RawFd) -> ! {
+    loop {
+        let mut wait_status = 0;
+        // SAFETY: the status is written to a valid place.
+        let pid = unsafe { libc::waitpid(-1, &mut wait_status, libc::__WALL) };
+        if pid == -1 && errno() == libc::ECHILD {
+            exit(0);
+        }
+        if pid == root {
+            // SAFETY: four bytes from a valid place; into an empty pipe they are written as one.
+            unsafe { libc::write(report, (&raw const wait_status).cast(), 4) };
+        }
+    }
+}
+
+/// How the root ended, as init reported it; `None` if init died before it could.
+pub fn read_report(report: &OwnedFd) -> Option<RootOutcome> {
+    let mut bytes = [0u8; 4];
+    match rustix::io::retry_on_intr(|| rustix::io::read(report, &mut bytes)) {
+        Ok(4) => {
+            let status = i32::from_ne_bytes(bytes);
+            Some(match Signal::new(libc::WTERMSIG(status)) {
+                Some(signal) if libc::WIFSIGNALED(status) => {
+                    RootOutcome::Signaled { signal, core: libc::WCOREDUMP(status) }
+                }
+                Some(_) | None => RootOutcome::Exited { code: libc::WEXITSTATUS(status) },
+            })
+        }
+        Ok(_) | Err(_) => None,
+    }
+}

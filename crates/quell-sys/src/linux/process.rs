@@ -1,0 +1,146 @@
+//! This process: its name, session, children and end.
+
+use std::ffi::CString;
+use std::io;
+
+use quell_core::Signal;
+use rustix::fs::{Mode, OFlags};
+
+use super::launch::clone3;
+use super::{PidFd, signals};
+
+/// The two sides of a fork.
+#[derive(Debug)]
+pub enum Forked {
+    /// In the new process.
+    Child,
+    /// In the old one, with a hold on the new.
+    Parent(PidFd),
+}
+
+/// Makes a copy of this process.
+///
+/// Before: this process has one thread (checked; several are an error, as the copy could hang on a lock that a
+/// thread held). After: both sides go on here.
+pub fn fork() -> io::Result<Forked> {
+    let threads = rustix::fs::stat("/proc/self/task").map(|stat| stat.st_nlink);
+    // A directory's link count is two plus its subdirectories.
+    if threads.is_ok_and(|links| links > 3) {
+        return Err(io::Error::other("a process with several threads can't fork safely"));
+    }
+    match clone3(0, None)? {
+        None => Ok(Forked::Child),
+        Some(child) => Ok(Forked::Parent(child)),
+    }
+}
+
+/// This process's pid.
+pub fn pid() -> u32 {
+    std::process::id()
+}
+
+/// This process's real user.
+pub fn uid() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// This process's real group.
+pub fn gid() -> u32 {
+    rustix::process::getgid().as_raw()
+}
+
+/// Names this process for /proc/PID/comm; at most 15 bytes show.
+pub fn set_name(name: &str) {
+    if let Ok(name) = CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// From now on orphaned descendants become this process's children.
+pub fn set_subreaper() -> io::Result<()> {
+    // The argument's value is not used by the kernel beyond being non-zero.
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Leaves the caller's session and group: no terminal and no group signal reaches this process any more.
+pub fn leave_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Whether this process's session has a controlling terminal.
+pub fn has_terminal() -> bool {
+    rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
+}
+
+/// Lets go of the standard descriptors and of the working directory: /dev/null and / take their places, so that
+/// nobody waits for this process to close a pipe or to leave a mount.
+pub fn to_dev_null() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let _ = rustix::process::chdir("/");
+    Ok(())
+}
+
+/// Stops this process until somebody continues it.
+pub fn stop_self() {
+    // SAFETY: raising a signal at oneself has no memory effects.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Whether `pid` is stopped by job control now. Only good for a child that can't have been reaped.
+pub fn is_stopped(pid: u32) -> bool {
+    super::stat(pid).is_ok_and(|stat| stat.state == b'T')
+}
+
+/// Ends this process by `signal`, as if nothing had ever handled it. Comes back only if the signal doesn't kill.
+pub fn die_of(signal: Signal) {
+    // SAFETY: SIG_DFL is a valid disposition; setrlimit reads a whole struct.
+    unsafe {
+        libc::signal(signal.number(), libc::SIG_DFL);
+        // The program may have dumped its core; ours would be of no use to anyone.
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        signals::unblock_all();
+        libc::raise(signal.number());
+    }
+}
+
+/// Sends `signal` to the process group `pgid`.
+///
+/// Before: the caller holds the group's leader as an unreaped child that has made the group (so the number can't be
+/// anyone else's), and is not a member itself.
+pub fn signal_group(pgid: u32, signal: Signal) -> io::Result<()> {
+    debug_assert!(pgid > 1);
+    // SAFETY: kill has no memory effects.
+    if unsafe { libc::kill(-(pgid as i32), signal.number()) } == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether this user may execute `file`.
+pub fn may_execute(file: &std::path::Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD};
+    rustix::fs::accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// Takes over a descriptor that the caller of quell has opened for it, and keeps it from quell's own children. The
+/// standard ones are copied, as they are in use.
+pub fn take_descriptor(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{BorrowedFd, FromRawFd};
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the descriptor is only used for this call, which fails if it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
+    if fd > 2 {
+        // SAFETY: the caller's descriptor is used by nothing else in this process; its copy takes its place.
+        drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) });
+    }
+    Ok(copy)
+}

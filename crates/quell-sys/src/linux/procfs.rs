@@ -1,0 +1,166 @@
+//! /proc, read as text. A number read here is a hint until a pidfd pins the process behind it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+
+/// The fields of /proc/PID/stat that quell uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The pid.
+    pub pid: u32,
+    /// The short name.
+    pub comm: String,
+    /// The state letter of the leader thread; `Z` also where other threads live on.
+    pub state: u8,
+    /// The parent.
+    pub ppid: u32,
+    /// The process group.
+    pub pgid: u32,
+    /// The session.
+    pub sid: u32,
+    /// How many threads.
+    pub threads: u32,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+}
+
+impl Stat {
+    /// Reads one line of /proc/PID/stat. The name may hold anything, spaces and parentheses too.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (pid, rest) = text.split_once(" (")?;
+        let (comm, rest) = rest.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse().ok();
+        Some(Self {
+            pid: pid.parse().ok()?,
+            comm: comm.to_owned(),
+            state: *fields.first()?.as_bytes().first()?,
+            ppid: number(1)?,
+            pgid: number(2)?,
+            sid: number(3)?,
+            threads: number(17)?,
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+fn read(path: &str, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(1024);
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The stat line of `pid`.
+pub fn stat(pid: u32) -> io::Result<Stat> {
+    let path = format!("/proc/{pid}/stat");
+    let bytes = read(&path, 8192)?;
+    Stat::parse(&String::from_utf8_lossy(&bytes))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))
+}
+
+/// The children of this process, living and dead. This process has one thread, so one file names them all.
+pub fn own_children() -> io::Result<Vec<u32>> {
+    let pid = std::process::id();
+    children(pid, 1)
+}
+
+/// The children of `pid`, which has so many threads: each thread has its own.
+pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
+    if threads <= 1 {
+        return match read(&format!("/proc/{pid}/task/{pid}/children"), u64::MAX) {
+            Ok(bytes) => Ok(numbers(&bytes)),
+            // A kernel without CONFIG_PROC_CHILDREN: ask everyone who their parent is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && stat(pid).is_ok() => {
+                children_by_scan(pid)
+            }
+            Err(error) => Err(error),
+        };
+    }
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        if let Some(tid) = entry.file_name().to_str()
+            && let Ok(bytes) = read(&format!("/proc/{pid}/task/{tid}/children"), u64::MAX)
+        {
+            all.extend(numbers(&bytes));
+        }
+    }
+    Ok(all)
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    String::from_utf8_lossy(bytes).split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn children_by_scan(parent: u32) -> io::Result<Vec<u32>> {
+    Ok(pids()?.into_iter().filter(|&pid| stat(pid).is_ok_and(|stat| stat.ppid == parent)).collect())
+}
+
+/// Every pid in /proc.
+pub fn pids() -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc")?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The command line of `pid`, its arguments apart; empty for a kernel thread or a corpse.
+pub fn cmdline(pid: u32) -> Vec<String> {
+    let bytes = read(&format!("/proc/{pid}/cmdline"), 4096).unwrap_or_default();
+    let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// The user of `pid`, as the owner of its directory says it.
+pub fn uid_of(pid: u32) -> io::Result<u32> {
+    Ok(fs::metadata(format!("/proc/{pid}"))?.uid())
+}
+
+/// Whether the environment of `pid`, as it was at its exec, holds `needle`.
+pub fn environ_contains(pid: u32, needle: &str) -> bool {
+    let Ok(bytes) = read(&format!("/proc/{pid}/environ"), 4 << 20) else { return false };
+    !needle.is_empty() && bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
+}
+
+/// The state letters of all threads of `pid`.
+pub fn thread_states(pid: u32) -> Vec<u8> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let tids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let state = |tid| {
+        let bytes = read(&format!("/proc/{pid}/task/{tid}/stat"), 8192).ok()?;
+        Stat::parse(&String::from_utf8_lossy(&bytes)).map(|stat| stat.state)
+    };
+    tids.filter_map(state).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str =
+        "42 (a) b (c) S 7 42 41 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 2 18446744073709551615";
+
+    #[test]
+    fn a_name_with_parentheses_is_read() {
+        let stat = Stat::parse(LINE).unwrap();
+        assert_eq!((stat.comm.as_str(), stat.ppid, stat.pgid, stat.sid), ("a) b (c", 7, 42, 41));
+        assert_eq!((stat.state, stat.threads, stat.start), (b'S', 3, 98765));
+    }
+
+    #[test]
+    fn a_torn_line_is_nobody() {
+        for end in 0..60 {
+            let _ = Stat::parse(&LINE[..end]);
+        }
+        assert!(Stat::parse("42 (a) S 7").is_none());
+        assert!(Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn we_are_our_own_evidence() {
+        let own = stat(std::process::id()).unwrap();
+        assert_eq!(own.pid, std::process::id());
+        assert!(own.start > 0);
+    }
+}

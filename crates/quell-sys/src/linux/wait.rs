@@ -1,0 +1,71 @@
+//! Who reaps: this module alone. `peek` leaves the corpse, and with it the pid, where it is; `reap` takes it away.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use quell_core::{RootOutcome, Signal};
+
+/// A child that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Its pid.
+    pub pid: u32,
+    /// How it ended.
+    pub outcome: RootOutcome,
+}
+
+fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<libc::siginfo_t>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: the buffer is a siginfo_t of zeroes; the kernel fills it or leaves it so.
+        let (result, filled) =
+            unsafe { (libc::waitid(kind, id, info.as_mut_ptr(), options), info.assume_init()) };
+        if result == -1 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        // SAFETY: si_pid is in the part of the union that a wait fills, zero where nobody was found.
+        return Ok((unsafe { filled.si_pid() } != 0).then_some(filled));
+    }
+}
+
+fn exit_of(info: &libc::siginfo_t) -> Exit {
+    // SAFETY: waitid filled the fields of a child's change of state.
+    let (pid, status) = unsafe { (info.si_pid() as u32, info.si_status()) };
+    let outcome = match info.si_code {
+        libc::CLD_EXITED => RootOutcome::Exited { code: status },
+        code => match Signal::new(status) {
+            Some(signal) => RootOutcome::Signaled { signal, core: code == libc::CLD_DUMPED },
+            None => RootOutcome::Unknown,
+        },
+    };
+    Exit { pid, outcome }
+}
+
+/// Whether the child `pid` has ended. It is not reaped: its pid, group and session stay taken.
+pub fn peek(pid: u32) -> io::Result<Option<Exit>> {
+    Ok(waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?.as_ref().map(exit_of))
+}
+
+/// Some child that has ended, not reaped. `ECHILD` where there is no child at all, dead or alive.
+pub fn peek_any() -> io::Result<Option<Exit>> {
+    Ok(waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?.as_ref().map(exit_of))
+}
+
+/// Collects the child `pid` if it has ended. Its pid is free for anyone afterwards.
+pub fn reap(pid: u32) -> io::Result<Option<Exit>> {
+    Ok(waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG)?.as_ref().map(exit_of))
+}
+
+/// Waits until the child `pid` has ended; it is not reaped.
+pub fn wait_exit(pid: u32) -> io::Result<()> {
+    waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOWAIT).map(drop)
+}
+
+/// Takes the news that the child `pid` was stopped by a job-control signal, if there is such news.
+pub fn take_stop(pid: u32) -> bool {
+    matches!(waitid(libc::P_PID, pid, libc::WSTOPPED | libc::WNOHANG), Ok(Some(_)))
+}

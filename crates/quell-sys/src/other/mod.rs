@@ -1,0 +1,24 @@
+//! The platforms that quell is not built for yet. What is missing says so.
+
+/// What this platform's quell can't do yet.
+#[derive(Debug, thiserror::Error)]
+#[error("quell can't run jobs on {} yet; Linux is supported", std::env::consts::OS)]
+pub struct Unsupported;
+
+/// Whether jobs can be run here at all.
+pub fn supported() -> Result<(), Unsupported> {
+    Err(Unsupported)
+}
+
+/// Which of the descriptors 0 to 2 the caller had closed.
+pub fn closed_at_start() -> [bool; 3] {
+    [false; 3]
+}
+
+/// The user's home where the environment doesn't tell it.
+pub fn own_home() -> Option<std::path::PathBuf> {
+    None
+}
+
+/// Ends this process by `signal`, where there are signals.
+pub fn die_of(_signal: quell_core::Signal) {}
