@@ -22,8 +22,8 @@ pub fn account(receipt: &Receipt) -> String {
 pub fn headline(receipt: &Receipt) -> String {
     let mut line = match receipt.cause {
         Cause::Timeout => {
-            let asked = receipt.time_of(StepKind::StopAsked).unwrap_or(receipt.ended.at);
-            format!("timed out after {}", format_duration(Duration::from_secs_f64(asked.max(0.0))))
+            let given = receipt.job.timeout.unwrap_or(receipt.ended.at);
+            format!("timed out after {}", format_duration(Duration::from_secs_f64(given.max(0.0))))
         }
         Cause::OwnExit | Cause::ExternalSignal => {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))

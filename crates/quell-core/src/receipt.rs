@@ -255,6 +255,9 @@ pub struct JobBrief {
     pub command: Vec<String>,
     /// Where it started.
     pub cwd: String,
+    /// The time it was given, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
 }
 
 /// How the tree was held, and what could defeat that.

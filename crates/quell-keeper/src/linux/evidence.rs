@@ -117,6 +117,7 @@ impl Evidence {
                 tags: spec.tags.clone(),
                 command: spec.command.clone(),
                 cwd: spec.cwd.display().to_string(),
+                timeout: spec.timeout.map(|timeout| timeout.as_secs_f64()),
             },
             boot_id: spec.boot_id.clone(),
             started: self.started.clone(),

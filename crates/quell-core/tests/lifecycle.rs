@@ -1,0 +1,346 @@
+//! The lifecycle against a fake kernel: every interleaving of what can happen, to a stated depth, and long random ones.
+//!
+//! The fake kernel has processes that obey or ignore a request, kills and counts that fail a number of times, and one
+//! deadline. It is driven as the keeper drives the real one: events in, actions out.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use quell_core::{
+    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, Request, RootOutcome, State, StopPlan, Until, Verdict,
+};
+
+/// How deep every interleaving is explored.
+const DEPTH: usize = 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stimulus {
+    Spawn,
+    Exec,
+    ExecFails,
+    /// The root ends by itself.
+    RootExits,
+    /// One more descendant ends by itself.
+    ChildExits,
+    Stop,
+    KillNow,
+    FrontDies,
+    /// The deadline passes, if one is armed.
+    Timer,
+}
+
+const ALL: [Stimulus; 9] = [
+    Stimulus::Spawn,
+    Stimulus::Exec,
+    Stimulus::ExecFails,
+    Stimulus::RootExits,
+    Stimulus::ChildExits,
+    Stimulus::Stop,
+    Stimulus::KillNow,
+    Stimulus::FrontDies,
+    Stimulus::Timer,
+];
+
+/// What the kernel is like in one run.
+#[derive(Clone, Copy, Debug)]
+struct Nature {
+    children: usize,
+    root_obeys: bool,
+    children_obey: bool,
+    /// How many kills have no effect before one does.
+    failing_kills: usize,
+    /// How many counts can't be taken before one can.
+    failing_counts: usize,
+    until: Until,
+    timeout: bool,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    nature: Nature,
+    life: Life,
+    exists: bool,
+    root_alive: bool,
+    children: usize,
+    armed: bool,
+    kills_to_fail: usize,
+    counts_to_fail: usize,
+    asks: usize,
+    kills: usize,
+    finished: usize,
+    /// Whether a kill is allowed by now: the grace has passed, or somebody insisted.
+    kill_allowed: bool,
+    first_cause: Option<Cause>,
+}
+
+impl World {
+    fn new(nature: Nature) -> Self {
+        let rules = LifeRules {
+            plan: StopPlan::default(),
+            until: nature.until,
+            timeout: nature.timeout.then_some(Duration::from_secs(1)),
+        };
+        Self {
+            nature,
+            life: Life::new(rules),
+            exists: false,
+            root_alive: false,
+            children: 0,
+            armed: false,
+            kills_to_fail: nature.failing_kills,
+            counts_to_fail: nature.failing_counts,
+            asks: 0,
+            kills: 0,
+            finished: 0,
+            kill_allowed: false,
+            first_cause: None,
+        }
+    }
+
+    fn alive(&self) -> usize {
+        self.children + usize::from(self.root_alive)
+    }
+
+    fn feed(&mut self, event: Event) {
+        let before = self.life.state();
+        if before == State::Asking && event == Event::Deadline {
+            self.kill_allowed = true;
+        }
+        let actions = self.life.step(event);
+        if before == State::Ended {
+            assert!(actions.is_empty(), "an ended job acts");
+        }
+        for action in actions {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Publish => {}
+            Action::Arm(_) => self.armed = true,
+            Action::Disarm => self.armed = false,
+            Action::Count => self.count(),
+            Action::Ask(_) => {
+                self.asks += 1;
+                if self.nature.children_obey {
+                    self.children = 0;
+                }
+                if self.nature.root_obeys && self.root_alive {
+                    self.root_ends();
+                }
+            }
+            Action::Kill => {
+                assert!(self.kill_allowed, "a kill without its reason: {self:?}");
+                self.kills += 1;
+                if self.kills_to_fail > 0 {
+                    self.kills_to_fail -= 1;
+                    return;
+                }
+                self.children = 0;
+                if self.root_alive {
+                    self.root_ends();
+                }
+                if self.life.state() == State::Killing {
+                    self.feed(Event::Counted(Count::Alive(0)));
+                }
+            }
+            Action::Finish => self.finished += 1,
+        }
+    }
+
+    fn root_ends(&mut self) {
+        self.root_alive = false;
+        self.feed(Event::RootExited(RootOutcome::Exited { code: 0 }));
+    }
+
+    fn count(&mut self) {
+        if self.counts_to_fail > 0 {
+            self.counts_to_fail -= 1;
+            self.feed(Event::Counted(Count::Unknown("the fake kernel refuses".into())));
+        } else {
+            self.feed(Event::Counted(Count::Alive(self.alive())));
+        }
+    }
+
+    /// What the keeper does after each event once somebody may be dying.
+    fn count_if_wanted(&mut self) {
+        if matches!(self.life.state(), State::Draining | State::Asking | State::Killing) {
+            self.count();
+        }
+    }
+
+    fn stop(&mut self, cause: Cause, manner: Manner) {
+        let state = self.life.state();
+        let insisted = manner == Manner::Kill || (state == State::Asking && manner == Manner::Ask);
+        self.kill_allowed |= insisted || state == State::Starting;
+        if !matches!(state, State::Ended) {
+            self.first_cause.get_or_insert(cause);
+        }
+        self.feed(Event::StopAsked(Request { cause, actor: Actor::Unknown, manner }));
+    }
+
+    fn stimulate(&mut self, stimulus: Stimulus) {
+        if self.life.state() == State::Ended {
+            // What happens to survivors afterwards is another story; the job itself must not stir any more.
+            for event in [Event::Deadline, Event::Counted(Count::Alive(3)), Event::Executed, Event::Spawned] {
+                self.feed(event);
+            }
+            return;
+        }
+        match stimulus {
+            Stimulus::Spawn => {
+                if self.life.state() == State::Created && !self.exists {
+                    self.exists = true;
+                    self.root_alive = true;
+                    self.feed(Event::Spawned);
+                }
+            }
+            Stimulus::Exec => {
+                if self.life.state() == State::Starting && self.root_alive {
+                    self.children = self.nature.children;
+                    self.feed(Event::Executed);
+                }
+            }
+            Stimulus::ExecFails => {
+                if self.life.state() == State::Starting && self.root_alive {
+                    self.first_cause.get_or_insert(Cause::StartFailed);
+                    self.kill_allowed = true;
+                    self.root_alive = false;
+                    self.feed(Event::StartFailed("the fake kernel refuses".into()));
+                }
+            }
+            Stimulus::RootExits => {
+                if self.root_alive && self.life.state() != State::Starting {
+                    if self.life.state() == State::Running {
+                        self.first_cause.get_or_insert(Cause::OwnExit);
+                    }
+                    self.root_ends();
+                }
+            }
+            Stimulus::ChildExits => self.children = self.children.saturating_sub(1),
+            Stimulus::Stop => self.stop(Cause::User, Manner::Ask),
+            Stimulus::KillNow => self.stop(Cause::User, Manner::Kill),
+            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Join),
+            Stimulus::Timer => {
+                if self.armed {
+                    self.armed = false;
+                    if matches!(self.life.state(), State::Running | State::Draining) {
+                        self.first_cause.get_or_insert(Cause::Timeout);
+                    }
+                    self.feed(Event::Deadline);
+                }
+            }
+        }
+        self.count_if_wanted();
+        self.check();
+    }
+
+    fn check(&self) {
+        assert!(self.asks <= 1, "asked twice: {self:?}");
+        assert!(self.finished <= 1, "finished twice: {self:?}");
+        assert_eq!(self.life.state() == State::Ended, self.finished == 1, "{self:?}");
+        assert_eq!(self.life.state() == State::Ended, self.life.verdict().is_some(), "{self:?}");
+        if self.life.verdict() == Some(&Verdict::Gone) {
+            assert_eq!(self.alive(), 0, "said gone, and it is not: {self:?}");
+        }
+        if let Some(Verdict::Survivors { count }) = self.life.verdict() {
+            assert_eq!(*count, self.alive(), "{self:?}");
+        }
+        if matches!(self.life.state(), State::Asking | State::Killing) {
+            assert!(self.armed, "a stop without a deadline never ends: {self:?}");
+        }
+        if self.life.state() == State::Ended {
+            let (cause, _) = self.life.ending().expect("an ended job has a cause");
+            // A root that ends by itself while others live on settles nothing before the count does.
+            let drained_first = self.first_cause == Some(Cause::OwnExit) && self.nature.until == Until::Tree;
+            assert!(drained_first || Some(*cause) == self.first_cause, "{cause:?}: {self:?}");
+        }
+    }
+
+    /// Whatever came before: once a stop is asked and time passes, the job ends, in a bounded number of steps.
+    fn must_end(mut self) {
+        let worst = 4 + self.kills_to_fail + self.counts_to_fail;
+        self.stimulate(Stimulus::Stop);
+        for _ in 0..worst {
+            self.stimulate(Stimulus::Timer);
+        }
+        assert_eq!(self.life.state(), State::Ended, "it never ends: {self:?}");
+    }
+}
+
+fn natures() -> Vec<Nature> {
+    let mut all = Vec::new();
+    for children in [0, 2] {
+        for (root_obeys, children_obey) in [(true, true), (true, false), (false, false)] {
+            for (failing_kills, failing_counts) in [(0, 0), (2, 0), (0, 2), (100, 0), (0, 100)] {
+                for until in [Until::Root, Until::Tree] {
+                    for timeout in [false, true] {
+                        all.push(Nature {
+                            children,
+                            root_obeys,
+                            children_obey,
+                            failing_kills,
+                            failing_counts,
+                            until,
+                            timeout,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn explore(world: &World, depth: usize, visited: &mut u64) {
+    *visited += 1;
+    world.clone().must_end();
+    if depth == 0 || world.life.state() == State::Ended {
+        return;
+    }
+    for stimulus in ALL {
+        let mut next = world.clone();
+        next.stimulate(stimulus);
+        explore(&next, depth - 1, visited);
+    }
+}
+
+#[test]
+fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
+    let mut visited = 0;
+    for nature in natures() {
+        // Without a birth nothing interesting happens; it is part of the others too.
+        let mut world = World::new(nature);
+        explore(&world, 2, &mut visited);
+        world.stimulate(Stimulus::Spawn);
+        explore(&world, 2, &mut visited);
+        world.stimulate(Stimulus::Exec);
+        explore(&world, DEPTH - 2, &mut visited);
+    }
+    assert!(visited > 50_000, "only {visited} interleavings were explored");
+}
+
+#[test]
+fn an_orphaned_job_is_killed_at_once_and_says_why() {
+    let rules = LifeRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
+    let (mut life, actions) = Life::orphaned(rules);
+    assert!(actions.contains(&Action::Kill));
+    life.step(Event::Counted(Count::Alive(0)));
+    assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));
+    assert_eq!(life.verdict(), Some(&Verdict::Gone));
+}
+
+proptest! {
+    #[test]
+    fn long_random_lives_keep_the_promises_and_end(
+        choices in prop::collection::vec(0..ALL.len(), 0..60),
+        nature in 0..natures().len(),
+    ) {
+        let mut world = World::new(natures()[nature]);
+        for choice in choices {
+            world.stimulate(ALL[choice]);
+        }
+        world.must_end();
+    }
+}
