@@ -239,7 +239,7 @@ pub struct Step {
 }
 
 /// The job in short.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBrief {
     /// Its id.
