@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_core::{
-    Cause, Contain, ErrorBody, Leak, Limits, RootOutcome, Signal, StopPlan, Until, Verdict, account,
+    Actor, Cause, Contain, ErrorBody, Leak, Limits, RootOutcome, Signal, StopPlan, Until, Verdict, account,
     parse_assignment,
 };
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
@@ -155,7 +155,12 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
             }
             ExitCode::from(128 + signal.number() as u8)
         }
-        RootOutcome::NotStarted { .. } | RootOutcome::Unknown => ExitCode::from(FAILED),
+        // Stopped before its first instruction: as if the signal had met the program itself.
+        RootOutcome::NotStarted { .. } => match receipt.actor {
+            Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
+            Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => ExitCode::from(FAILED),
+        },
+        RootOutcome::Unknown => ExitCode::from(FAILED),
     }
 }
 

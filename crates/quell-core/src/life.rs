@@ -53,8 +53,8 @@ impl State {
 pub enum Manner {
     /// Politely; asking again kills at once.
     Ask,
-    /// Politely, and without hurrying a stop that is under way.
-    Join,
+    /// Politely, with the plan's brief grace; a stop that is under way is shortened to it.
+    Brief,
     /// At once.
     Kill,
 }
@@ -105,6 +105,8 @@ pub enum Action {
     Publish,
     /// Set the deadline this far from now; it replaces any other.
     Arm(Duration),
+    /// Bring the deadline forward to this far from now, if it is later.
+    Shorten(Duration),
     /// Take the deadline away.
     Disarm,
     /// Count the members and report [`Event::Counted`].
@@ -133,6 +135,7 @@ pub struct LifeRules {
 pub struct Life {
     rules: LifeRules,
     state: State,
+    grace: Duration,
     root: Option<RootOutcome>,
     ending: Option<(Cause, Actor)>,
     leaked: bool,
@@ -146,6 +149,7 @@ impl Life {
         Self {
             rules,
             state: State::Created,
+            grace: rules.plan.grace,
             root: None,
             ending: None,
             leaked: false,
@@ -154,9 +158,10 @@ impl Life {
         }
     }
 
-    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it.
-    pub fn orphaned(rules: LifeRules) -> (Self, Vec<Action>) {
-        let mut life = Self::new(rules);
+    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. `root` is what
+    /// the keeper had learnt of the root's end.
+    pub fn orphaned(rules: LifeRules, root: Option<RootOutcome>) -> (Self, Vec<Action>) {
+        let mut life = Self { root, ..Self::new(rules) };
         life.ending = Some((Cause::KeeperLost, Actor::Unknown));
         let actions = life.kill();
         (life, actions)
@@ -175,6 +180,11 @@ impl Life {
     /// Why it ends, once that is settled. The first reason stays.
     pub fn ending(&self) -> Option<&(Cause, Actor)> {
         self.ending.as_ref()
+    }
+
+    /// The grace that is given, or would be.
+    pub fn grace(&self) -> Duration {
+        self.grace
     }
 
     /// Whether descendants were alive when the root had exited by itself and nothing but its exit was waited for.
@@ -236,13 +246,14 @@ impl Life {
             (State::Running | State::Draining, Event::StopAsked(request)) => {
                 self.settle(request.cause, request.actor);
                 match request.manner {
-                    Manner::Ask | Manner::Join => self.ask(),
+                    Manner::Ask => self.ask(self.rules.plan.grace),
+                    Manner::Brief => self.ask(self.rules.plan.grace.min(self.rules.plan.brief)),
                     Manner::Kill => self.kill(),
                 }
             }
             (State::Running | State::Draining, Event::Deadline) => {
                 self.settle(Cause::Timeout, Actor::Quell);
-                self.ask()
+                self.ask(self.rules.plan.grace)
             }
             (
                 State::Running,
@@ -259,7 +270,7 @@ impl Life {
                     Until::Root => {
                         self.leaked = true;
                         self.settle_own_end();
-                        self.ask()
+                        self.ask(self.rules.plan.grace)
                     }
                     Until::Tree => vec![],
                 }
@@ -276,7 +287,7 @@ impl Life {
             }
             (State::Asking, Event::StopAsked(request)) => match request.manner {
                 Manner::Ask | Manner::Kill => self.kill(),
-                Manner::Join => vec![],
+                Manner::Brief => vec![Action::Shorten(self.rules.plan.brief)],
             },
             (State::Asking, Event::Deadline) => self.kill(),
             (State::Asking | State::Killing, Event::RootExited(outcome)) => {
@@ -321,10 +332,11 @@ impl Life {
         actions
     }
 
-    fn ask(&mut self) -> Vec<Action> {
-        let plan = self.rules.plan;
+    fn ask(&mut self, grace: Duration) -> Vec<Action> {
+        self.grace = grace;
         // The count behind the request ends the wait for a set that is empty already.
-        self.enter(State::Asking, vec![Action::Ask(plan.signal), Action::Arm(plan.grace), Action::Count])
+        let then = vec![Action::Ask(self.rules.plan.signal), Action::Arm(grace), Action::Count];
+        self.enter(State::Asking, then)
     }
 
     fn kill(&mut self) -> Vec<Action> {

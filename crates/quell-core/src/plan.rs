@@ -14,13 +14,22 @@ pub struct StopPlan {
     pub signal: Signal,
     /// How long the set may take to end on it.
     pub grace: Duration,
+    /// The most of the grace that is given when the process that the user called was killed: nobody is left to wait,
+    /// and the tree is to be gone within a second.
+    pub brief: Duration,
     /// How long the kill may take to be proven before survivors are reported.
     pub verify: Duration,
 }
 
 impl Default for StopPlan {
-    /// TERM, five seconds, and ten for the proof: the teardown of thousands of processes takes seconds.
+    /// TERM, five seconds (half a second if the front was killed), and ten for the proof: the teardown of thousands of
+    /// processes takes seconds.
     fn default() -> Self {
-        Self { signal: Signal::TERM, grace: Duration::from_secs(5), verify: Duration::from_secs(10) }
+        Self {
+            signal: Signal::TERM,
+            grace: Duration::from_secs(5),
+            brief: Duration::from_millis(500),
+            verify: Duration::from_secs(10),
+        }
     }
 }

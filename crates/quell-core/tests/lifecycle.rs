@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, Request, RootOutcome, State, StopPlan, Until, Verdict,
+    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, Request, RootOutcome, State, StopPlan,
+    Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -119,6 +120,7 @@ impl World {
         match action {
             Action::Publish => {}
             Action::Arm(_) => self.armed = true,
+            Action::Shorten(_) => {}
             Action::Disarm => self.armed = false,
             Action::Count => self.count(),
             Action::Ask(_) => {
@@ -221,7 +223,7 @@ impl World {
             Stimulus::ChildExits => self.children = self.children.saturating_sub(1),
             Stimulus::Stop => self.stop(Cause::User, Manner::Ask),
             Stimulus::KillNow => self.stop(Cause::User, Manner::Kill),
-            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Join),
+            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Brief),
             Stimulus::Timer => {
                 if self.armed {
                     self.armed = false;
@@ -324,7 +326,7 @@ fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
 #[test]
 fn an_orphaned_job_is_killed_at_once_and_says_why() {
     let rules = LifeRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
-    let (mut life, actions) = Life::orphaned(rules);
+    let (mut life, actions) = Life::orphaned(rules, None);
     assert!(actions.contains(&Action::Kill));
     life.step(Event::Counted(Count::Alive(0)));
     assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));

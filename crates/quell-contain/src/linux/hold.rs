@@ -12,7 +12,7 @@ use quell_core::{
 };
 use quell_sys::{ChildRules, Launch, Polled, Program, Sent};
 
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, dir_of_process};
 use super::roll::{Roll, identity, short_command};
 use super::walk::{Below, Seen, walk};
 use super::{Unavailable, audit, scope};
@@ -56,6 +56,20 @@ pub struct Hold {
     root_gone: bool,
     strays: Vec<ProcId>,
     roll: Roll,
+    /// Nothing stronger than the reaper was asked for in so many words.
+    may_concede: bool,
+    concession: Option<String>,
+}
+
+/// A root could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// What should hold it could not be had after all.
+    #[error("{0}")]
+    Containment(String),
+    /// The system made no process.
+    #[error("can't make a process: {0}")]
+    Process(io::Error),
 }
 
 /// A root that waits for its go.
@@ -113,6 +127,8 @@ impl Hold {
             root_gone: false,
             strays: Vec::new(),
             roll: Roll::default(),
+            may_concede: contain == Contain::Auto && limits.is_empty(),
+            concession: None,
         })
     }
 
@@ -164,34 +180,14 @@ impl Hold {
         self.root
     }
 
-    /// Gives birth to the root, which waits for its go as our unreaped child, inside the containment.
-    pub fn spawn(&mut self, program: &Program, rules: &ChildRules) -> io::Result<Birth> {
-        let (pid, birth) = match &mut self.place {
-            Place::Pidns { procs, report } => {
-                let rules = ChildRules { procs: *procs, ..rules.clone() };
-                let child = quell_sys::launch_pidns(program, &rules)?;
-                *report = Some(child.report);
-                (child.init.pid(), Birth { go: child.go, status: child.status })
-            }
-            place => {
-                let cgroup = match &*place {
-                    Place::Cgroup(cgroup) => Some(cgroup),
-                    Place::Reaper | Place::Scope { .. } | Place::Pidns { .. } => None,
-                };
-                let launch = Launch { program, rules, cgroup: cgroup.map(Cgroup::dir) };
-                let child = quell_sys::launch(&launch)?;
-                let pid = child.child.pid();
-                match place {
-                    Place::Cgroup(cgroup) if !child.in_cgroup => {
-                        cgroup.adopt(pid).map_err(io::Error::other)?
-                    }
-                    Place::Scope { limits, cgroup } => *cgroup = Some(start_scope(self.id, pid, limits)?),
-                    Place::Cgroup(_) | Place::Reaper | Place::Pidns { .. } => {}
-                }
-                (pid, Birth { go: child.go, status: child.status })
-            }
+    /// Gives birth to the root, which waits for its go as our unreaped child, inside the containment. With an error
+    /// nobody is left.
+    pub fn spawn(&mut self, program: &Program, rules: &ChildRules) -> Result<Birth, SpawnError> {
+        let (pid, birth) = match self.place {
+            Place::Pidns { .. } => self.spawn_pidns(program, rules)?,
+            Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => self.spawn_here(program, rules)?,
         };
-        let stat = quell_sys::stat(pid)?;
+        let stat = quell_sys::stat(pid).map_err(SpawnError::Process)?;
         self.root = Some(identity(&stat));
         // A PID namespace's init is quell's own; the root below it is seen by the first walk.
         if self.kind() != HeldBy::Pidns {
@@ -210,6 +206,52 @@ impl Hold {
             });
         }
         Ok(birth)
+    }
+
+    fn spawn_pidns(&mut self, program: &Program, rules: &ChildRules) -> Result<(u32, Birth), SpawnError> {
+        let Place::Pidns { procs, report } = &mut self.place else { unreachable!("the caller has looked") };
+        let rules = ChildRules { procs: *procs, ..rules.clone() };
+        let child = quell_sys::launch_pidns(program, &rules);
+        let child =
+            child.map_err(|error| SpawnError::Containment(format!("can't make a PID namespace: {error}")))?;
+        *report = Some(child.report);
+        Ok((child.init.pid(), Birth { go: child.go, status: child.status }))
+    }
+
+    fn spawn_here(&mut self, program: &Program, rules: &ChildRules) -> Result<(u32, Birth), SpawnError> {
+        let dir = match &self.place {
+            Place::Cgroup(cgroup) => Some(cgroup.dir()),
+            Place::Reaper | Place::Scope { .. } | Place::Pidns { .. } => None,
+        };
+        let child =
+            quell_sys::launch(&Launch { program, rules, cgroup: dir }).map_err(SpawnError::Process)?;
+        let pid = child.child.pid();
+        let moved = match &mut self.place {
+            Place::Cgroup(cgroup) if !child.in_cgroup => cgroup.adopt(pid).map_err(|error| error.to_string()),
+            Place::Scope { limits, cgroup } => {
+                start_scope(self.id, pid, limits).map(|made| *cgroup = Some(made))
+            }
+            Place::Cgroup(_) | Place::Reaper | Place::Pidns { .. } => Ok(()),
+        };
+        if let Err(why) = moved {
+            if !self.may_concede {
+                // Without its go the stub exits; it has run nothing.
+                drop(child);
+                let _ = quell_sys::wait_exit(pid);
+                let _ = quell_sys::reap(pid);
+                return Err(SpawnError::Containment(why));
+            }
+            let _ = self.release();
+            self.place = Place::Reaper;
+            self.concession =
+                Some(format!("held by the reaper only, as the cgroup could not be used: {why}"));
+        }
+        Ok((pid, Birth { go: child.go, status: child.status }))
+    }
+
+    /// What `auto` had to give up when it came to the birth, the first time this is asked.
+    pub fn take_concession(&mut self) -> Option<String> {
+        self.concession.take()
     }
 
     /// The program was executed: the root has left our group for certain.
@@ -559,7 +601,7 @@ impl Round {
     }
 }
 
-fn start_scope(id: JobId, pid: u32, limits: &Limits) -> io::Result<Cgroup> {
+fn start_scope(id: JobId, pid: u32, limits: &Limits) -> Result<Cgroup, String> {
     let unit = format!("quell-{id}.scope");
     let request = scope::ScopeRequest {
         unit: &unit,
@@ -569,7 +611,7 @@ fn start_scope(id: JobId, pid: u32, limits: &Limits) -> io::Result<Cgroup> {
         tasks_max: limits.procs,
         cpu_cores: limits.cpu,
     };
-    scope::start(&request, BUS_PATIENCE).map_err(io::Error::other)?;
-    let dir = super::cgroup::dir_of_process(&pid.to_string()).map_err(io::Error::other)?;
-    Cgroup::open(&dir).map_err(io::Error::other)
+    scope::start(&request, BUS_PATIENCE).map_err(|error| error.to_string())?;
+    let dir = dir_of_process(&pid.to_string()).map_err(|error| error.to_string())?;
+    Cgroup::open(&dir).map_err(|error| error.to_string())
 }

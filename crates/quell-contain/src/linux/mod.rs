@@ -11,7 +11,7 @@ mod walk;
 use quell_core::{HeldBy, Limits, ProcId};
 
 pub use doctor::doctor;
-pub use hold::{Birth, Hold, KEEPER_NAME, Round};
+pub use hold::{Birth, Hold, KEEPER_NAME, Round, SpawnError};
 
 /// Something was asked for that this host can't give.
 #[derive(Debug, thiserror::Error)]

@@ -132,7 +132,7 @@ impl Evidence {
             steps: std::mem::take(&mut self.steps),
             survivors,
             verdict,
-            grace: Grace { asked: spec.plan.grace.as_secs_f64(), used },
+            grace: Grace { asked: life.grace().as_secs_f64(), used },
             usage,
             troubles: std::mem::take(&mut self.troubles),
         }

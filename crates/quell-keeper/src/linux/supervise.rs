@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Birth, Hold};
+use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
     Action, Actor, Cause, Count, Event, JobSpec, Life, LifeRules, Manner, Receipt, Record, Request,
     RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
@@ -99,7 +99,7 @@ impl Supervisor {
         signals: SignalFd,
         known: Option<RootOutcome>,
     ) -> End {
-        let (life, actions) = Life::orphaned(job.rules);
+        let (life, actions) = Life::orphaned(job.rules, known);
         let mut this = Self {
             job,
             life,
@@ -116,9 +116,6 @@ impl Supervisor {
         };
         this._lock = this.job.store.as_ref().and_then(|store| store.lock().ok());
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
-        if let Some(outcome) = known {
-            this.step(Event::RootExited(outcome));
-        }
         this.carry_out(actions);
         this.run()
     }
@@ -143,15 +140,23 @@ impl Supervisor {
             self._lock = Some(store.lock().map_err(|error| StartFailure::Record(error.to_string()))?);
         }
         let birth = self.hold.spawn(program, rules);
-        let birth = birth.map_err(|error| StartFailure::Containment(error.to_string()))?;
+        let birth = birth.map_err(|error| match error {
+            SpawnError::Containment(why) => StartFailure::Containment(why),
+            SpawnError::Process(error) => StartFailure::Other(error.to_string()),
+        })?;
+        self.evidence.troubles.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             self.say(&Note::Born { root, cgroup });
         }
         self.birth = Some(birth);
+        let troubles = self.evidence.troubles.len();
         self.step(Event::Spawned);
-        if let Some(error) = self.evidence.troubles.pop() {
-            return Err(StartFailure::Record(error));
+        // No record, no start: what is not on disk would be nobody's if we died.
+        if self.evidence.troubles.len() > troubles
+            && let Some(trouble) = self.evidence.troubles.pop()
+        {
+            return Err(StartFailure::Record(trouble));
         }
         self.evidence.step(StepKind::Born, String::new(), vec![]);
         if let Some(birth) = &self.birth {
@@ -274,7 +279,7 @@ impl Supervisor {
         }
         if arrived.closed {
             self.front = None;
-            self.ask_stop(Cause::FrontLost, Actor::Unknown, Manner::Join);
+            self.ask_stop(Cause::FrontLost, Actor::Unknown, Manner::Brief);
         }
     }
 
@@ -299,6 +304,10 @@ impl Supervisor {
             match action {
                 Action::Publish => self.publish(),
                 Action::Arm(duration) => self.deadline = Some(Instant::now() + duration),
+                Action::Shorten(duration) => {
+                    let sooner = Instant::now() + duration;
+                    self.deadline = self.deadline.map(|deadline| deadline.min(sooner));
+                }
                 Action::Disarm => self.deadline = None,
                 Action::Count => {
                     let count = self.hold.count();

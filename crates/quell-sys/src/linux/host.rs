@@ -10,7 +10,7 @@ use quell_core::Usage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::launch::{clone3, exit};
+use super::launch::{clone3, exit, wait_for_go};
 use super::{pidns, wait};
 
 /// What to wait for on a descriptor.
@@ -121,33 +121,28 @@ pub enum UserNamespaces {
     Yes,
 }
 
-/// Tries to make a PID namespace the way [`super::launch_pidns`] does, in a process that exits at once.
+/// Tries to make a PID namespace the way [`super::launch_pidns`] does, in a process that does nothing but wait.
 pub fn user_namespaces() -> io::Result<UserNamespaces> {
     let plain = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
-    for (flags, answer) in
-        [(plain, UserNamespaces::NotNeeded), (plain | libc::CLONE_NEWUSER, UserNamespaces::Yes)]
-    {
-        match clone3(flags, None) {
-            Ok(None) => exit(0),
-            Ok(Some(child)) => {
-                let mapped = match answer {
-                    UserNamespaces::NotNeeded => Ok(()),
-                    // A child that is dead already can't be mapped any more; only a refusal counts.
-                    UserNamespaces::Yes => pidns::map_to_self(child.pid()),
-                };
-                wait::wait_exit(child.pid())?;
-                wait::reap(child.pid())?;
-                if let Err(error) = mapped
-                    && error.kind() == io::ErrorKind::PermissionDenied
-                {
-                    return Err(error);
-                }
-                return Ok(answer);
-            }
-            Err(error)
-                if error.raw_os_error() == Some(libc::EPERM) && answer == UserNamespaces::NotNeeded => {}
-            Err(error) => return Err(error),
+    match try_namespace(plain) {
+        Ok(_) => Ok(UserNamespaces::NotNeeded),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            try_namespace(plain | libc::CLONE_NEWUSER).map(|()| UserNamespaces::Yes)
         }
+        Err(error) => Err(error),
     }
-    Err(io::Error::from_raw_os_error(libc::EPERM))
+}
+
+fn try_namespace(flags: i32) -> io::Result<()> {
+    let (wait_here, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let Some(child) = clone3(flags, None)? else {
+        drop(go);
+        let _ = wait_for_go(&wait_here);
+        exit(0)
+    };
+    let mapped = if flags & libc::CLONE_NEWUSER == 0 { Ok(()) } else { pidns::map_to_self(child.pid()) };
+    drop(go);
+    wait::wait_exit(child.pid())?;
+    wait::reap(child.pid())?;
+    mapped
 }

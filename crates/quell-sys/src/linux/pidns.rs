@@ -9,7 +9,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::launch::{
     Arrays, ChildRules, Program, Stage, become_program, clone3, errno, exit, fail, wait_for_go,
 };
-use super::{PidFd, signals};
+use super::{PidFd, signals, wait};
 
 /// A PID namespace that waits for its go.
 #[derive(Debug)]
@@ -46,8 +46,12 @@ pub fn launch_pidns(program: &Program, rules: &ChildRules) -> io::Result<PidnsCh
         drop((go, status, report));
         init_main(program, &arrays, rules, &go_read, status_write.as_raw_fd(), report_write.as_raw_fd());
     };
-    if mapped {
-        map_to_self(init.pid())?;
+    if mapped && let Err(error) = map_to_self(init.pid()) {
+        // Without its go init exits; nothing has run.
+        drop(go);
+        let _ = wait::wait_exit(init.pid());
+        let _ = wait::reap(init.pid());
+        return Err(error);
     }
     Ok(PidnsChild { init, go, status, report })
 }
