@@ -432,6 +432,8 @@ impl Hold {
     /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
     /// keeper passes the request on once, politely, and nobody hears it twice.
     pub fn ask(&mut self, signal: Signal) -> Round {
+        // Who is whose child is seen before the first of them dies.
+        self.look();
         let mut roll = std::mem::take(&mut self.roll);
         let mut round = Round::default();
         let began = quell_sys::ticks_since_boot();
