@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The keeper feeds events and carries out the actions; nothing here knows of a kernel. There is one deadline: what
-//! it means follows from the state (running, draining: the timeout; asking: the grace; killing: the proof).
+//! it means follows from the state (starting, running, draining: the timeout; asking: the grace; killing: the proof).
 
 use std::time::Duration;
 
@@ -201,7 +201,11 @@ impl Life {
     #[deny(clippy::wildcard_enum_match_arm)]
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         match (self.state, event) {
-            (State::Created, Event::Spawned) => self.enter(State::Starting, vec![]),
+            // The time runs from here: an exec can hang too, on a file system that does not answer.
+            (State::Created, Event::Spawned) => {
+                let deadline = self.rules.timeout.map(Action::Arm);
+                self.enter(State::Starting, deadline.into_iter().collect())
+            }
             (State::Created, Event::StartFailed(reason)) => {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
                 self.end(Verdict::Gone)
@@ -215,10 +219,7 @@ impl Life {
                 Event::Executed | Event::RootExited(_) | Event::Counted(_) | Event::Deadline,
             ) => vec![],
 
-            (State::Starting, Event::Executed) => {
-                let deadline = self.rules.timeout.map(Action::Arm);
-                self.enter(State::Running, deadline.into_iter().collect())
-            }
+            (State::Starting, Event::Executed) => self.enter(State::Running, vec![]),
             (State::Starting, Event::StartFailed(reason)) => {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
                 self.kill()
@@ -236,7 +237,11 @@ impl Life {
                 );
                 self.kill()
             }
-            (State::Starting, Event::Spawned | Event::Counted(_) | Event::Deadline) => vec![],
+            (State::Starting, Event::Deadline) => {
+                self.not_started("its time was up before it started".into(), Cause::Timeout, Actor::Quell);
+                self.kill()
+            }
+            (State::Starting, Event::Spawned | Event::Counted(_)) => vec![],
 
             (State::Running, Event::RootExited(outcome)) => {
                 self.root = Some(outcome);

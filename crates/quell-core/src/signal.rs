@@ -68,6 +68,8 @@ impl Signal {
     pub const QUIT: Self = Self(3);
     /// Hang-up.
     pub const HUP: Self = Self(1);
+    /// A child has changed its state.
+    pub const CHLD: Self = Self(if cfg!(target_os = "linux") { 17 } else { 20 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
     /// Stop, not refusable.

@@ -227,9 +227,10 @@ impl World {
             Stimulus::Timer => {
                 if self.armed {
                     self.armed = false;
-                    if matches!(self.life.state(), State::Running | State::Draining) {
+                    if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
                         self.first_cause.get_or_insert(Cause::Timeout);
                     }
+                    self.kill_allowed |= self.life.state() == State::Starting;
                     self.feed(Event::Deadline);
                 }
             }

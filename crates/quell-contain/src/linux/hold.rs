@@ -332,9 +332,9 @@ impl Hold {
 
     /// Passes a signal on to the root.
     pub fn pass(&self, signal: Signal) {
-        match (self.kind(), self.root) {
+        match (self.kind(), self.root.filter(|_| !self.root_gone)) {
             // The root of a PID namespace is init's first child.
-            (HeldBy::Pidns, _) => {
+            (HeldBy::Pidns, Some(_)) => {
                 let mut first = true;
                 self.walk(|seen| {
                     if std::mem::take(&mut first) {
@@ -349,7 +349,7 @@ impl Hold {
                     pidfd.signal(signal);
                 }
             }
-            (HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope, None) => {}
+            (_, None) => {}
         }
     }
 
@@ -615,5 +615,19 @@ fn start_scope(id: JobId, pid: u32, limits: &Limits) -> Result<Cgroup, String> {
     };
     scope::start(&request, BUS_PATIENCE).map_err(|error| error.to_string())?;
     let dir = dir_of_process(&pid.to_string()).map_err(|error| error.to_string())?;
+    // The manager takes the wish for a limit whether or not it has the controller to hold it.
+    for (wanted, file) in [
+        (limits.memory.is_some(), "memory.max"),
+        (limits.procs.is_some(), "pids.max"),
+        (limits.cpu.is_some(), "cpu.max"),
+    ] {
+        let set = std::fs::read_to_string(dir.join(file)).is_ok_and(|text| !text.starts_with("max"));
+        if wanted && !set {
+            return Err(format!(
+                "the systemd user manager can't hold this limit: no {file} in {}",
+                dir.display()
+            ));
+        }
+    }
     Cgroup::open(&dir).map_err(|error| error.to_string())
 }

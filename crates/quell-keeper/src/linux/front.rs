@@ -45,6 +45,8 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         .into_iter()
         .filter(|signal| !keep_ignored.contains(signal))
         .collect();
+    // A caller that ignores the death of its children would make ours vanish unseen.
+    quell_sys::restore_default(Signal::CHLD);
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
     let (line, keeper_line) = Line::pair().map_err(system("make a socket pair"))?;
@@ -177,7 +179,7 @@ impl Front {
     fn on_signal(&mut self, info: SignalInfo, session: SessionKind) {
         let name = info.signal.to_string();
         if PASSED.contains(&name.as_str()) {
-            let _ = self.line.say(&Order::Pass(info.signal));
+            let _ = self.line.mention(&Order::Pass(info.signal));
         } else if STOPPERS.contains(&name.as_str()) {
             // The terminal's keys have reached the program as well, and what they mean is the program's to say. A
             // hang-up leaves nobody to say anything.
@@ -190,7 +192,7 @@ impl Front {
             } else {
                 Actor::Sender { signal: info.signal, pid: info.pid, uid: info.uid }
             };
-            let _ = self.line.say(&Order::Stop(actor));
+            let _ = self.line.mention(&Order::Stop(actor));
         }
     }
 

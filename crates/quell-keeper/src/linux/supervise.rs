@@ -221,7 +221,7 @@ impl Supervisor {
         }
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
-            if matches!(self.life.state(), State::Running | State::Draining) {
+            if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
                 self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
             }
             self.step(Event::Deadline);
@@ -428,8 +428,9 @@ impl Supervisor {
 
     fn say(&mut self, note: &Note) {
         if let Some(front) = &mut self.front {
-            // If the front is gone, its silence is heard in the loop.
-            let _ = front.say(note);
+            // If the front is gone, its silence is heard in the loop. If it is stopped and its line is full, it will
+            // find out the rest by itself; the tree can't wait for it.
+            let _ = front.mention(note);
         }
     }
 

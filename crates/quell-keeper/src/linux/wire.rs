@@ -60,7 +60,7 @@ pub enum StartFailure {
     Other(String),
 }
 
-/// One end of the line. Reading never blocks; writing may, for as long as the other end is alive and slow.
+/// One end of the line. Reading never blocks.
 #[derive(Debug)]
 pub struct Line {
     stream: UnixStream,
@@ -83,12 +83,17 @@ impl Line {
         Ok((Self { stream: one, pending: Vec::new() }, Self { stream: two, pending: Vec::new() }))
     }
 
-    /// Says one thing. An error means that the other end is gone, which its silence will show as well.
+    /// Says one thing, for as long as it takes. An error means that the other end is gone, which its silence will show
+    /// as well.
     pub fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(message)?;
-        bytes.push(b'\n');
         self.stream.set_nonblocking(false)?;
-        self.stream.write_all(&bytes)
+        self.stream.write_all(&line(message)?)
+    }
+
+    /// Says one small thing if there is room for it now.
+    pub fn mention(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.stream.set_nonblocking(true)?;
+        self.stream.write_all(&line(message)?)
     }
 
     /// Everything that has arrived. Call it when the descriptor is ready.
@@ -112,6 +117,12 @@ impl Line {
         }
         Arrived { messages, closed }
     }
+}
+
+fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(message)?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 impl AsFd for Line {

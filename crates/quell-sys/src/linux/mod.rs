@@ -26,7 +26,7 @@ pub use process::{
 pub use procfs::{
     Stat, children, cmdline, environ_contains, own_children, pids, stat, thread_states, uid_of,
 };
-pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start};
+pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use wait::{Exit, peek, peek_any, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

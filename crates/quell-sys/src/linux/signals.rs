@@ -98,6 +98,12 @@ pub fn ignore(signal: Signal) {
     unsafe { libc::signal(signal.number(), libc::SIG_IGN) };
 }
 
+/// Puts `signal` back to its default.
+pub fn restore_default(signal: Signal) {
+    // SAFETY: SIG_DFL is a valid disposition and no handler is replaced that anybody relies on.
+    unsafe { libc::signal(signal.number(), libc::SIG_DFL) };
+}
+
 /// Puts every signal but `keep_ignored` back to its default and unblocks all of them. For a new process before exec.
 pub(crate) fn reset_for_exec(keep_ignored: &[Signal]) {
     for number in 1..=64 {
