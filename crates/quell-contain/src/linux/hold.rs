@@ -303,12 +303,20 @@ impl Hold {
                 };
                 match report.as_ref() {
                     Some(fd) if !ready(fd) => return None,
-                    // Init died before it could report: the kernel has killed the root with it.
                     Some(fd) => {
-                        let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
-                        let outcome = quell_sys::read_report(fd).unwrap_or(killed);
+                        let said = quell_sys::read_report(fd);
                         *report = None;
-                        outcome
+                        match said {
+                            Some(said) => {
+                                // Alone, init exits with its report: this wait is over at once, and proves it.
+                                if !said.others {
+                                    let _ = quell_sys::wait_exit(root.pid);
+                                }
+                                said.outcome
+                            }
+                            // Init died before it could report: the kernel has killed the root with it.
+                            None => RootOutcome::Signaled { signal: Signal::KILL, core: false },
+                        }
                     }
                     // Taken over from a keeper: with it went init, and with init everyone.
                     None => {
@@ -392,10 +400,7 @@ impl Hold {
                 members += 1;
                 Below::Visit
             });
-            // Init, with nobody left to wait for, is on its way out; its corpse is the proof.
-            if members == 0 && self.root.is_some_and(|root| quell_sys::wait_exit(root.pid).is_ok()) {
-                return Count::Alive(0);
-            }
+            // A walk can miss those who fork and die; only init's own end proves that nobody is left.
             return Count::Alive(members.max(1));
         }
         match self.cgroup().map(Cgroup::populated) {

@@ -18,7 +18,7 @@ pub use host::{
 };
 pub use launch::{ChildRules, Launch, LaunchError, Launched, Program, Stage, launch, read_status};
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
-pub use pidns::{PidnsChild, launch_pidns, read_report};
+pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
     Forked, die_of, fork, gid, has_terminal, is_stopped, leave_session, may_execute, pid, set_name,
     set_subreaper, signal_group, stop_self, take_descriptor, to_dev_null, uid,

@@ -144,33 +144,50 @@ fn keep_only(keep: RawFd) {
 
 /// Init's life: reap whoever ends, report the root, and leave when nobody is left.
 fn reap_all(root: i32, report: RawFd) -> ! {
+    let mut ended = None;
     loop {
+        // Once the root has ended, what is dead already is reaped before the report: it says whether anybody is left.
+        let options = libc::__WALL | if ended.is_some() { libc::WNOHANG } else { 0 };
         let mut wait_status = 0;
         // SAFETY: the status is written to a valid place.
-        let pid = unsafe { libc::waitpid(-1, &mut wait_status, libc::__WALL) };
-        if pid == -1 && errno() == libc::ECHILD {
-            exit(0);
-        }
+        let pid = unsafe { libc::waitpid(-1, &mut wait_status, options) };
+        let alone = pid == -1 && errno() == libc::ECHILD;
         if pid == root {
-            // SAFETY: four bytes from a valid place; into an empty pipe they are written as one.
-            unsafe { libc::write(report, (&raw const wait_status).cast(), 4) };
+            ended = Some(wait_status);
+        } else if let Some(status) = ended.filter(|_| pid == 0 || alone) {
+            let words = [status, i32::from(!alone)];
+            // SAFETY: eight bytes from a valid place; into an empty pipe they are written as one.
+            unsafe { libc::write(report, words.as_ptr().cast(), 8) };
+            ended = None;
+        }
+        if alone {
+            exit(0);
         }
     }
 }
 
-/// How the root ended, as init reported it; `None` if init died before it could.
-pub fn read_report(report: &OwnedFd) -> Option<RootOutcome> {
-    let mut bytes = [0u8; 4];
-    match rustix::io::retry_on_intr(|| rustix::io::read(report, &mut bytes)) {
-        Ok(4) => {
-            let status = i32::from_ne_bytes(bytes);
-            Some(match Signal::new(libc::WTERMSIG(status)) {
-                Some(signal) if libc::WIFSIGNALED(status) => {
-                    RootOutcome::Signaled { signal, core: libc::WCOREDUMP(status) }
-                }
-                Some(_) | None => RootOutcome::Exited { code: libc::WEXITSTATUS(status) },
-            })
-        }
-        Ok(_) | Err(_) => None,
+/// What init reported of the root's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How the root ended.
+    pub outcome: RootOutcome,
+    /// Whether anybody was alive in the namespace then. If not, init exits with its report.
+    pub others: bool,
+}
+
+/// Init's report; `None` if it died before it could make one.
+pub fn read_report(report: &OwnedFd) -> Option<Report> {
+    let mut bytes = [0u8; 8];
+    if !matches!(rustix::io::retry_on_intr(|| rustix::io::read(report, &mut bytes)), Ok(8)) {
+        return None;
     }
+    let [status, others] =
+        [0, 4].map(|at| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default()));
+    let outcome = match Signal::new(libc::WTERMSIG(status)) {
+        Some(signal) if libc::WIFSIGNALED(status) => {
+            RootOutcome::Signaled { signal, core: libc::WCOREDUMP(status) }
+        }
+        Some(_) | None => RootOutcome::Exited { code: libc::WEXITSTATUS(status) },
+    };
+    Some(Report { outcome, others: others != 0 })
 }
