@@ -23,6 +23,8 @@ const BUS_PATIENCE: Duration = Duration::from_secs(5);
 const BRAKE_PASSES: usize = 8;
 /// How often the sweep goes over the tree in one round before it waits for an event.
 const SWEEP_PASSES: usize = 64;
+/// How often the children are listed anew in one count, because somebody had died meanwhile.
+const REAP_PASSES: usize = 64;
 /// The name of a keeper, by which a nested job's is known. Whoever else bears it is only asked less politely.
 pub const KEEPER_NAME: &str = "quell-keeper";
 
@@ -369,23 +371,36 @@ impl Hold {
             && !quell_sys::environ_contains(pid, &self.marker)
     }
 
-    /// Collects dead children, all but the root. Adopted orphans would be zombies for as long as the job lives.
-    pub fn reap_orphans(&self) -> io::Result<Vec<u32>> {
-        let mut living = Vec::new();
-        for pid in quell_sys::own_children()? {
-            if self.is_foreign(pid) {
-                continue;
-            }
-            if self.root.is_some_and(|root| root.pid == pid) {
+    /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
+    /// as the job lives.
+    ///
+    /// A child that dies behind the listing leaves its own children to us, so a count is settled only by a listing after
+    /// which nobody had to be collected: then all that is ours was on it.
+    pub fn reap_orphans(&self) -> io::Result<usize> {
+        for _ in 0..REAP_PASSES {
+            // Asked before the listing: the orphans of a root that was dead by then are on it.
+            let root_lives = match self.root {
                 // A root whose leader thread has exited shows as a corpse while its other threads live.
-                if quell_sys::peek(pid)?.is_none() {
-                    living.push(pid);
+                Some(root) => quell_sys::peek(root.pid)?.is_none(),
+                None => false,
+            };
+            let mut living = usize::from(root_lives);
+            let mut collected = false;
+            for pid in quell_sys::own_children()? {
+                if self.root.is_some_and(|root| root.pid == pid) || self.is_foreign(pid) {
+                    continue;
                 }
-            } else if quell_sys::reap(pid)?.is_none() {
-                living.push(pid);
+                match quell_sys::reap(pid)? {
+                    Some(_) => collected = true,
+                    None => living += 1,
+                }
+            }
+            if !collected {
+                return Ok(living);
             }
         }
-        Ok(living)
+        // They die and are born faster than they can be listed: somebody is alive.
+        Ok(1)
     }
 
     /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books.
@@ -394,7 +409,7 @@ impl Hold {
             Ok(living) => living,
             Err(error) => return Count::Unknown(format!("the children can't be listed: {error}")),
         };
-        if self.kind() == HeldBy::Pidns && self.root_gone && !living.is_empty() {
+        if self.kind() == HeldBy::Pidns && self.root_gone && living > 0 {
             let mut members = 0;
             self.walk(|_| {
                 members += 1;
@@ -404,9 +419,9 @@ impl Hold {
             return Count::Alive(members.max(1));
         }
         match self.cgroup().map(Cgroup::populated) {
-            Some(Ok(true)) => Count::Alive(living.len().max(1)),
+            Some(Ok(true)) => Count::Alive(living.max(1)),
             Some(Err(error)) => Count::Unknown(format!("cgroup.events can't be read: {error}")),
-            Some(Ok(false)) | None => Count::Alive(living.len()),
+            Some(Ok(false)) | None => Count::Alive(living),
         }
     }
 
@@ -540,9 +555,7 @@ impl Hold {
                 }
                 Below::Visit
             });
-            if self.reap_orphans().is_ok_and(|living| living.is_empty())
-                || (pass > 0 && struck.len() == before)
-            {
+            if self.reap_orphans().is_ok_and(|living| living == 0) || (pass > 0 && struck.len() == before) {
                 break;
             }
         }
