@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled};
 
-use super::hold::Round;
 use super::roll::{Roll, identity};
+use super::stop::Round;
 
 /// Kills whoever bears `marker` and started no earlier than the job, and waits for their ends for `patience` at most.
 /// Who is still alive then is returned.

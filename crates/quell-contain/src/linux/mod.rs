@@ -6,12 +6,14 @@ mod doctor;
 mod hold;
 mod roll;
 mod scope;
+mod stop;
 mod walk;
 
 use quell_core::{HeldBy, Limits, ProcId};
 
 pub use doctor::doctor;
-pub use hold::{Birth, Hold, KEEPER_NAME, Round, SpawnError};
+pub use hold::{Birth, Hold, SpawnError};
+pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,267 @@
+//! How a tree is emptied: ask, brake, kill, sweep, audit; and how it is counted.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use quell_core::{Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
+use quell_sys::Sent;
+
+use super::audit;
+use super::cgroup::Cgroup;
+use super::hold::{Hold, Place};
+use super::roll::{Roll, identity};
+use super::walk::{Below, Seen, walk};
+
+/// How often the brake goes over the tree in one round before the kill comes anyway.
+const BRAKE_PASSES: usize = 8;
+/// How often the sweep goes over the tree in one round before it waits for an event.
+const SWEEP_PASSES: usize = 64;
+/// How often the children are listed anew in one count, because somebody had died meanwhile.
+const REAP_PASSES: usize = 64;
+/// The name of a keeper, by which a nested job's is known. Whoever else bears it is only asked less politely.
+pub const KEEPER_NAME: &str = "quell-keeper";
+
+/// What one round of the kill did.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// The signals that it sent.
+    pub signals: Vec<SentSignal>,
+    /// What else it did, in words.
+    pub note: String,
+}
+
+impl Hold {
+    /// Whether a child of ours is no part of the job. A keeper's children all are. A front may have been executed by a
+    /// program that had children; theirs and their orphans are told from the job's by the marker.
+    fn is_foreign(&self, pid: u32) -> bool {
+        !self.strays.is_empty()
+            && self.root.is_none_or(|root| root.pid != pid)
+            && !quell_sys::environ_contains(pid, &self.marker)
+    }
+
+    /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
+    /// as the job lives.
+    ///
+    /// A child that dies behind the listing leaves its own children to us, so a count is settled only by a listing after
+    /// which nobody had to be collected: then all that is ours was on it.
+    pub fn reap_orphans(&self) -> io::Result<usize> {
+        for _ in 0..REAP_PASSES {
+            // Asked before the listing: the orphans of a root that was dead by then are on it.
+            let root_lives = match self.root {
+                // A root whose leader thread has exited shows as a corpse while its other threads live.
+                Some(root) => quell_sys::peek(root.pid)?.is_none(),
+                None => false,
+            };
+            let mut living = usize::from(root_lives);
+            let mut collected = false;
+            for pid in quell_sys::own_children()? {
+                if self.root.is_some_and(|root| root.pid == pid) || self.is_foreign(pid) {
+                    continue;
+                }
+                match quell_sys::reap(pid)? {
+                    Some(_) => collected = true,
+                    None => living += 1,
+                }
+            }
+            if !collected {
+                return Ok(living);
+            }
+        }
+        // They die and are born faster than they can be listed: somebody is alive.
+        Ok(1)
+    }
+
+    /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books.
+    pub fn count(&self) -> Count {
+        let living = match self.reap_orphans() {
+            Ok(living) => living,
+            Err(error) => return Count::Unknown(format!("the children can't be listed: {error}")),
+        };
+        if self.kind() == HeldBy::Pidns && self.root_gone && living > 0 {
+            let mut members = 0;
+            self.walk(|_| {
+                members += 1;
+                Below::Visit
+            });
+            // A walk can miss those who fork and die; only init's own end proves that nobody is left.
+            return Count::Alive(members.max(1));
+        }
+        match self.cgroup().map(Cgroup::populated) {
+            Some(Ok(true)) => Count::Alive(living.max(1)),
+            Some(Err(error)) => Count::Unknown(format!("cgroup.events can't be read: {error}")),
+            Some(Ok(false)) | None => Count::Alive(living),
+        }
+    }
+
+    /// Walks over the members; a PID namespace's init is quell's and no member.
+    pub(super) fn walk(&self, mut visit: impl FnMut(&Seen) -> Below) {
+        let init = self.root.filter(|_| self.kind() == HeldBy::Pidns);
+        walk(
+            |pid| !self.is_foreign(pid),
+            |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
+        );
+    }
+
+    /// Everyone alive now, noted on the roll.
+    pub fn look(&mut self) -> Vec<ProcId> {
+        let mut roll = std::mem::take(&mut self.roll);
+        let mut living = Vec::new();
+        self.walk(|seen| {
+            roll.see(&seen.stat);
+            living.push(identity(&seen.stat));
+            Below::Visit
+        });
+        self.roll = roll;
+        living
+    }
+
+    /// Asks the whole set to end: `signal`, then CONT, as a stopped process hears nothing before it goes on.
+    ///
+    /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
+    /// keeper passes the request on once, politely, and nobody hears it twice.
+    pub fn ask(&mut self, signal: Signal) -> Round {
+        // Who is whose child is seen before the first of them dies.
+        self.look();
+        let mut roll = std::mem::take(&mut self.roll);
+        let mut round = Round::default();
+        let began = quell_sys::ticks_since_boot();
+        // A second pass for those that were forked behind the first one's back. Whoever started later than the asking
+        // began may be the work of somebody's own handler, and is left to finish it.
+        for pass in 0..2 {
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                roll.see(&seen.stat);
+                if seen.stat.comm == KEEPER_NAME {
+                    return Below::Skip;
+                }
+                if (pass == 0 || id.start < began) && !roll.was_asked(id) {
+                    let result = seen.pidfd.signal(signal);
+                    if signal != Signal::KILL && signal != Signal::CONT {
+                        seen.pidfd.signal(Signal::CONT);
+                    }
+                    roll.asked(id);
+                    round.push(signal, id, result);
+                }
+                Below::Visit
+            });
+        }
+        self.roll = roll;
+        round
+    }
+
+    /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
+    pub fn kill_round(&mut self) -> Round {
+        let mut round = Round::default();
+        let mut roll = std::mem::take(&mut self.roll);
+        self.brake(&mut roll);
+        if self.group
+            && let Some(root) = self.root
+            && quell_sys::signal_group(root.pid, Signal::KILL).is_ok()
+        {
+            round.note = format!("KILL to the group {}", root.pid);
+        }
+        match (&self.place, self.root) {
+            (Place::Pidns { .. }, Some(init)) => {
+                // Our unreaped child: the number is its own.
+                let result =
+                    quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
+                round.push(Signal::KILL, init, result);
+                round.note = "KILL to the namespace's init".into();
+            }
+            (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
+        }
+        if let Some(cgroup) = self.cgroup() {
+            match cgroup.kill() {
+                Ok(()) => round.note = "cgroup.kill".into(),
+                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
+            }
+        }
+        self.sweep(&mut roll, &mut round);
+        self.roll = roll;
+        round
+    }
+
+    /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
+    /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
+    fn brake(&self, roll: &mut Roll) {
+        if let Some(cgroup) = self.cgroup() {
+            cgroup.brake();
+        }
+        let mut stopped = BTreeSet::new();
+        for _ in 0..BRAKE_PASSES {
+            let before = stopped.len();
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                if stopped.insert(id) {
+                    roll.see(&seen.stat);
+                    roll.killed(id);
+                    if self.kind() == HeldBy::Reaper {
+                        seen.pidfd.signal(Signal::STOP);
+                    }
+                }
+                Below::Visit
+            });
+            if stopped.len() == before || self.kind() != HeldBy::Reaper {
+                break;
+            }
+        }
+    }
+
+    /// Kills whoever is below us, and reaps: the orphans of those who died are our children by then, and no one else
+    /// can reap them. A tight loop, as a chain of processes that fork and die has to be outrun.
+    fn sweep(&self, roll: &mut Roll, round: &mut Round) {
+        let mut struck = BTreeSet::new();
+        for pass in 0..SWEEP_PASSES {
+            let before = struck.len();
+            self.walk(|seen| {
+                let id = identity(&seen.stat);
+                if struck.insert(id) {
+                    roll.see(&seen.stat);
+                    roll.killed(id);
+                    let result = seen.pidfd.signal(Signal::KILL);
+                    round.push(Signal::KILL, id, result);
+                }
+                Below::Visit
+            });
+            if self.reap_orphans().is_ok_and(|living| living == 0) || (pass > 0 && struck.len() == before) {
+                break;
+            }
+        }
+    }
+
+    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards.
+    pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
+        let born = self.root.map_or(u64::MAX, |root| root.start);
+        audit::audit(&self.marker, born, &mut self.roll, patience)
+    }
+
+    /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
+    pub fn collect_root(&mut self) -> Result<(), String> {
+        self.group = false;
+        if let Some(root) = self.root {
+            let _ = quell_sys::reap(root.pid);
+        }
+        match quell_sys::own_children() {
+            Ok(left) if left.iter().all(|&pid| self.is_foreign(pid)) => Ok(()),
+            Ok(left) => Err(format!("{} children are left after the root was collected", left.len())),
+            Err(error) => Err(format!("the children can't be listed: {error}")),
+        }
+    }
+}
+
+impl Round {
+    /// How many signals one step of a receipt lists.
+    const LISTED: usize = 4096;
+
+    pub(super) fn push(&mut self, signal: Signal, to: ProcId, sent: Sent) {
+        let result = match sent {
+            Sent::Yes => SignalResult::Sent,
+            Sent::Gone => SignalResult::Gone,
+            Sent::Refused => SignalResult::Refused,
+        };
+        if self.signals.len() < Self::LISTED {
+            self.signals.push(SentSignal { signal, to, result });
+        }
+    }
+}
