@@ -220,6 +220,8 @@ fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Sets the limits, and switches on for the children of `own` the controllers that they need. What was switched on in
+/// vain is switched off again: it would spoil the cgroup for every later job.
 fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupError> {
     let period = 100_000.0;
     let wanted = [
@@ -235,12 +237,7 @@ fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupErro
         let Some(value) = value else { continue };
         let file = path.join(file);
         if !file.exists() {
-            let switch = own.join("cgroup.subtree_control");
-            fs::write(&switch, format!("+{controller}")).map_err(|error| CgroupError::NoController {
-                controller,
-                path: own.to_owned(),
-                why: why_no_controller(own, controller, &error),
-            })?;
+            switch_on(own, path, controller)?;
         }
         fs::write(&file, value).map_err(at(&file))?;
     }
@@ -251,6 +248,20 @@ fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupErro
         let _ = fs::write(path.join("memory.oom.group"), "1");
     }
     Ok(())
+}
+
+/// Switches a controller on for the children of `own`. Below a cgroup with processes of its own the kernel refuses, or
+/// (for controllers that know threads) makes children that nobody can join.
+fn switch_on(own: &Path, path: &Path, controller: &'static str) -> Result<(), CgroupError> {
+    let switch = own.join("cgroup.subtree_control");
+    let refused = |why| CgroupError::NoController { controller, path: own.to_owned(), why };
+    fs::write(&switch, format!("+{controller}"))
+        .map_err(|error| refused(why_no_controller(own, controller, &error)))?;
+    if fs::read_to_string(path.join("cgroup.type")).is_ok_and(|kind| kind.trim() == "domain") {
+        return Ok(());
+    }
+    let _ = fs::write(&switch, format!("-{controller}"));
+    Err(refused("this cgroup has processes of its own".into()))
 }
 
 fn why_no_controller(own: &Path, controller: &str, error: &io::Error) -> String {
