@@ -151,13 +151,13 @@ pub struct RunArgs {
     #[arg(long)]
     pub no_record: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 if a cgroup or a systemd scope can hold a job here, 1 if only the weakest level can.
+Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
 
 Examples:
   quell doctor

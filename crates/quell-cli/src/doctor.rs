@@ -14,7 +14,7 @@ pub fn doctor(args: &DoctorArgs) -> ExitCode {
     let found = quell_contain::doctor();
     let text =
         if args.json { format!("{}\n", quell_core::success("doctor", &found)) } else { describe(&found) };
-    let strong = matches!(found.auto, Some(HeldBy::Cgroup | HeldBy::Scope | HeldBy::Pidns));
+    let strong = found.containments.iter().any(|held| *held != HeldBy::Reaper);
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
     output::to_stdout(&text).unwrap_or(verdict)
 }

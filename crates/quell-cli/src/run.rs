@@ -78,6 +78,7 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         name: args.name,
         tags: args.tag.into_iter().collect(),
         receipts: receipts.collect(),
+        uses_stdout: args.json,
         home: if args.no_record { None } else { Some(home()?) },
     })
 }

@@ -53,6 +53,8 @@ pub struct RunRequest {
     pub tags: BTreeMap<String, String>,
     /// Where the receipt goes.
     pub receipts: Vec<ReceiptTarget>,
+    /// Whether the caller will still write to stdout afterwards; if not, quell lets go of it as the program starts.
+    pub uses_stdout: bool,
     /// quell's home, below which the record is kept; none for no record.
     pub home: Option<PathBuf>,
 }
@@ -95,6 +97,9 @@ pub enum RunError {
     /// Text that can't be passed to a program.
     #[error("{0} holds a NUL byte, which no program can be given")]
     Nul(String),
+    /// /proc can't be used.
+    #[error("{0}")]
+    Proc(String),
     /// A containment or limit that this host can't give.
     #[error("{0}")]
     Containment(String),
@@ -141,6 +146,7 @@ impl RunError {
             Self::NotExecutable { .. } => "program_not_executable",
             Self::Cwd { .. } => "bad_cwd",
             Self::Nul(_) => "bad_argument",
+            Self::Proc(_) => "proc_unusable",
             Self::Containment(_) => "containment_unavailable",
             Self::Limit(_) => "limit_unavailable",
             Self::Record { .. } => "record_unwritable",
@@ -158,6 +164,7 @@ impl RunError {
             Self::NotExecutable { .. } => "make it executable (chmod +x), or name its interpreter first",
             Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
             Self::Nul(_) => "leave the NUL byte out",
+            Self::Proc(_) => "mount a /proc of this PID namespace (unshare has --mount-proc)",
             Self::Containment(_) => {
                 "`quell doctor` says what this host can do; `--contain auto` takes the best of it"
             }
@@ -185,6 +192,7 @@ impl RunError {
             Self::NotExecutable { .. } => 126,
             Self::Cwd { .. }
             | Self::Nul(_)
+            | Self::Proc(_)
             | Self::Containment(_)
             | Self::Limit(_)
             | Self::Record { .. }

@@ -13,12 +13,15 @@ use super::stop::Round;
 /// Kills whoever bears `marker` and started no earlier than the job, and waits for their ends for `patience` at most.
 /// Who is still alive then is returned.
 ///
-/// The marker is unguessable and was given to nobody but the job. Each process is pinned first and read again behind
-/// the pin, so that a number that was reused in between does no harm.
+/// The marker is unguessable and was given to nobody but the job. But a job may have handed its environment to a service
+/// manager, which gives it to services that are none of its business: whoever was put into another cgroup than ours is
+/// left alone. Each process is pinned first and read again behind the pin, so that a number that was reused in between
+/// does no harm.
 pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (Round, Vec<ProcId>) {
     let deadline = Instant::now() + patience;
     let mut round = Round::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
+    let here = cgroups_of(me);
     // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
@@ -31,7 +34,9 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
             }
             let Ok(pidfd) = PidFd::open(pid) else { continue };
             let Ok(stat) = quell_sys::stat(pid) else { continue };
-            if stat.start >= born && quell_sys::environ_contains(pid, marker) && pidfd.is_alive() {
+            let ours =
+                stat.start >= born && cgroups_of(pid) == here && quell_sys::environ_contains(pid, marker);
+            if ours && pidfd.is_alive() {
                 found.push((stat, pidfd));
             }
         }
@@ -62,4 +67,11 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
         }
     }
     (round, Vec::new())
+}
+
+/// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.
+fn cgroups_of(pid: u32) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
+    text.lines().filter(placed).map(str::to_owned).collect()
 }

@@ -1,5 +1,6 @@
 //! A cgroup v2 of the job's own: the kernel knows every member, and kills them all with one write.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,6 +52,8 @@ pub struct Cgroup {
     dir: File,
     kill: File,
     events: File,
+    /// Somebody has removed it: its news would be the same for ever.
+    removed: Cell<bool>,
 }
 
 /// The directory of this process's own cgroup v2, wherever the hierarchy is mounted (also in hybrid set-ups).
@@ -106,13 +109,18 @@ impl Cgroup {
     /// Makes a cgroup for `id` below this process's own, with `limits`; nothing is left behind if that fails.
     pub fn create(id: JobId, limits: &Limits) -> Result<Self, CgroupError> {
         let own = own_dir()?;
-        let path = own.join(format!("quell-{id}"));
+        let path = own.join(Self::name(id));
         fs::create_dir(&path).map_err(at(&path))?;
         let made = Self::prepare(&own, &path, limits);
         if made.is_err() {
             let _ = fs::remove_dir(&path);
         }
         made
+    }
+
+    /// What the cgroup of a job is called.
+    pub fn name(id: JobId) -> String {
+        format!("quell-{id}")
     }
 
     fn prepare(own: &Path, path: &Path, limits: &Limits) -> Result<Self, CgroupError> {
@@ -138,6 +146,7 @@ impl Cgroup {
             kill,
             events: File::open(&events).map_err(at(&events))?,
             path: path.to_owned(),
+            removed: Cell::new(false),
         })
     }
 
@@ -151,9 +160,9 @@ impl Cgroup {
         self.dir.as_fd()
     }
 
-    /// A descriptor with news (POLLPRI) when the cgroup becomes empty or populated.
-    pub fn events(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+    /// A descriptor with news (POLLPRI) when the cgroup becomes empty or populated, as long as it exists.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        (!self.removed.get()).then(|| self.events.as_fd())
     }
 
     /// Moves a process, which the caller holds as an unreaped child, into it.
@@ -182,7 +191,11 @@ impl Cgroup {
         let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
         match read {
             Ok(_) => Ok(!text.lines().any(|line| line == "populated 0")),
-            Err(error) if error.raw_os_error() == Some(19) => Ok(false), // ENODEV: it is gone
+            // ENODEV: it is gone, and with it everyone who was in it.
+            Err(error) if error.raw_os_error() == Some(19) => {
+                self.removed.set(true);
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

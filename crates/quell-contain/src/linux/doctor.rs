@@ -32,11 +32,21 @@ pub fn doctor() -> Doctor {
     };
     let yes_no = |ok: bool, yes: &str, no: &str| if ok { yes.to_owned() } else { no.to_owned() };
     let controllers = controllers();
+    let proc = quell_sys::proc_is_ours();
     let inode = quell_sys::pidfd_inode().is_some();
     let groups = quell_sys::pidfd_signals_groups();
     let exit = quell_sys::pidfd_has_exit_info();
     let pidfd = quell_sys::PidFd::open(quell_sys::pid());
     let abilities = vec![
+        ability(
+            "proc",
+            proc,
+            yes_no(
+                proc,
+                "/proc shows this PID namespace",
+                "/proc shows another PID namespace: no job can run",
+            ),
+        ),
         ability(
             "subreaper",
             quell_sys::own_children().is_ok(),

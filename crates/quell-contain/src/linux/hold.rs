@@ -11,7 +11,7 @@ use quell_core::{
 };
 use quell_sys::{ChildRules, Launch, Polled, Program};
 
-use super::cgroup::{Cgroup, dir_of_process};
+use super::cgroup::{Cgroup, CgroupError, dir_of_process, own_dir};
 use super::roll::{Roll, identity, short_command};
 use super::walk::Below;
 use super::{Unavailable, scope};
@@ -29,10 +29,12 @@ pub(super) enum Place {
         limits: Limits,
         cgroup: Option<Cgroup>,
     },
-    /// The report of the root's end, until it was read.
     Pidns {
         procs: Option<u64>,
+        /// Where init reports the root's end, until it was read.
         report: Option<OwnedFd>,
+        /// How the root ended, while init, alone by then, is on its way out.
+        leaving: Option<RootOutcome>,
     },
 }
 
@@ -43,7 +45,10 @@ pub struct Hold {
     pub(super) place: Place,
     pub(super) session: SessionKind,
     pub(super) marker: String,
+    /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
+    /// The root below that init, if it was seen alive.
+    pub(super) inner: Option<ProcId>,
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
     pub(super) group: bool,
     pub(super) root_gone: bool,
@@ -63,6 +68,17 @@ pub enum SpawnError {
     /// The system made no process.
     #[error("can't make a process: {0}")]
     Process(io::Error),
+}
+
+/// What a keeper had told of its tree before it was lost.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// What holds it.
+    pub held: Option<HeldBy>,
+    /// Its direct child.
+    pub root: Option<ProcId>,
+    /// Its cgroup.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// A root that waits for its go.
@@ -85,10 +101,10 @@ impl Hold {
         marker: &str,
     ) -> Result<Self, Unavailable> {
         let place = match contain {
-            Contain::Cgroup => {
-                Self::find_cgroup(id, limits).map_err(|why| Unavailable::new("cgroup", why))?
+            Contain::Cgroup => Self::find_cgroup(id, limits)?,
+            Contain::Pidns => {
+                Place::Pidns { procs: super::pidns_limits(limits)?, report: None, leaving: None }
             }
-            Contain::Pidns => Place::Pidns { procs: super::pidns_limits(limits)?, report: None },
             Contain::Reaper if limits.is_empty() => Place::Reaper,
             Contain::Reaper => {
                 return Err(Unavailable::limit(
@@ -98,32 +114,30 @@ impl Hold {
             Contain::Auto => match Self::find_cgroup(id, limits) {
                 Ok(place) => place,
                 Err(_) if limits.is_empty() => Place::Reaper,
-                Err(why) => return Err(Unavailable::limit(&why)),
+                Err(error) => return Err(error),
             },
         };
-        Ok(Self {
-            id,
-            place,
-            session,
-            marker: marker.to_owned(),
-            root: None,
-            group: false,
-            root_gone: false,
-            strays: Vec::new(),
-            roll: Roll::default(),
-            may_concede: contain == Contain::Auto && limits.is_empty(),
-            concession: None,
-        })
+        let may_concede = contain == Contain::Auto && limits.is_empty();
+        Ok(Self { may_concede, ..Self::with(id, place, session, marker) })
     }
 
-    fn find_cgroup(id: JobId, limits: &Limits) -> Result<Place, String> {
-        match Cgroup::create(id, limits) {
-            Ok(cgroup) => Ok(Place::Cgroup(cgroup)),
-            Err(own) => match scope::probe(BUS_PATIENCE) {
-                Ok(()) => Ok(Place::Scope { limits: *limits, cgroup: None }),
-                Err(bus) => Err(format!("{own}; and no systemd user manager answers: {bus}")),
-            },
-        }
+    fn find_cgroup(id: JobId, limits: &Limits) -> Result<Place, Unavailable> {
+        let own = match Cgroup::create(id, limits) {
+            Ok(cgroup) => return Ok(Place::Cgroup(cgroup)),
+            Err(error) => error,
+        };
+        let bus = match scope::probe(BUS_PATIENCE) {
+            Ok(()) => return Ok(Place::Scope { limits: *limits, cgroup: None }),
+            Err(error) => error,
+        };
+        let why = format!("{own}; and no systemd user manager answers: {bus}");
+        Err(match own {
+            CgroupError::NoController { .. } => Unavailable::limit(&why),
+            CgroupError::NotMounted
+            | CgroupError::Outside(_)
+            | CgroupError::Path { .. }
+            | CgroupError::NoKill => Unavailable::new("cgroup", why),
+        })
     }
 
     /// Which kind it is.
@@ -171,7 +185,13 @@ impl Hold {
             Place::Pidns { .. } => self.spawn_pidns(program, rules)?,
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => self.spawn_here(program, rules)?,
         };
-        let stat = quell_sys::stat(pid).map_err(SpawnError::Process)?;
+        let stat = match quell_sys::stat(pid) {
+            Ok(stat) => stat,
+            Err(error) => {
+                put_away(birth, pid);
+                return Err(SpawnError::Process(error));
+            }
+        };
         self.root = Some(identity(&stat));
         // A PID namespace's init is quell's own; the root below it is seen by the first walk.
         if self.kind() != HeldBy::Pidns {
@@ -193,7 +213,9 @@ impl Hold {
     }
 
     fn spawn_pidns(&mut self, program: &Program, rules: &ChildRules) -> Result<(u32, Birth), SpawnError> {
-        let Place::Pidns { procs, report } = &mut self.place else { unreachable!("the caller has looked") };
+        let Place::Pidns { procs, report, .. } = &mut self.place else {
+            unreachable!("the caller has looked")
+        };
         let rules = ChildRules { procs: *procs, ..rules.clone() };
         let child = quell_sys::launch_pidns(program, &rules);
         let child =
@@ -219,10 +241,7 @@ impl Hold {
         };
         if let Err(why) = moved {
             if !self.may_concede {
-                // Without its go the stub exits; it has run nothing.
-                drop(child);
-                let _ = quell_sys::wait_exit(pid);
-                let _ = quell_sys::reap(pid);
+                put_away(Birth { go: child.go, status: child.status }, pid);
                 return Err(SpawnError::Containment(why));
             }
             let _ = self.release();
@@ -238,31 +257,60 @@ impl Hold {
         self.concession.take()
     }
 
+    /// The root itself, for the receipt.
+    pub fn shown_root(&self) -> Option<ProcId> {
+        if self.kind() == HeldBy::Pidns { self.inner } else { self.root }
+    }
+
     /// The program was executed: the root has left our group for certain.
     pub fn executed(&mut self) {
+        if self.kind() == HeldBy::Pidns {
+            self.inner = self.look().first().copied();
+        }
         self.group = self.session == SessionKind::Own && self.kind() != HeldBy::Pidns;
     }
 
-    /// Takes over the tree of a keeper that is gone. `root` and `cgroup` are what the keeper had told of it. Children
-    /// that this process had before it ever started the job are no part of it.
-    pub fn take_over(&mut self, root: Option<ProcId>, cgroup: Option<PathBuf>, strays: Vec<ProcId>) {
-        if let (Place::Scope { cgroup: slot, .. }, Some(path)) = (&mut self.place, cgroup) {
-            *slot = Cgroup::open(&path).ok();
-        }
-        if let Place::Pidns { report, .. } = &mut self.place {
-            *report = None;
-        }
-        self.strays = strays;
+    /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
+    /// it had come that far. Children that this process had before it ever started the job are no part of it.
+    pub fn take_over(id: JobId, session: SessionKind, marker: &str, told: Told, strays: Vec<ProcId>) -> Self {
+        // A cgroup of which the keeper could not tell any more has a name that is known.
+        let path = told.cgroup.or_else(|| Some(own_dir().ok()?.join(Cgroup::name(id))));
+        let cgroup = path.and_then(|path| Cgroup::open(&path).ok());
+        let place = match (told.held, cgroup) {
+            (Some(HeldBy::Pidns), _) => Place::Pidns { procs: None, report: None, leaving: None },
+            (Some(HeldBy::Scope), cgroup) => Place::Scope { limits: Limits::default(), cgroup },
+            (Some(HeldBy::Cgroup | HeldBy::Reaper) | None, Some(cgroup)) => Place::Cgroup(cgroup),
+            (Some(HeldBy::Cgroup | HeldBy::Reaper) | None, None) => Place::Reaper,
+        };
+        let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
-        self.root = root.filter(|root| {
+        hold.root = told.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
                 && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
         });
-        self.group = self.session == SessionKind::Own
-            && self.kind() != HeldBy::Pidns
-            && self
+        hold.group = session == SessionKind::Own
+            && hold.kind() != HeldBy::Pidns
+            && hold
                 .root
                 .is_some_and(|root| quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == root.pid));
+        hold
+    }
+
+    fn with(id: JobId, place: Place, session: SessionKind, marker: &str) -> Self {
+        Self {
+            id,
+            place,
+            session,
+            marker: marker.to_owned(),
+            root: None,
+            inner: None,
+            group: false,
+            root_gone: false,
+            strays: Vec::new(),
+            roll: Roll::default(),
+            may_concede: false,
+            concession: None,
+        }
     }
 
     /// What the keeper must poll besides SIGCHLD.
@@ -270,7 +318,7 @@ impl Hold {
         match &self.place {
             Place::Pidns { report, .. } => report.as_ref().map(|report| Polled::Read(report.as_fd())),
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
-                self.cgroup().map(|cgroup| Polled::News(cgroup.events()))
+                self.cgroup().and_then(Cgroup::events).map(Polled::News)
             }
         }
     }
@@ -280,34 +328,29 @@ impl Hold {
     pub fn root_exit(&mut self) -> Option<RootOutcome> {
         let root = self.root.filter(|_| !self.root_gone)?;
         let outcome = match &mut self.place {
-            Place::Pidns { report, .. } => {
-                let ready = |fd: &OwnedFd| {
+            Place::Pidns { report, leaving, .. } => {
+                let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
+                if let Some(fd) = report.as_ref() {
                     let now = Some(std::time::Instant::now());
-                    quell_sys::poll_until(&[Polled::Read(fd.as_fd())], now).is_ok_and(|ready| ready[0])
-                };
-                match report.as_ref() {
-                    Some(fd) if !ready(fd) => return None,
-                    Some(fd) => {
-                        let said = quell_sys::read_report(fd);
-                        *report = None;
-                        match said {
-                            Some(said) => {
-                                // Alone, init exits with its report: this wait is over at once, and proves it.
-                                if !said.others {
-                                    let _ = quell_sys::wait_exit(root.pid);
-                                }
-                                said.outcome
-                            }
-                            // Init died before it could report: the kernel has killed the root with it.
-                            None => RootOutcome::Signaled { signal: Signal::KILL, core: false },
-                        }
+                    if !quell_sys::poll_until(&[Polled::Read(fd.as_fd())], now).is_ok_and(|ready| ready[0]) {
+                        return None;
                     }
-                    // Taken over from a keeper: with it went init, and with init everyone.
-                    None => {
-                        quell_sys::peek(root.pid).ok()??;
-                        RootOutcome::Signaled { signal: Signal::KILL, core: false }
+                    let said = quell_sys::read_report(fd);
+                    *report = None;
+                    match said {
+                        Some(said) if said.others => {
+                            self.root_gone = true;
+                            return Some(said.outcome);
+                        }
+                        // Alone, init exits with its report. Its end is the proof, and comes as a SIGCHLD.
+                        Some(said) => *leaving = Some(said.outcome),
+                        // Init died before it could report: the kernel has killed the root with it.
+                        None => *leaving = Some(killed.clone()),
                     }
                 }
+                quell_sys::peek(root.pid).ok()??;
+                // Nothing was reported to us where a keeper was taken over from: init went with it.
+                leaving.take().unwrap_or(killed)
             }
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
                 quell_sys::peek(root.pid).ok()??.outcome
@@ -368,6 +411,13 @@ impl Hold {
             Place::Reaper | Place::Scope { .. } | Place::Pidns { .. } => Ok(()),
         }
     }
+}
+
+/// Without its go a stub exits; it has run nothing.
+fn put_away(birth: Birth, pid: u32) {
+    drop(birth);
+    let _ = quell_sys::wait_exit(pid);
+    let _ = quell_sys::reap(pid);
 }
 
 fn start_scope(id: JobId, pid: u32, limits: &Limits) -> Result<Cgroup, String> {

@@ -12,7 +12,7 @@ mod walk;
 use quell_core::{HeldBy, Limits, ProcId};
 
 pub use doctor::doctor;
-pub use hold::{Birth, Hold, SpawnError};
+pub use hold::{Birth, Hold, SpawnError, Told};
 pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.

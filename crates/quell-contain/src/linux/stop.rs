@@ -11,7 +11,7 @@ use super::audit;
 use super::cgroup::Cgroup;
 use super::hold::{Hold, Place};
 use super::roll::{Roll, identity};
-use super::walk::{Below, Seen, walk};
+use super::walk::{Below, Proven, Seen, walk};
 
 /// How often the brake goes over the tree in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 8;
@@ -38,6 +38,22 @@ impl Hold {
         !self.strays.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
             && !quell_sys::environ_contains(pid, &self.marker)
+    }
+
+    /// How many living children may be the job's, or orphans of what our caller had started: they bear no mark, and came
+    /// when the job was there already.
+    fn doubtful(&self) -> usize {
+        if self.strays.is_empty() {
+            return 0;
+        }
+        let since = self.root.map_or(0, |root| root.start);
+        let children = quell_sys::own_children().unwrap_or_default();
+        let doubtful = |pid: &u32| {
+            let late = quell_sys::stat(*pid)
+                .is_ok_and(|stat| stat.start >= since && !self.strays.contains(&identity(&stat)));
+            self.is_foreign(*pid) && late && quell_sys::PidFd::open(*pid).is_ok_and(|pidfd| pidfd.is_alive())
+        };
+        children.iter().filter(|pid| doubtful(pid)).count()
     }
 
     /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
@@ -87,6 +103,10 @@ impl Hold {
             // A walk can miss those who fork and die; only init's own end proves that nobody is left.
             return Count::Alive(members.max(1));
         }
+        let doubtful = self.doubtful();
+        if living == 0 && doubtful > 0 {
+            return Count::Unknown(format!("{doubtful} children of the caller's may be the job's"));
+        }
         match self.cgroup().map(Cgroup::populated) {
             Some(Ok(true)) => Count::Alive(living.max(1)),
             Some(Err(error)) => Count::Unknown(format!("cgroup.events can't be read: {error}")),
@@ -120,31 +140,43 @@ impl Hold {
     ///
     /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
     /// keeper passes the request on once, politely, and nobody hears it twice.
+    ///
+    /// The set is taken down before the first signal, as whoever obeys leaves children to be looked for elsewhere. The
+    /// root's own group hears it as one, which no fork can slip through; everyone else is pinned again and asked.
     pub fn ask(&mut self, signal: Signal) -> Round {
-        // Who is whose child is seen before the first of them dies.
-        self.look();
-        let mut roll = std::mem::take(&mut self.roll);
         let mut round = Round::default();
         let began = quell_sys::ticks_since_boot();
-        // A second pass for those that were forked behind the first one's back. Whoever started later than the asking
-        // began may be the work of somebody's own handler, and is left to finish it.
+        let mut roll = std::mem::take(&mut self.roll);
         for pass in 0..2 {
+            let mut set = Vec::new();
             self.walk(|seen| {
-                let id = identity(&seen.stat);
                 roll.see(&seen.stat);
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
-                if (pass == 0 || id.start < began) && !roll.was_asked(id) {
-                    let result = seen.pidfd.signal(signal);
-                    if signal != Signal::KILL && signal != Signal::CONT {
-                        seen.pidfd.signal(Signal::CONT);
-                    }
-                    roll.asked(id);
-                    round.push(signal, id, result);
+                // The second pass is for those that were forked behind the first one's back. Whoever started later than
+                // the asking began may be the work of somebody's own handler, and is left to finish it.
+                if !roll.was_asked(identity(&seen.stat)) && (pass == 0 || seen.stat.start < began) {
+                    set.push((Proven::of(seen), seen.stat.pgid));
                 }
                 Below::Visit
             });
+            let group = self.root.filter(|_| self.group && pass == 0).map(|root| root.pid);
+            let group = group.filter(|&group| quell_sys::signal_group(group, signal).is_ok());
+            for (member, pgid) in &set {
+                let sent = match member.pin_again() {
+                    Some(_) if group == Some(*pgid) => Sent::Yes,
+                    Some(pidfd) => pidfd.signal(signal),
+                    None => Sent::Gone,
+                };
+                roll.asked(member.id);
+                round.push(signal, member.id, sent);
+            }
+            if signal != Signal::KILL && signal != Signal::CONT {
+                for (member, _) in &set {
+                    member.pin_again().map(|pidfd| pidfd.signal(Signal::CONT));
+                }
+            }
         }
         self.roll = roll;
         round
@@ -242,10 +274,14 @@ impl Hold {
         if let Some(root) = self.root {
             let _ = quell_sys::reap(root.pid);
         }
-        match quell_sys::own_children() {
-            Ok(left) if left.iter().all(|&pid| self.is_foreign(pid)) => Ok(()),
-            Ok(left) => Err(format!("{} children are left after the root was collected", left.len())),
-            Err(error) => Err(format!("the children can't be listed: {error}")),
+        // Whoever is left was there before the job, or is counted as doubtful.
+        if !self.strays.is_empty() {
+            return Ok(());
+        }
+        match quell_sys::has_child() {
+            Ok(false) => Ok(()),
+            Ok(true) => Err("a child is left after the root was collected".into()),
+            Err(error) => Err(format!("the children can't be counted: {error}")),
         }
     }
 }

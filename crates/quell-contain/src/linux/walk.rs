@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
+use quell_core::ProcId;
 use quell_sys::{PidFd, Stat};
+
+use super::roll::identity;
 
 /// A living descendant. The descriptor pins it, so what is sent there can reach nobody else.
 pub struct Seen {
@@ -26,7 +29,8 @@ pub enum Below {
 ///
 /// A process counts only if it was alive, as its pin shows, after /proc had named a parent that is proven itself: us,
 /// or one of ours that was still alive then. Thus neither a pid that was reused between two reads nor a stranger can
-/// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck.
+/// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck. It holds
+/// two pins at a time, however large the tree is.
 pub fn walk(mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
     let me = quell_sys::pid();
     let mut queue = VecDeque::new();
@@ -35,19 +39,43 @@ pub fn walk(mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
             && mine(pid)
             && visit(&seen) == Below::Visit
         {
-            queue.push_back(seen);
+            queue.push_back(Proven::of(&seen));
         }
     }
     while let Some(parent) = queue.pop_front() {
-        for pid in quell_sys::children(parent.stat.pid, parent.stat.threads).unwrap_or_default() {
-            let ours =
-                |stat: &Stat| stat.ppid == me || (stat.ppid == parent.stat.pid && parent.pidfd.is_alive());
+        let Some(pinned) = parent.pin_again() else { continue };
+        for pid in quell_sys::children(parent.id.pid, parent.threads).unwrap_or_default() {
+            let ours = |stat: &Stat| stat.ppid == me || (stat.ppid == parent.id.pid && pinned.is_alive());
             if let Some(seen) = pin(pid, ours)
                 && visit(&seen) == Below::Visit
             {
-                queue.push_back(seen);
+                queue.push_back(Proven::of(&seen));
             }
         }
+    }
+}
+
+/// A member that was proven, to be found again.
+pub struct Proven {
+    /// Who it is.
+    pub id: ProcId,
+    inode: u64,
+    threads: u32,
+}
+
+impl Proven {
+    /// What is needed to find it again.
+    pub fn of(seen: &Seen) -> Self {
+        Self { id: identity(&seen.stat), inode: seen.pidfd.inode(), threads: seen.stat.threads }
+    }
+
+    /// The same process, pinned again, if it is alive: by its inode, which no other has in this boot, and by its start
+    /// time, which has to do where inodes are all alike.
+    pub fn pin_again(&self) -> Option<PidFd> {
+        let pidfd = PidFd::open(self.id.pid).ok()?;
+        let same = pidfd.inode() == self.inode
+            && quell_sys::stat(self.id.pid).is_ok_and(|stat| identity(&stat) == self.id);
+        (same && pidfd.is_alive()).then_some(pidfd)
     }
 }
 

@@ -2,16 +2,23 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::time::Instant;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
 use quell_core::{
     Actor, Cause, Grace, JobBrief, JobSpec, Life, Moment, ProcId, Receipt, RootOutcome, RootReport, SCHEMA,
     SentSignal, Signal, Step, StepKind, Verdict,
 };
+use quell_sys::Polled;
 
 /// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
 const STEPS: usize = 64;
+
+/// How long a receipt waits for the reader of its pipe, each time that it is full.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// PIPE_BUF.
+const PIPE_CHUNK: usize = 4096;
 
 /// The two clocks of a job.
 #[derive(Clone, Debug)]
@@ -125,7 +132,7 @@ impl Evidence {
             held: hold.describe(),
             cause,
             actor,
-            root: RootReport { id: hold.root(), outcome },
+            root: RootReport { id: hold.shown_root(), outcome },
             left_at_root_exit: std::mem::take(&mut self.left),
             members,
             members_omitted,
@@ -149,15 +156,26 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Writes the receipt. What a keeper may have begun to write before it was killed is replaced.
+    /// Writes the receipt. What a keeper may have begun to write before it was killed is replaced. A reader that does
+    /// not read is given up after a while: the end of a job can't wait for it.
     pub fn write(&mut self, receipt: &Receipt) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(receipt)?;
         bytes.push(b'\n');
-        // A pipe has no length and no position.
+        // Only a file has a length and a position, and never makes its writer wait for a reader.
         if self.file.metadata()?.is_file() {
             self.file.set_len(0)?;
             self.file.rewind()?;
+            return self.file.write_all(&bytes);
         }
-        self.file.write_all(&bytes)
+        // A pipe that is ready takes this much without blocking. The descriptor is the caller's too, so it is not made
+        // non-blocking.
+        for chunk in bytes.chunks(PIPE_CHUNK) {
+            let patience = Some(Instant::now() + READER_PATIENCE);
+            if !quell_sys::poll_until(&[Polled::Write(self.file.as_fd())], patience)?[0] {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "its reader does not read"));
+            }
+            self.file.write_all(chunk)?;
+        }
+        Ok(())
     }
 }

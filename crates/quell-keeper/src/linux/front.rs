@@ -4,17 +4,18 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use quell_contain::{Hold, KEEPER_NAME, Unavailable};
+use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, JobId, JobSpec, LifeRules, ProcId, RootOutcome, SCHEMA, SessionKind, Signal, Verdict,
+    Actor, HeldBy, JobId, JobSpec, LifeRules, ProcId, RootOutcome, SCHEMA, SessionKind, Signal, Verdict,
 };
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::evidence::{Clock, Evidence, Outlet, wall};
 use super::prepare;
 use super::store::Store;
-use super::supervise::{End, Job, Supervisor};
+use super::supervise::{Job, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::{Finished, ReceiptTarget, RunError, RunRequest};
 
@@ -27,163 +28,234 @@ fn signals(names: &[&str]) -> Vec<Signal> {
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
+/// How long a keeper may stay silent when it should speak, before it is woken; and then before it is given up.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Everything that is settled before the keeper is forked, and known to both sides.
+struct Plan {
+    id: JobId,
+    marker: String,
+    program: Program,
+    session: SessionKind,
+    keep_ignored: Vec<Signal>,
+    /// Children that this process had before: no part of the job.
+    strays: Vec<ProcId>,
+    /// Descriptors that the caller had passed on, for the program and nobody else.
+    inherited: Vec<i32>,
+}
+
 /// Runs a job in the foreground and waits until it is proven gone.
 ///
-/// Before: this process has one thread. After: no process of the job is alive, or the receipt names the survivors.
-/// With an error, nothing has run and nothing is left behind.
+/// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
+/// receipt names the survivors. With an error, nothing has run and nothing is left behind.
 pub fn run(request: RunRequest) -> Result<Finished, RunError> {
+    let mut inherited = quell_sys::inherited_descriptors();
+    if !quell_sys::proc_is_ours() {
+        let why =
+            "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
+        return Err(RunError::Proc(why.into()));
+    }
+    let outlets = open_outlets(&request.receipts, &mut inherited)?;
     let id = JobId::new(quell_sys::unix_ms(), random()?);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
-    // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
-    let keep_ignored = quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"]));
-    let strays = quell_contain::strays();
-    let session = if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own };
-    let outlets = request.receipts.iter().map(open_outlet).collect::<Result<Vec<_>, _>>()?;
-
+    let plan = Plan {
+        id,
+        program,
+        session: if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own },
+        // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
+        keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
+        strays: quell_contain::strays(),
+        marker,
+        inherited,
+    };
     let watched: Vec<Signal> = signals(&[&STOPPERS[..], &PASSED[..], &["CHLD"]].concat())
         .into_iter()
-        .filter(|signal| !keep_ignored.contains(signal))
+        .filter(|signal| !plan.keep_ignored.contains(signal))
         .collect();
-    // A caller that ignores the death of its children would make ours vanish unseen.
+    // A caller that ignores the death of its children would make ours vanish unseen. A file that may not grow any more
+    // is an error to be told, not a reason to die.
     quell_sys::restore_default(Signal::CHLD);
+    signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
     let (line, keeper_line) = Line::pair().map_err(system("make a socket pair"))?;
+    let evidence = Evidence::new(Clock::start());
 
-    let hold =
-        Hold::acquire(id, request.contain, &request.limits, session, &marker).map_err(
-            |error| match error {
-                Unavailable::Containment { .. } => RunError::Containment(error.to_string()),
-                Unavailable::Limit { .. } => RunError::Limit(error.to_string()),
-            },
-        )?;
-    let clock = Clock::start();
-    let evidence = Evidence::new(clock);
-    let spec = spec_of(&request, id, &program, marker);
-    let store = match &request.home {
-        None => None,
-        Some(home) => match Store::create(home, &spec) {
-            Ok(store) => Some(store),
-            Err(error) => {
-                let _ = hold.release();
-                return Err(error);
-            }
-        },
-    };
-    let rules = LifeRules { plan: request.plan, until: request.until, timeout: request.timeout };
-    let job = Job { spec, rules, session, store, outlets };
-
-    match quell_sys::fork() {
-        Ok(Forked::Child) => {
-            drop(line);
-            let child = ChildRules {
-                own_session: session == SessionKind::Own,
-                closed: quell_sys::closed_at_start(),
-                keep_ignored,
-                open_files: quell_sys::raise_open_files(),
-                procs: None,
-            };
-            keep(job, hold, evidence, keeper_line, &program, &child)
+    match quell_sys::fork().map_err(system("fork"))? {
+        Forked::Child => {
+            drop((line, signal_fd));
+            keep(&request, &plan, outlets, evidence, keeper_line)
         }
-        Ok(Forked::Parent(keeper)) => {
+        Forked::Parent(keeper) => {
             drop(keeper_line);
-            let front = Front {
-                keeper,
-                line,
-                signals: signal_fd,
-                root: None,
-                cgroup: None,
-                outcome: None,
-                interrupted: false,
-            };
-            front.wait(job, hold, evidence, strays)
-        }
-        Err(error) => {
-            if let Some(store) = &job.store {
-                store.remove();
-            }
-            let _ = hold.release();
-            Err(RunError::System { what: "fork", error })
+            // What the program closes must be closed; only what quell says something on stays open here.
+            let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
+            quell_sys::close_inherited(&plan.inherited);
+            Front::new(request, plan, keeper, line, signal_fd).wait(outlets, evidence)
         }
     }
 }
 
-/// The keeper's whole life.
-fn keep(job: Job, hold: Hold, evidence: Evidence, front: Line, program: &Program, rules: &ChildRules) -> ! {
+/// The keeper's whole life. It makes everything that has to be put away again, so that a front that is killed leaves
+/// nothing lying about.
+fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evidence, mut front: Line) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     // The keeper is spoken to over its line. What is sent to it by signal, such as an outer job's request to its whole
     // tree, is meant for the front, which has got it too.
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
-    let watch = SignalFd::new(&signals(&["CHLD"]));
-    match watch.and_then(|watch| quell_sys::set_subreaper().map(|()| watch)) {
-        Ok(watch) => {
+    match prepare_keeper(request, plan, outlets) {
+        Ok((job, hold, watch)) => {
+            let rules = ChildRules {
+                own_session: plan.session == SessionKind::Own,
+                closed: quell_sys::closed_at_start(),
+                keep_ignored: plan.keep_ignored.clone(),
+                open_files: quell_sys::raise_open_files(),
+                procs: None,
+            };
             let mut supervisor = Supervisor::new(job, hold, evidence, watch, front);
-            supervisor.start(program, rules);
+            supervisor.start(&plan.program, &rules);
+            quell_sys::close_inherited(&plan.inherited);
             supervisor.run();
-            std::process::exit(0)
         }
-        // Nothing runs yet; the front sees the line close and puts everything away.
-        Err(_) => std::process::exit(125),
+        Err(failure) => {
+            // A front that is gone does not want to know.
+            let _ = front.say(&Note::Failed(failure));
+        }
+    }
+    std::process::exit(0)
+}
+
+fn prepare_keeper(
+    request: &RunRequest,
+    plan: &Plan,
+    outlets: Vec<Outlet>,
+) -> Result<(Job, Hold, SignalFd), StartFailure> {
+    let other = |error: std::io::Error| StartFailure::Other(error.to_string());
+    let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
+    quell_sys::set_subreaper().map_err(other)?;
+    let hold = Hold::acquire(plan.id, request.contain, &request.limits, plan.session, &plan.marker);
+    let hold = hold.map_err(|error| match error {
+        Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
+        Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
+    })?;
+    let job = job_of(request, plan, outlets);
+    if let Some(store) = &job.store
+        && let Err(error) = store.create(&job.spec)
+    {
+        let _ = hold.release();
+        return Err(StartFailure::Record(error.to_string()));
+    }
+    Ok((job, hold, watch))
+}
+
+fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
+    Job {
+        spec: spec_of(request, plan),
+        rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
+        session: plan.session,
+        store: request.home.as_ref().map(|home| Store::at(home, plan.id)),
+        outlets,
     }
 }
 
 struct Front {
+    request: RunRequest,
+    plan: Plan,
     keeper: PidFd,
     line: Line,
     signals: SignalFd,
-    root: Option<ProcId>,
-    cgroup: Option<PathBuf>,
+    told: Told,
+    /// The root (or its init), watched as well as can be from here, until it ends.
+    root: Option<PidFd>,
     outcome: Option<RootOutcome>,
+    stopping: bool,
     interrupted: bool,
+    /// When the keeper must have spoken at the latest, if it has to.
+    expected: Option<Instant>,
+    woken: bool,
 }
 
 impl Front {
-    fn wait(
-        mut self,
-        job: Job,
-        hold: Hold,
-        evidence: Evidence,
-        strays: Vec<ProcId>,
-    ) -> Result<Finished, RunError> {
+    fn new(request: RunRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
+        let mut front = Self {
+            request,
+            plan,
+            keeper,
+            line,
+            signals,
+            told: Told::default(),
+            root: None,
+            outcome: None,
+            stopping: false,
+            interrupted: false,
+            expected: None,
+            woken: false,
+        };
+        front.expected = front.request.timeout.map(|timeout| Instant::now() + timeout + SILENCE);
+        front
+    }
+
+    fn wait(mut self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
         loop {
-            let fds = [
+            let mut fds = vec![
                 Polled::Read(self.line.as_fd()),
                 Polled::Read(self.signals.as_fd()),
                 Polled::Read(self.keeper.as_fd()),
             ];
+            fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
             // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
-            let Ok(ready) = quell_sys::poll_until(&fds, None) else { continue };
+            let Ok(ready) = quell_sys::poll_until(&fds, self.expected) else { continue };
             if ready[1] {
                 while let Some(signal) = self.signals.next() {
-                    self.on_signal(signal, job.session);
+                    self.on_signal(signal);
                 }
             }
-            if ready[0] || ready[2] {
+            let keeper_gone = ready[2];
+            if ready[0] || keeper_gone {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
-                    if let Some(end) = self.on_note(note, &job) {
+                    if let Some(end) = self.on_note(note) {
                         self.collect_keeper();
                         return end;
                     }
                 }
-                if ready[2] {
-                    return self.take_over(job, hold, evidence, strays);
-                }
+            }
+            if keeper_gone {
+                return self.take_over(outlets, evidence);
+            }
+            if ready.get(3) == Some(&true) {
+                // The keeper sees this too, and will say so.
+                self.root = None;
+                self.expect_within(SILENCE);
+            }
+            if self.expected.is_some_and(|expected| expected <= Instant::now()) {
+                self.rouse_keeper();
             }
         }
     }
 
-    fn on_signal(&mut self, info: SignalInfo, session: SessionKind) {
+    fn expect_within(&mut self, time: Duration) {
+        let by = Instant::now() + time;
+        self.expected = Some(self.expected.map_or(by, |expected| expected.min(by)));
+    }
+
+    /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
+    /// its work done from here.
+    fn rouse_keeper(&mut self) {
+        self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
+        self.woken = true;
+        self.expected = Some(Instant::now() + SILENCE);
+    }
+
+    fn on_signal(&mut self, info: SignalInfo) {
         let name = info.signal.to_string();
         if PASSED.contains(&name.as_str()) {
             let _ = self.line.mention(&Order::Pass(info.signal));
         } else if STOPPERS.contains(&name.as_str()) {
-            // The terminal's keys have reached the program as well, and what they mean is the program's to say. A
-            // hang-up leaves nobody to say anything.
-            if info.from_kernel && session == SessionKind::Shared && info.signal != Signal::HUP {
+            if info.from_kernel && info.signal != Signal::HUP && self.root_hears_the_terminal() {
                 self.interrupted |= info.signal == Signal::INT;
                 return;
             }
@@ -193,20 +265,52 @@ impl Front {
                 Actor::Sender { signal: info.signal, pid: info.pid, uid: info.uid }
             };
             let _ = self.line.mention(&Order::Stop(actor));
+            self.expect_within(SILENCE);
         }
     }
 
-    fn on_note(&mut self, note: Note, job: &Job) -> Option<Result<Finished, RunError>> {
+    /// Whether a key of the terminal has reached the program as well as us; then what it means is the program's to say.
+    /// Once the root has ended, has left our group or is being stopped, there is nobody but us to hear it.
+    fn root_hears_the_terminal(&self) -> bool {
+        let in_our_group = match (self.told.held, self.told.root) {
+            // A namespace's root can't be seen from here by its number; nor can it leave our group without a new session.
+            (Some(HeldBy::Pidns), _) => true,
+            (_, Some(root)) => quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == quell_sys::pgid()),
+            (_, None) => true,
+        };
+        self.plan.session == SessionKind::Shared && self.outcome.is_none() && !self.stopping && in_our_group
+    }
+
+    fn on_note(&mut self, note: Note) -> Option<Result<Finished, RunError>> {
+        // It lives. What has to come next, and when, follows from what it has said.
+        self.woken = false;
+        if !self.stopping {
+            self.expected = None;
+            if self.outcome.is_none()
+                && let Some(timeout) = self.request.timeout
+            {
+                self.expect_within(timeout + SILENCE);
+            }
+        }
         match note {
-            Note::Born { root, cgroup } => {
-                self.root = Some(root);
-                self.cgroup = cgroup;
+            Note::Born { held, root, cgroup } => {
+                self.told = Told { held: Some(held), root: Some(root), cgroup };
+                self.root = PidFd::open(root.pid).ok();
+                None
+            }
+            Note::Heard => None,
+            Note::Stopping => {
+                self.stopping = true;
+                // Both may take their whole time; the audit and the record need a little more.
+                self.expected = None;
+                let plan = self.request.plan;
+                self.expect_within(plan.grace + plan.verify + 3 * SILENCE);
                 None
             }
             Note::RootStopped => {
                 // The shell that waits for us should see its job stopped. If the root goes on already (the shell has
                 // continued the whole group), the news is old.
-                if self.root.is_some_and(|root| quell_sys::is_stopped(root.pid)) {
+                if self.told.root.is_some_and(|root| quell_sys::is_stopped(root.pid)) {
                     quell_sys::stop_self();
                 }
                 None
@@ -215,53 +319,55 @@ impl Front {
                 self.outcome = Some(outcome);
                 None
             }
-            Note::Done { receipt, leaked, failed, unwritten } => {
-                let end = End { receipt: *receipt, leaked, failed, unwritten };
-                Some(self.finish(end, job))
-            }
+            Note::Failed(failure) => Some(Err(self.error_of(failure))),
+            Note::Done { receipt, leaked, failed, unwritten } => Some(match failed {
+                // A failed start whose stub can't be proven gone is more than a failed start.
+                Some(failure) if receipt.verdict == Verdict::Gone => Err(self.error_of(failure)),
+                Some(_) | None => {
+                    Ok(Finished { receipt: *receipt, leaked, unwritten, interrupted: self.interrupted })
+                }
+            }),
         }
     }
 
-    fn finish(&self, end: End, job: &Job) -> Result<Finished, RunError> {
-        let program = || job.spec.command.first().cloned().unwrap_or_default();
-        match end.failed {
-            // A failed start whose stub can't be proven gone is more than a failed start.
-            Some(failure) if end.receipt.verdict == Verdict::Gone => Err(match failure {
-                StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
-                StartFailure::Cwd(why) => {
-                    RunError::Cwd { path: job.spec.cwd.clone(), error: std::io::Error::other(why) }
-                }
-                StartFailure::Containment(why) => RunError::Containment(why),
-                StartFailure::Record(why) => {
-                    RunError::Record { path: job.spec.cwd.clone(), error: std::io::Error::other(why) }
-                }
-                StartFailure::Other(why) => RunError::Start(why),
-            }),
-            Some(_) | None => Ok(Finished {
-                receipt: end.receipt,
-                leaked: end.leaked,
-                unwritten: end.unwritten,
-                interrupted: self.interrupted,
-            }),
+    fn error_of(&self, failure: StartFailure) -> RunError {
+        let program =
+            || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
+        let error = std::io::Error::other;
+        match failure {
+            StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
+            StartFailure::Cwd(why) => RunError::Cwd {
+                path: self.request.cwd.clone().unwrap_or_else(|| ".".into()),
+                error: error(why),
+            },
+            StartFailure::Containment(why) => RunError::Containment(why),
+            StartFailure::Limit(why) => RunError::Limit(why),
+            StartFailure::Record(why) => {
+                RunError::Record { path: self.request.home.clone().unwrap_or_default(), error: error(why) }
+            }
+            StartFailure::Other(why) => RunError::Start(why),
         }
     }
 
     fn collect_keeper(&self) {
-        // The keeper has said its last word and is exiting; this wait is over at once.
+        // The keeper has said its last word and has nothing to do but exit. If somebody stops it on the way, it is ended.
+        let patience = Some(Instant::now() + SILENCE);
+        let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
+        if !gone.is_ok_and(|gone| gone[0]) {
+            self.keeper.signal(Signal::KILL);
+        }
         let _ = quell_sys::wait_exit(self.keeper.pid());
         let _ = quell_sys::reap(self.keeper.pid());
     }
 
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
-    fn take_over(
-        self,
-        job: Job,
-        mut hold: Hold,
-        evidence: Evidence,
-        strays: Vec<ProcId>,
-    ) -> Result<Finished, RunError> {
+    fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
         self.collect_keeper();
-        hold.take_over(self.root, self.cgroup, strays);
+        let plan = &self.plan;
+        let mut job = job_of(&self.request, plan, outlets);
+        // It may have died before there was a record; none is made for what never ran.
+        job.store = job.store.filter(Store::exists);
+        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
         let end = Supervisor::finish(job, hold, evidence, self.signals, self.outcome);
         let (receipt, unwritten) = (end.receipt, end.unwritten);
         Ok(Finished { receipt, leaked: false, unwritten, interrupted: self.interrupted })
@@ -276,37 +382,47 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
     move |error| RunError::System { what, error }
 }
 
-fn open_outlet(target: &ReceiptTarget) -> Result<Outlet, RunError> {
-    let (name, file) = match target {
-        ReceiptTarget::File(path) => {
-            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-            (path.display().to_string(), file)
+/// Opens the receipt's places. The caller's descriptor goes first: a number that is not open now would soon be that of
+/// something of ours.
+fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Outlet>, RunError> {
+    let mut outlets = Vec::new();
+    let bad = |target: &str, error| RunError::Receipt { target: target.to_owned(), error };
+    for target in targets {
+        if let ReceiptTarget::Fd(fd) = target {
+            let name = format!("descriptor {fd}");
+            if *fd > 2 && !inherited.contains(fd) {
+                return Err(bad(&name, std::io::Error::other("it is not open")));
+            }
+            let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
+            inherited.retain(|other| other != fd);
+            outlets.push(Outlet { name, file: File::from(file) });
         }
-        ReceiptTarget::Fd(fd) => {
-            (format!("descriptor {fd}"), quell_sys::take_descriptor(*fd).map(File::from))
-        }
-    };
-    match file {
-        Ok(file) => Ok(Outlet { name, file }),
-        Err(error) => Err(RunError::Receipt { target: name, error }),
     }
+    for target in targets {
+        if let ReceiptTarget::File(path) = target {
+            let name = path.display().to_string();
+            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name });
+        }
+    }
+    Ok(outlets)
 }
 
-fn spec_of(request: &RunRequest, id: JobId, program: &Program, marker: String) -> JobSpec {
+fn spec_of(request: &RunRequest, plan: &Plan) -> JobSpec {
     JobSpec {
         schema: SCHEMA.into(),
-        id,
+        id: plan.id,
         name: request.name.clone(),
         tags: request.tags.clone(),
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        cwd: PathBuf::from(program.cwd.to_string_lossy().into_owned()),
+        cwd: PathBuf::from(plan.program.cwd.to_string_lossy().into_owned()),
         contain: request.contain,
         until: request.until,
         leak: request.leak,
         plan: request.plan,
         timeout: request.timeout,
         limits: request.limits,
-        marker,
+        marker: plan.marker.clone(),
         boot_id: quell_sys::boot_id(),
         created: wall(),
     }

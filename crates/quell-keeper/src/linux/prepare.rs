@@ -87,7 +87,8 @@ fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunEr
     if name.as_bytes().contains(&b'/') {
         let file = cwd.join(name);
         return match executable(&file) {
-            Ok(()) => Ok(file),
+            // As it was given: a script finds it in its $0, and by then the directory is the one that was meant.
+            Ok(()) => Ok(PathBuf::from(name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
             Err(error) => Err(RunError::NotExecutable { program: shown, why: error.to_string() }),
         };
@@ -97,8 +98,11 @@ fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunEr
         let file = cwd.join(dir).join(name);
         match executable(&file) {
             Ok(()) => return Ok(file),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Err(error) => refused = refused.or(Some(format!("{}: {error}", file.display()))),
+            // What can't be seen is not there.
+            Err(error) if fs::metadata(&file).is_ok() => {
+                refused = refused.or(Some(format!("{}: {error}", file.display())));
+            }
+            Err(_) => {}
         }
     }
     Err(match refused {

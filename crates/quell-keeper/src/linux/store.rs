@@ -6,10 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use quell_core::{JobSpec, Receipt, Record};
+use quell_core::{JobId, JobSpec, Receipt, Record};
 use serde::Serialize;
-
-use crate::RunError;
 
 /// The record of one job.
 #[derive(Debug)]
@@ -18,21 +16,23 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the job's directory below `home` with its specification in it; nothing is left if that fails.
-    pub fn create(home: &Path, spec: &JobSpec) -> Result<Self, RunError> {
-        let jobs = home.join("jobs");
-        let bad = |path: &Path, error| RunError::Record { path: path.to_owned(), error };
-        private_dirs(&jobs).map_err(|error| bad(&jobs, error))?;
-        let store = Self { dir: jobs.join(spec.id.to_string()) };
-        let fill = || {
-            DirBuilder::new().mode(0o700).create(&store.dir)?;
-            write_new(&store.dir.join("spec.json"), spec)
-        };
-        fill().map_err(|error| {
-            store.remove();
-            bad(&jobs, error)
-        })?;
-        Ok(store)
+    /// Makes the job's directory with its specification in it; nothing is left if that fails.
+    pub fn create(&self, spec: &JobSpec) -> io::Result<()> {
+        if let Some(jobs) = self.dir.parent() {
+            private_dirs(jobs)?;
+        }
+        DirBuilder::new().mode(0o700).create(&self.dir)?;
+        write_new(&self.dir.join("spec.json"), spec).inspect_err(|_| self.remove())
+    }
+
+    /// The record of job `id` below `home`, wherever it is in its life.
+    pub fn at(home: &Path, id: JobId) -> Self {
+        Self { dir: home.join("jobs").join(id.to_string()) }
+    }
+
+    /// Whether there is a record at all.
+    pub fn exists(&self) -> bool {
+        self.dir.is_dir()
     }
 
     /// Takes the lock that says: this job's keeper lives. It is held as long as the file is open.

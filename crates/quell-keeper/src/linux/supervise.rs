@@ -74,13 +74,17 @@ impl Supervisor {
     /// The keeper's: nothing runs yet.
     pub fn new(job: Job, hold: Hold, evidence: Evidence, signals: SignalFd, front: Line) -> Self {
         let life = Life::new(job.rules);
+        Self { front: Some(front), ..Self::with(job, life, hold, evidence, signals) }
+    }
+
+    fn with(job: Job, life: Life, hold: Hold, evidence: Evidence, signals: SignalFd) -> Self {
         Self {
             job,
             life,
             hold,
             evidence,
             signals,
-            front: Some(front),
+            front: None,
             birth: None,
             failed: None,
             unwritten: false,
@@ -100,20 +104,7 @@ impl Supervisor {
         known: Option<RootOutcome>,
     ) -> End {
         let (life, actions) = Life::orphaned(job.rules, known);
-        let mut this = Self {
-            job,
-            life,
-            hold,
-            evidence,
-            signals,
-            front: None,
-            birth: None,
-            failed: None,
-            unwritten: false,
-            deadline: None,
-            end: None,
-            _lock: None,
-        };
+        let mut this = Self::with(job, life, hold, evidence, signals);
         this._lock = this.job.store.as_ref().and_then(|store| store.lock().ok());
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
         this.carry_out(actions);
@@ -129,10 +120,9 @@ impl Supervisor {
             self.birth = None;
             self.step(Event::StartFailed(reason));
         }
-        let _ = quell_sys::leave_session();
-        if let Err(error) = quell_sys::to_dev_null() {
-            self.trouble(format!("the keeper could not let go of the caller's descriptors: {error}"));
-        }
+        let _ = quell_sys::let_go_of(true, true, true);
+        // A mount must not be kept busy by a keeper.
+        let _ = std::env::set_current_dir("/");
     }
 
     fn try_start(&mut self, program: &Program, rules: &ChildRules) -> Result<(), StartFailure> {
@@ -147,7 +137,7 @@ impl Supervisor {
         self.evidence.troubles.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
-            self.say(&Note::Born { root, cgroup });
+            self.say(&Note::Born { held: self.hold.kind(), root, cgroup });
         }
         self.birth = Some(birth);
         let troubles = self.evidence.troubles.len();
@@ -159,6 +149,8 @@ impl Supervisor {
             return Err(StartFailure::Record(trouble));
         }
         self.evidence.step(StepKind::Born, String::new(), vec![]);
+        // Out of the caller's group before the program can signal it.
+        quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
         if let Some(birth) = &self.birth {
             let mut go =
                 File::from(birth.go.try_clone().map_err(|error| StartFailure::Other(error.to_string()))?);
@@ -215,7 +207,10 @@ impl Supervisor {
             self.read_status();
         }
         while self.signals.next().is_some() {}
-        self.look_at_children(counting);
+        self.look_at_children();
+        if counting && self.end.is_none() {
+            self.count();
+        }
         if front_ready {
             self.hear_front();
         }
@@ -251,19 +246,35 @@ impl Supervisor {
         }
     }
 
-    fn look_at_children(&mut self, counting: bool) {
-        if let Some(outcome) = self.hold.root_exit() {
-            self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
-            self.say(&Note::RootExited(outcome.clone()));
-            self.step(Event::RootExited(outcome));
-        } else if self.life.state() == State::Running {
+    fn look_at_children(&mut self) {
+        self.notice_root_exit();
+        if self.life.state() == State::Running {
             if self.job.session == SessionKind::Shared && self.hold.root_stopped() {
                 self.say(&Note::RootStopped);
             }
             let _ = self.hold.reap_orphans();
         }
-        if counting && self.end.is_none() {
-            let count = self.hold.count();
+    }
+
+    fn notice_root_exit(&mut self) {
+        if let Some(outcome) = self.hold.root_exit() {
+            self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
+            self.say(&Note::RootExited(outcome.clone()));
+            self.step(Event::RootExited(outcome));
+        }
+    }
+
+    /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
+    fn count(&mut self) {
+        let count = self.hold.count();
+        self.notice_root_exit();
+        if self.end.is_none() {
+            if self.life.state() == State::Draining
+                && count != Count::Alive(0)
+                && self.evidence.left.is_empty()
+            {
+                self.evidence.left = self.hold.look();
+            }
             self.step(Event::Counted(count));
         }
     }
@@ -271,7 +282,14 @@ impl Supervisor {
     fn hear_front(&mut self) {
         let Some(front) = &mut self.front else { return };
         let arrived = front.hear();
+        // An exec that is done already makes it a program, to be asked politely.
+        let now = Some(Instant::now());
+        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
+        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
+            self.read_status();
+        }
         for order in arrived.messages {
+            self.say(&Note::Heard);
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
                 Order::Pass(signal) => self.hold.pass(signal),
@@ -309,13 +327,7 @@ impl Supervisor {
                     self.deadline = self.deadline.map(|deadline| deadline.min(sooner));
                 }
                 Action::Disarm => self.deadline = None,
-                Action::Count => {
-                    let count = self.hold.count();
-                    if self.life.state() == State::Draining && count != Count::Alive(0) {
-                        self.evidence.left = self.hold.look();
-                    }
-                    self.step(Event::Counted(count));
-                }
+                Action::Count => self.count(),
                 Action::Ask(signal) => {
                     let began = self.evidence.now();
                     let round = self.hold.ask(signal);
@@ -330,9 +342,9 @@ impl Supervisor {
                     let began = self.evidence.now();
                     let round = self.hold.kill_round();
                     self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
+                    // Who is not gone yet is waited for, not killed again at once.
                     if self.hold.count() == Count::Alive(0) {
-                        self.look_at_children(false);
-                        self.step(Event::Counted(Count::Alive(0)));
+                        self.count();
                     }
                 }
                 Action::Finish => self.finish_up(),
@@ -341,6 +353,9 @@ impl Supervisor {
     }
 
     fn publish(&mut self) {
+        if self.life.state().word() == "stopping" {
+            self.say(&Note::Stopping);
+        }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
         if let Err(error) = store.publish(&record) {
@@ -469,6 +484,7 @@ impl StartFailure {
             Self::Exec(text)
             | Self::Cwd(text)
             | Self::Containment(text)
+            | Self::Limit(text)
             | Self::Record(text)
             | Self::Other(text) => text,
         }

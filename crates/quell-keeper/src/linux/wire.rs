@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use quell_core::{Actor, ProcId, Receipt, RootOutcome, Signal};
+use quell_core::{Actor, HeldBy, ProcId, Receipt, RootOutcome, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +23,19 @@ pub enum Order {
 pub enum Note {
     /// The stub exists and waits.
     Born {
+        /// What holds it.
+        held: HeldBy,
         /// Who it is.
         root: ProcId,
         /// The cgroup that holds it.
         cgroup: Option<PathBuf>,
     },
+    /// It did not come to be, and nothing of it is left.
+    Failed(StartFailure),
+    /// An order has arrived.
+    Heard,
+    /// The tree is being stopped.
+    Stopping,
     /// The root was stopped by job control.
     RootStopped,
     /// The root has ended.
@@ -54,6 +62,8 @@ pub enum StartFailure {
     Cwd(String),
     /// The containment could not be made.
     Containment(String),
+    /// A limit could not be had.
+    Limit(String),
     /// The record could not be written.
     Record(String),
     /// Something else.

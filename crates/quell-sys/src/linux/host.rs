@@ -18,6 +18,8 @@ use super::{pidns, wait};
 pub enum Polled<'a> {
     /// Data, or the end of it.
     Read(BorrowedFd<'a>),
+    /// Room for a page.
+    Write(BorrowedFd<'a>),
     /// News in a file such as cgroup.events.
     News(BorrowedFd<'a>),
 }
@@ -28,6 +30,7 @@ pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<V
         .iter()
         .map(|fd| match fd {
             Polled::Read(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::IN),
+            Polled::Write(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::OUT),
             Polled::News(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::PRI),
         })
         .collect();

@@ -276,6 +276,13 @@ fn plain_fork() -> io::Result<Option<PidFd>> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        pid => PidFd::open(pid as u32).map(Some),
+        pid => PidFd::open(pid as u32).map(Some).inspect_err(|_| {
+            // A child that can't be held must not go on as if it were. It is unreaped, so the number is its own.
+            // SAFETY: neither call touches memory of ours.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+        }),
     }
 }

@@ -20,14 +20,13 @@ pub use launch::{ChildRules, Launch, LaunchError, Launched, Program, Stage, laun
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, die_of, fork, gid, has_terminal, is_stopped, leave_session, may_execute, pid, set_name,
-    set_subreaper, signal_group, stop_self, take_descriptor, to_dev_null, uid,
+    Forked, close_inherited, die_of, fork, has_terminal, inherited_descriptors, is_stopped, leave_session,
+    let_go_of, may_execute, pgid, pid, set_name, set_subreaper, signal_group, stop_self, take_descriptor,
+    uid,
 };
-pub use procfs::{
-    Stat, children, cmdline, environ_contains, own_children, pids, stat, thread_states, uid_of,
-};
+pub use procfs::{Stat, children, cmdline, environ_contains, own_children, pids, proc_is_ours, stat, uid_of};
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
-pub use wait::{Exit, peek, peek_any, reap, take_stop, wait_exit};
+pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.
 #[derive(Debug, thiserror::Error)]

@@ -36,6 +36,12 @@ impl PidFd {
         Self { fd, pid }
     }
 
+    /// The number of its inode: unique for a boot where pidfds have a file system of their own (Linux 6.9), else the
+    /// same for all.
+    pub fn inode(&self) -> u64 {
+        rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_ino)
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid

@@ -80,7 +80,9 @@ fn init_main(
     report: RawFd,
 ) -> ! {
     // SAFETY: prctl with these arguments only sets a number in the process.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } == -1 {
+        fail(status, Stage::Fork, errno());
+    }
     if !wait_for_go(go) {
         exit(0);
     }
@@ -98,6 +100,9 @@ fn init_main(
         }
         root => root,
     };
+    // The exec shows as the end of this pipe; init must not hold it open.
+    // SAFETY: nothing in this process uses it any more.
+    unsafe { libc::close(status) };
     super::set_name("quell-init");
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");

@@ -44,9 +44,9 @@ pub fn uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// This process's real group.
-pub fn gid() -> u32 {
-    rustix::process::getgid().as_raw()
+/// This process's process group.
+pub fn pgid() -> u32 {
+    rustix::process::getpgrp().as_raw_nonzero().get() as u32
 }
 
 /// Names this process for /proc/PID/comm; at most 15 bytes show.
@@ -73,15 +73,44 @@ pub fn has_terminal() -> bool {
     rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
 }
 
-/// Lets go of the standard descriptors and of the working directory: /dev/null and / take their places, so that
-/// nobody waits for this process to close a pipe or to leave a mount.
-pub fn to_dev_null() -> io::Result<()> {
+/// Lets go of standard descriptors: /dev/null takes their places, so that nobody waits for this process to close a pipe.
+pub fn let_go_of(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    let _ = rustix::process::chdir("/");
+    if stdin {
+        rustix::stdio::dup2_stdin(&null)?;
+    }
+    if stdout {
+        rustix::stdio::dup2_stdout(&null)?;
+    }
+    if stderr {
+        rustix::stdio::dup2_stderr(&null)?;
+    }
     Ok(())
+}
+
+/// The descriptors from 3 on that the caller has passed to this process. Only right before anything was opened here.
+pub fn inherited_descriptors() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let mut found: Vec<i32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // One of them was the listing's own; it is closed by now.
+    found.retain(|&fd| fd > 2 && is_open(fd));
+    found
+}
+
+fn is_open(fd: i32) -> bool {
+    // SAFETY: F_GETFD only reads the descriptor table.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+}
+
+/// Closes what the caller had passed on, in a process that is not meant to use it.
+///
+/// Before: `descriptors` is what [`inherited_descriptors`] said, less what was taken with [`take_descriptor`].
+pub fn close_inherited(descriptors: &[i32]) {
+    for &fd in descriptors {
+        // SAFETY: the number was open before anything of ours, so nothing here owns it.
+        unsafe { libc::close(fd) };
+    }
 }
 
 /// Stops this process until somebody continues it.
@@ -130,6 +159,8 @@ pub fn may_execute(file: &std::path::Path) -> bool {
 
 /// Takes over a descriptor that the caller of quell has opened for it, and keeps it from quell's own children. The
 /// standard ones are copied, as they are in use.
+///
+/// Before: `fd` is a standard one or one of [`inherited_descriptors`]: nothing that was opened here.
 pub fn take_descriptor(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::{BorrowedFd, FromRawFd};
     if fd < 0 {
@@ -139,7 +170,7 @@ pub fn take_descriptor(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
     if fd > 2 {
-        // SAFETY: the caller's descriptor is used by nothing else in this process; its copy takes its place.
+        // SAFETY: it was open before anything of ours, so nothing here owns it; its copy takes its place.
         drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) });
     }
     Ok(copy)

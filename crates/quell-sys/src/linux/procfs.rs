@@ -59,6 +59,11 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))
 }
 
+/// Whether /proc shows the PID namespace that this process lives in. Anywhere else its numbers mean other processes.
+pub fn proc_is_ours() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string()))
+}
+
 /// The children of this process, living and dead. This process has one thread, so one file names them all.
 pub fn own_children() -> io::Result<Vec<u32>> {
     let pid = std::process::id();
@@ -121,17 +126,6 @@ pub fn uid_of(pid: u32) -> io::Result<u32> {
 pub fn environ_contains(pid: u32, needle: &str) -> bool {
     let Ok(bytes) = read(&format!("/proc/{pid}/environ"), 4 << 20) else { return false };
     !needle.is_empty() && bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
-}
-
-/// The state letters of all threads of `pid`.
-pub fn thread_states(pid: u32) -> Vec<u8> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let tids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let state = |tid| {
-        let bytes = read(&format!("/proc/{pid}/task/{tid}/stat"), 8192).ok()?;
-        Stat::parse(&String::from_utf8_lossy(&bytes)).map(|stat| stat.state)
-    };
-    tids.filter_map(state).collect()
 }
 
 #[cfg(test)]

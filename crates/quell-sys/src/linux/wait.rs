@@ -50,9 +50,13 @@ pub fn peek(pid: u32) -> io::Result<Option<Exit>> {
     Ok(waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?.as_ref().map(exit_of))
 }
 
-/// Some child that has ended, not reaped. `ECHILD` where there is no child at all, dead or alive.
-pub fn peek_any() -> io::Result<Option<Exit>> {
-    Ok(waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?.as_ref().map(exit_of))
+/// Whether this process has any child at all, dead or alive. The kernel's own word, without /proc.
+pub fn has_child() -> io::Result<bool> {
+    match waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Collects the child `pid` if it has ended. Its pid is free for anyone afterwards.

@@ -1,0 +1,387 @@
+/* The shapes that try to outlive a stop. */
+#include "actor.h"
+#include <grp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+
+#define MAX_BOMB 200
+
+static void close_everything(void)
+{
+    for (int fd = 0; fd < 1024; fd++)
+        close(fd);
+}
+
+static void branch(int depth)
+{
+    for (int i = 0; depth > 0 && i < 2; i++)
+        if (start() == 0) {
+            branch(depth - 1);
+            in_place();
+            idle();
+        }
+}
+
+static void tree(void)
+{
+    branch(3);
+    ready_and_stay(2 + 4 + 8);
+}
+
+static void own_session(void)
+{
+    if (start() == 0) {
+        setsid();
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+static void start_daemon(void)
+{
+    pid_t middle = start();
+    if (middle == 0) {
+        setsid();
+        if (start() == 0) {
+            if (chdir("/") != 0)
+                _exit(97);
+            umask(0);
+            in_place();
+            close_everything();
+            idle();
+        }
+        _exit(0);
+    }
+    waitpid(middle, NULL, 0);
+    await_in_place(1);
+    ready();
+}
+
+static void daemon_beside_root(void)
+{
+    start_daemon();
+    idle();
+}
+
+static void ignore_term(void)
+{
+    ignore_polite_signals();
+    if (start() == 0) {
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+static void stopped(void)
+{
+    pid_t child = start();
+    if (child == 0) {
+        in_place();
+        raise(SIGSTOP);
+        idle();
+    }
+    waitpid(child, NULL, WUNTRACED);
+    ready_and_stay(1);
+}
+
+static void on_term_spawn(int sig)
+{
+    static int spawned;
+    (void)sig;
+    if (spawned++ < 20 && start() == 0) {
+        signal(SIGTERM, SIG_IGN);
+        setsid();
+        idle();
+    }
+}
+
+static void term_spawner(void)
+{
+    signal(SIGTERM, on_term_spawn);
+    ready();
+    idle();
+}
+
+static void pipe_holder(void)
+{
+    if (start() == 0) {
+        in_place();
+        idle();
+    }
+    await_in_place(1);
+    ready();
+    _exit(0);
+}
+
+static void *outlive_leader(void *unused)
+{
+    char path[64], stat[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
+    /* Nothing tells a thread that its leader has become a zombie: look until it has, bounded. */
+    for (int i = 0; i < 1000; i++, nap(1)) {
+        int fd = open(path, O_RDONLY);
+        ssize_t n = read(fd, stat, sizeof stat - 1);
+        close(fd);
+        stat[n > 0 ? n : 0] = 0;
+        char *after_name = strrchr(stat, ')');
+        if (after_name && after_name[2] == 'Z')
+            break;
+    }
+    ready();
+    idle();
+    return unused;
+}
+
+static void leader_thread(void)
+{
+    pthread_t thread;
+    ignore_polite_signals();
+    if (pthread_create(&thread, NULL, outlive_leader, NULL) != 0)
+        die("thread");
+    pthread_exit(NULL);
+}
+
+static void subreaper(void)
+{
+    pid_t reaper = start();
+    if (reaper == 0) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        signal(SIGTERM, SIG_IGN);
+        pid_t middle = start();
+        if (middle == 0) {
+            for (int i = 0; i < 3; i++)
+                if (start() == 0) {
+                    setsid();
+                    in_place();
+                    idle();
+                }
+            _exit(0);
+        }
+        waitpid(middle, NULL, 0);
+        in_place();
+        idle();
+    }
+    ready_and_stay(4);
+}
+
+/*
+ * No scan of /proc can outrun a chain that got away, so it has to give up by itself: when the test
+ * has removed its fifo.
+ */
+static int test_is_over(void)
+{
+    return ready_path && access(ready_path, F_OK) != 0;
+}
+
+static void chain(void)
+{
+    int width = arg ? atoi(arg) : 1;
+    time_t last = now() + LOOP_SECONDS;
+    for (int i = 0; i < width; i++)
+        if (start() == 0) {
+            signal(SIGTERM, SIG_IGN);
+            in_place();
+            while (now() < last && !test_is_over()) {
+                pid_t next = fork();
+                if (next > 0)
+                    _exit(0);
+                if (next < 0) /* a full process table: try again, the loop is bounded in time */
+                    nap(1);
+                if (next == 0) {
+                    alarm(LOOP_SECONDS);
+                    setsid();
+                }
+            }
+            _exit(0);
+        }
+    signal(SIGCHLD, SIG_IGN);
+    ready_and_stay(width);
+}
+
+/*
+ * Up to n processes, each in its own session, each refilling the slots whose process has gone.
+ * A slot is claimed before the fork, so that there are never more than n.
+ */
+static void bomb(void)
+{
+    int n = arg ? atoi(arg) : 50;
+    n = n < 1 ? 1 : n > MAX_BOMB ? MAX_BOMB : n;
+    time_t last = now() + LOOP_SECONDS;
+    _Atomic pid_t *slot = mmap(NULL, MAX_BOMB * sizeof *slot, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (slot == MAP_FAILED)
+        die("mmap");
+    const pid_t claimed = -1;
+    int said = 0, is_root = 1;
+    unsigned at = 0;
+    ignore_polite_signals();
+    signal(SIGCHLD, SIG_IGN);
+    while (now() < last && !test_is_over()) {
+        /* A few slots each time: all of them by everyone would starve the whole machine. */
+        for (int i = 0; i < 10; i++, at++) {
+            _Atomic pid_t *mine = &slot[at % n];
+            pid_t p = *mine;
+            if (p == claimed || (p > 0 && (kill(p, 0) == 0 || errno != ESRCH)))
+                continue;
+            if (!atomic_compare_exchange_strong(mine, &p, claimed))
+                continue;
+            pid_t child = start();
+            if (child < 0)
+                *mine = 0;
+            if (child == 0) {
+                *mine = getpid();
+                is_root = 0;
+                at = getpid();
+                setsid();
+                break;
+            }
+        }
+        if (is_root && !said) {
+            int filled = 0;
+            for (int i = 0; i < n; i++)
+                filled += slot[i] > 0;
+            if (filled == n) {
+                said = 1;
+                ready();
+            }
+        }
+        nap(5);
+    }
+    _exit(0);
+}
+
+static void clear_env(void)
+{
+    if (start() == 0) {
+        char *argv[] = {"actor", "clear-env-inner", (char *)token, (char *)ready_path, NULL};
+        char *envp[] = {NULL};
+        setsid();
+        if (chdir("/") != 0)
+            _exit(97);
+        execve("/proc/self/exe", argv, envp);
+        _exit(96);
+    }
+    idle();
+}
+
+static void clear_env_inner(void)
+{
+    ready_path = arg;
+    ready();
+    idle();
+}
+
+static void other_uid(void)
+{
+    uid_t uid = arg ? (uid_t)atoi(arg) : 1;
+    if (start() == 0) {
+        /* Inside a user namespace that maps one uid these fail; the child then stays as it is. */
+        if (setgroups(0, NULL) != 0 || setgid(uid) != 0 || setuid(uid) != 0)
+            fprintf(stderr, "actor: no other uid here: %s\n", strerror(errno));
+        setsid();
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+static void many(void)
+{
+    int n = arg ? atoi(arg) : 1000;
+    for (int i = 0; i < n; i++) {
+        pid_t child = start();
+        if (child < 0)
+            die("fork");
+        if (child == 0) {
+            in_place();
+            idle();
+        }
+    }
+    ready_and_stay(n);
+}
+
+static void move_cgroup(void)
+{
+    if (start() == 0) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/cgroup.procs", arg ? arg : "");
+        int fd = open(path, O_WRONLY);
+        if (fd < 0 || write(fd, "0", 1) != 1)
+            fprintf(stderr, "actor: could not leave the cgroup: %s\n", strerror(errno));
+        close(fd);
+        setsid();
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+static void group_hopper(void)
+{
+    pid_t home[2];
+    time_t last = now() + LOOP_SECONDS;
+    for (int i = 0; i < 2; i++) {
+        home[i] = start();
+        if (home[i] == 0) {
+            setpgid(0, 0);
+            in_place();
+            idle();
+        }
+        setpgid(home[i], home[i]);
+    }
+    if (start() == 0) {
+        setpgid(0, home[0]);
+        in_place();
+        for (int i = 1; now() < last; i++, nap(1))
+            setpgid(0, home[i % 2]);
+        idle();
+    }
+    ready_and_stay(3);
+}
+
+/* A tracer that asked to see the exit of its tracee: the dead tracee stays until the tracer goes. */
+static void traced(void)
+{
+    if (start() == 0) {
+        ignore_polite_signals();
+        pid_t tracee = start();
+        if (tracee == 0) {
+            setsid();
+            idle();
+        }
+        if (ptrace(PTRACE_SEIZE, tracee, NULL, (void *)PTRACE_O_TRACEEXIT) != 0)
+            fprintf(stderr, "actor: no ptrace here: %s\n", strerror(errno));
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+const struct kind escapes[] = {
+    {"tree", tree},
+    {"setsid", own_session},
+    {"daemon", daemon_beside_root},
+    {"daemon-exit", start_daemon},
+    {"ignore-term", ignore_term},
+    {"stopped", stopped},
+    {"term-spawner", term_spawner},
+    {"pipe-holder", pipe_holder},
+    {"leader-thread", leader_thread},
+    {"subreaper", subreaper},
+    {"chain", chain},
+    {"bomb", bomb},
+    {"clear-env", clear_env},
+    {"clear-env-inner", clear_env_inner},
+    {"other-uid", other_uid},
+    {"many", many},
+    {"move-cgroup", move_cgroup},
+    {"group-hopper", group_hopper},
+    {"traced", traced},
+    {NULL, NULL},
+};

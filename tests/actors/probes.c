@@ -1,0 +1,123 @@
+/* The kinds that end by themselves or that tell the test what they saw. */
+#include "actor.h"
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+static void exit_now(void)
+{
+    _exit(arg ? atoi(arg) : 0);
+}
+
+static void die_by_signal(void)
+{
+    int sig = arg ? atoi(arg) : SIGTERM;
+    struct rlimit no_core = {0, 0};
+    sigset_t none;
+    setrlimit(RLIMIT_CORE, &no_core);
+    /* Past glibc, which keeps 32 and 33 for itself: some caller may have left them ignored. */
+    struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } dfl = {0};
+    syscall(SYS_rt_sigaction, sig, &dfl, NULL, sizeof dfl.mask);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    kill(getpid(), sig);
+    idle();
+}
+
+static long polite_ms;
+
+static void on_term_leave(int sig)
+{
+    (void)sig;
+    nap(polite_ms);
+    _exit(0);
+}
+
+static void polite(void)
+{
+    polite_ms = arg ? atol(arg) : 0;
+    signal(SIGTERM, on_term_leave);
+    if (pipe(up) != 0)
+        die("pipe");
+    for (int i = 0; i < 2; i++)
+        if (start() == 0) {
+            in_place();
+            idle();
+        }
+    ready_and_stay(2);
+}
+
+/* Which descriptors the program was given: "FD LINK" per line, to the file ARG. */
+static void fds(void)
+{
+    char path[64], link[4096], text[65536];
+    size_t used = 0;
+    for (int fd = 0; fd < 4096; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, link, sizeof link - 1);
+        if (n < 0)
+            continue;
+        link[n] = 0;
+        used += snprintf(text + used, sizeof text - used, "%d %s\n", fd, link);
+    }
+    int out = open(arg, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (out < 0 || write(out, text, used) != (ssize_t)used)
+        _exit(95);
+    _exit(0);
+}
+
+/*
+ * Bystanders for the PID-reuse test: short lives that end with 0, many a second, until TERM.
+ * Each death by a signal is a stranger that was hit; exit 1 then, and say which.
+ */
+static volatile sig_atomic_t enough;
+
+static void on_term_enough(int sig)
+{
+    (void)sig;
+    enough = 1;
+}
+
+static void churn(void)
+{
+    int width = arg ? atoi(arg) : 20, alive = 0, hit = 0, total = 0;
+    time_t last = now() + LOOP_SECONDS + 20;
+    signal(SIGTERM, on_term_enough);
+    ready();
+    while (alive > 0 || (!enough && now() < last)) {
+        if (!enough && alive < width && now() < last) {
+            pid_t child = start();
+            if (child == 0) {
+                signal(SIGTERM, SIG_DFL);
+                nap(1 + getpid() % 20);
+                _exit(0);
+            }
+            if (child > 0) {
+                alive++;
+                total++;
+                continue;
+            }
+        }
+        int status;
+        pid_t gone = waitpid(-1, &status, 0);
+        if (gone > 0) {
+            alive--;
+            if (status != 0) {
+                hit++;
+                printf("stranger %d was hit: status %#x\n", gone, status);
+            }
+        } else if (errno == ECHILD) {
+            nap(1); /* the table was full and nobody of ours is left to wait for */
+        }
+    }
+    printf("%d bystanders, %d hit\n", total, hit);
+    exit(hit ? 1 : 0);
+}
+
+const struct kind probes[] = {
+    {"exit-now", exit_now},
+    {"die-by-signal", die_by_signal},
+    {"polite", polite},
+    {"fds", fds},
+    {"churn", churn},
+    {NULL, NULL},
+};

@@ -1,0 +1,12 @@
+//! quell's integration tests: one binary, run against a real `quell` on a real Linux.
+#![cfg(target_os = "linux")]
+
+mod bad_input;
+mod escapes;
+mod events;
+mod exit_codes;
+mod options;
+mod races;
+mod stdio;
+mod strangers;
+mod tty;

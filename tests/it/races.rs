@@ -1,0 +1,220 @@
+//! Things that happen at the same instant, many times over. `QUELL_TEST_ROUNDS` sets how many.
+
+use std::{
+    io::Read,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use quell_tests::{
+    all_hold,
+    evidence::{cgroups_of, receipt, says_gone},
+    host::Setting,
+    lab::Lab,
+    rounds,
+};
+
+/// The rounds of a race, spread over the settings of this host.
+fn spread() -> Vec<(usize, Setting)> {
+    let settings = Setting::all();
+    (0..rounds()).map(|round| (round, settings[round % settings.len()])).collect()
+}
+
+/// Up to this many microseconds, by chance. A sleep is the point here: any instant will do.
+fn pause_up_to(most: u64) -> Duration {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).expect("/dev/urandom");
+    let pause = Duration::from_micros(u64::from_ne_bytes(bytes) % most);
+    thread::sleep(pause);
+    pause
+}
+
+fn nothing_left(lab: &Lab, what: &str) -> Result<(), String> {
+    let left = lab.leftovers();
+    if left.is_empty() { Ok(()) } else { Err(format!("{what}: left behind: {left:?}")) }
+}
+
+#[test]
+fn a_program_that_exits_at_once_is_always_reported() {
+    all_hold(2, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let code = (round % 200).to_string();
+        let words = [lab.actor_path().to_str().expect("UTF-8"), "exit-now", lab.oracle.token(), &code]
+            .map(String::from);
+        let done = lab.run().args(["--contain", setting.contain.word()]).command(words).finish();
+        if done.code() != Some((round % 200) as i32) {
+            return Err(format!("round {round}, {setting}: {}, not {code}; {}", done.status, done.stderr));
+        }
+        nothing_left(&lab, &format!("round {round}, {setting}"))
+    });
+}
+
+#[test]
+fn a_stop_at_once_after_the_start_leaves_nothing() {
+    all_hold(2, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+        let mut running = quell.actor("setsid", None).start();
+        let pause = pause_up_to(15_000);
+        running.front.signal("TERM");
+        let what = format!("round {round}, {setting}, TERM after {pause:?}");
+        let status =
+            running.wait_exit(Duration::from_secs(10)).ok_or(format!("{what}: quell did not return"))?;
+        nothing_left(&lab, &format!("{what}, {status}, {}", running.stderr()))
+    });
+}
+
+#[test]
+fn a_stop_as_soon_as_the_program_runs_is_polite() {
+    all_hold(2, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let file = lab.path("receipt.json");
+        let quell =
+            lab.run().args(["--contain", setting.contain.word(), "--grace", "8s", "--receipt"]).args([&file]);
+        let mut running = quell.actor("polite", Some("0")).start();
+        running.wait_ready()?;
+        running.front.signal("TERM");
+        let done = running.finish();
+        let receipt = receipt(&file)?;
+        // Each of them exits with 0 when it is asked, and only then; whoever was not asked uses up the grace.
+        let outcome = &receipt["root"]["outcome"];
+        if done.code() != Some(0) || outcome["code"] != 0 || done.took > Duration::from_secs(5) {
+            let took = done.took;
+            return Err(format!(
+                "round {round}, {setting}: {}, {outcome}, {took:?}, {}",
+                done.status, done.stderr
+            ));
+        }
+        nothing_left(&lab, &format!("round {round}, {setting}"))
+    });
+}
+
+#[test]
+fn a_chain_is_outrun_every_time() {
+    // One at a time: what is raced is the kernel's bookkeeping, not the machine's load.
+    all_hold(1, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let options = ["--contain", setting.contain.word(), "--timeout", "60ms", "--grace", "40ms"];
+        let width = if round % 12 < 6 { "1" } else { "8" };
+        let mut running = lab.run().args(options).actor("chain", Some(width)).start();
+        let what = format!("round {round}, {setting}, width {width}");
+        let status = running.wait_exit(Duration::from_secs(10)).ok_or(format!("{what}: no return"))?;
+        if status.code() != Some(124) || !running.wait_output_closed(Duration::from_secs(1)) {
+            return Err(format!("{what}: {status}, {}", running.stderr()));
+        }
+        nothing_left(&lab, &what)
+    });
+}
+
+#[test]
+fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
+    all_hold(2, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let file = lab.path("receipt.json");
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--timeout", "50ms", "--receipt"]);
+        // 46 to 54 ms: on both sides of the timeout.
+        let nap = format!("0.{:03}", 46 + round % 9);
+        let done = quell.args([&file]).command(["sh", "-c", "sleep $0; exit 3", &nap]).finish();
+        let what = format!("round {round}, {setting}, {}, {}", done.status, done.stderr);
+        if !matches!(done.code(), Some(3 | 124)) {
+            return Err(what);
+        }
+        says_gone(&receipt(&file)?).map_err(|why| format!("{what}: {why}"))?;
+        nothing_left(&lab, &what)
+    });
+}
+
+/// Whom to kill at a random instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Front,
+    Keeper,
+}
+
+/// SIGKILL at any instant: nothing is alive one second later, and no record says that it is.
+fn survives_the_loss_of(victim: Victim) {
+    all_hold(4, &spread(), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let mut running = quell.actor(if round % 2 == 0 { "ignore-term" } else { "setsid" }, None).start();
+        let pause = pause_up_to(40_000);
+        let target = match victim {
+            Victim::Front => Some(running.front.clone()),
+            Victim::Keeper => running.keeper(),
+        };
+        let Some(target) = target.filter(|target| target.signal("KILL")) else {
+            // No keeper yet: this instant is the front's alone. End it as a person would.
+            running.front.signal("TERM");
+            running.wait_exit(Duration::from_secs(10)).ok_or("quell did not return after TERM")?;
+            return nothing_left(&lab, &format!("round {round}, {setting}, no keeper after {pause:?}"));
+        };
+        let killed = Instant::now();
+        let what = format!("round {round}, {setting}, {victim:?} {} killed after {pause:?}", target.pid);
+        let alive = lab.oracle.survivors_after(Duration::from_secs(1));
+        if !alive.is_empty() {
+            return Err(format!("{what}: {} ms later: {alive:?}", killed.elapsed().as_millis()));
+        }
+        if running.wait_exit(Duration::from_secs(1)).is_none() {
+            return Err(format!("{what}: the front is gone but not for its parent"));
+        }
+        let unfinished: Vec<String> = lab
+            .records()
+            .into_iter()
+            .filter(|record| matches!(&*record.state, "running" | "stopping" | "starting"))
+            .map(|record| format!("{} says {}", record.id, record.state))
+            .collect();
+        if !unfinished.is_empty() {
+            return Err(format!("{what}: {unfinished:?}; {}", running.stderr()));
+        }
+        // A front that dies between making the cgroup and making the keeper leaves it empty: litter,
+        // which a later quell can put away, but nobody may be in it.
+        let populated = |dir: &PathBuf| {
+            std::fs::read_to_string(dir.join("cgroup.events"))
+                .is_ok_and(|events| events.contains("populated 1"))
+        };
+        let cgroups: Vec<_> =
+            lab.records().iter().flat_map(|record| cgroups_of(&record.id)).filter(populated).collect();
+        if cgroups.is_empty() { Ok(()) } else { Err(format!("{what}: {cgroups:?}")) }
+    });
+}
+
+#[test]
+fn the_front_may_be_killed_at_any_instant() {
+    survives_the_loss_of(Victim::Front);
+}
+
+#[test]
+fn the_keeper_may_be_killed_at_any_instant() {
+    survives_the_loss_of(Victim::Keeper);
+}
+
+#[test]
+fn a_second_term_kills_at_once() {
+    let lab = Lab::as_me();
+    let mut running = lab.run().args(["--grace", "20s"]).actor("ignore-term", None).start();
+    running.wait_ready().expect("ready");
+    let asked = Instant::now();
+    running.front.signal("TERM");
+    running.front.signal("TERM");
+    running.wait_exit(Duration::from_secs(10)).expect("quell returns");
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?}", asked.elapsed());
+    assert_eq!(lab.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let mut running = quell.actor("polite", Some("100")).start();
+        running.wait_ready().expect("ready");
+        let asked = Instant::now();
+        running.front.signal("TERM");
+        running.wait_exit(Duration::from_secs(10)).expect("quell returns");
+        let took = asked.elapsed();
+        assert!(took >= Duration::from_millis(95), "{setting}: nobody was given time: {took:?}");
+        assert!(took < Duration::from_secs(2), "{setting}: {took:?} for a tree that was gone after 0.1 s");
+        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What quell leaves on disk, read as plain JSON: receipts, records, cgroups.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{host, lab::Lab};
+
+/// One job's directory in quell's state directory.
+#[derive(Debug)]
+pub struct Record {
+    /// The job's id: the directory's name.
+    pub id: String,
+    /// Where it is.
+    pub dir: PathBuf,
+    /// The word in state.json, or what is wrong with that file.
+    pub state: String,
+}
+
+impl Lab {
+    /// Every record in the lab's state directory.
+    pub fn records(&self) -> Vec<Record> {
+        self.records_in(&self.home())
+    }
+
+    /// Every record in this state directory.
+    pub fn records_in(&self, home: &Path) -> Vec<Record> {
+        let Ok(entries) = fs::read_dir(home.join("jobs")) else { return Vec::new() };
+        entries
+            .flatten()
+            .map(|entry| Record {
+                id: entry.file_name().to_string_lossy().into_owned(),
+                dir: entry.path(),
+                state: state_word(&entry.path().join("state.json")),
+            })
+            .collect()
+    }
+
+    /// Everything that a finished job must not leave: processes, cgroups, records that are not ended.
+    pub fn leftovers(&self) -> Vec<String> {
+        let mut left: Vec<String> =
+            self.oracle.survivors().iter().map(|p| format!("alive: {} {}", p.pid, p.command)).collect();
+        for record in self.records() {
+            if record.state != "ended" {
+                left.push(format!("record {} says {}", record.id, record.state));
+            }
+            left.extend(cgroups_of(&record.id).iter().map(|dir| format!("cgroup {}", dir.display())));
+        }
+        // A nested quell that was killed whole, with its job, can't put its things away. But nobody may
+        // be alive in them.
+        for record in self.records_in(&self.inner_home()) {
+            let populated = |dir: &PathBuf| {
+                fs::read_to_string(dir.join("cgroup.events"))
+                    .is_ok_and(|events| events.contains("populated 1"))
+            };
+            let nested = cgroups_of(&record.id).into_iter().filter(populated);
+            left.extend(nested.map(|dir| format!("a living nested cgroup {}", dir.display())));
+        }
+        left
+    }
+
+    /// Waits for nothing to be left; what still is when the time is up.
+    pub fn leftovers_after(&self, patience: Duration) -> Vec<String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = self.leftovers();
+            if left.is_empty() || Instant::now() >= deadline {
+                return left;
+            }
+            // Orphans, cgroups and records have no one event that tells of the last of them.
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn state_word(path: &Path) -> String {
+    match fs::read_to_string(path) {
+        Err(error) => format!("nothing: {error}"),
+        Ok(text) => match serde_json::from_str::<Value>(&text) {
+            Err(error) => format!("no JSON: {error}"),
+            Ok(state) => state["state"].as_str().map_or_else(|| format!("{}", state["state"]), str::to_owned),
+        },
+    }
+}
+
+/// The cgroups whose name holds the job's id, anywhere below the mount.
+pub fn cgroups_of(id: &str) -> Vec<PathBuf> {
+    fn walk(dir: &Path, id: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name().to_string_lossy().to_lowercase().contains(id) {
+                    found.push(entry.path());
+                }
+                walk(&entry.path(), id, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    if let Some(mount) = host::cgroup_mount() {
+        walk(&mount, &id.to_lowercase(), &mut found);
+    }
+    found
+}
+
+/// A receipt that must be there and be JSON.
+pub fn receipt(path: &Path) -> Result<Value, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("no receipt: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| format!("the receipt is no JSON: {error}: {text}"))
+}
+
+/// The receipt must say that all is gone.
+pub fn says_gone(receipt: &Value) -> Result<(), String> {
+    match verdict(receipt) {
+        "gone" => Ok(()),
+        _ => Err(format!("the receipt's verdict is {}", receipt["verdict"])),
+    }
+}
+
+/// The word of the verdict.
+pub fn verdict(receipt: &Value) -> &str {
+    let verdict = &receipt["verdict"];
+    verdict.as_str().or_else(|| verdict["kind"].as_str()).unwrap_or("")
+}
+
+/// The word of the cause.
+pub fn cause(receipt: &Value) -> &str {
+    let cause = &receipt["cause"];
+    cause.as_str().or_else(|| cause["kind"].as_str()).unwrap_or("")
+}

@@ -1,0 +1,59 @@
+//! The harness of quell's integration tests: bad actors to run, a place to run them in, and an
+//! oracle that says what is still alive, without a line of quell's own code.
+//!
+//! - [`oracle`]: who is alive, found in `/proc` by a token that every process of a test carries.
+//! - [`host`]: what this machine lets the tests do: users, containments, the binary under test.
+//! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
+//! - [`run`]: the builder of a `quell` command line, and the running or finished command.
+//! - [`evidence`]: what quell left on disk: receipts, records, cgroups.
+//! - [`terminal`]: a real terminal with a shell in it, by tmux.
+#![cfg(target_os = "linux")]
+
+pub mod evidence;
+pub mod host;
+pub mod lab;
+pub mod oracle;
+pub mod run;
+pub mod terminal;
+
+use std::{
+    io::Write,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+/// Says that a test, or a part of it, does not run here. Goes around libtest's capture, so that a
+/// skip is seen in every log.
+pub fn skip(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+}
+
+/// How many rounds a race loop takes: `QUELL_TEST_ROUNDS`, or 100.
+pub fn rounds() -> usize {
+    std::env::var("QUELL_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
+}
+
+/// How many times in a row each escape is tried in each way: `QUELL_TEST_REPEAT`, or once.
+pub fn repeats() -> usize {
+    std::env::var("QUELL_TEST_REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+/// Runs `check` on every item, `width` at a time, and fails with all the failures, not only the first.
+pub fn all_hold<T: Sync>(width: usize, items: &[T], check: impl Fn(&T) -> Result<(), String> + Sync) {
+    let next = AtomicUsize::new(0);
+    let failures: Vec<String> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..width)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut failures = Vec::new();
+                    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        failures.extend(check(item).err());
+                    }
+                    failures
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a check panicked")).collect()
+    });
+    assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), items.len(), failures.join("\n"));
+}
