@@ -275,7 +275,8 @@ impl Front {
         let in_our_group = match (self.told.held, self.told.root) {
             // A namespace's root can't be seen from here by its number; nor can it leave our group without a new session.
             (Some(HeldBy::Pidns), _) => true,
-            (_, Some(root)) => quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == quell_sys::pgid()),
+            // One that is gone, and of whose end we have not heard yet, may have died of just this key.
+            (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,
         };
         self.plan.session == SessionKind::Shared && self.outcome.is_none() && !self.stopping && in_our_group
