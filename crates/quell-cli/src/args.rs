@@ -88,7 +88,7 @@ Examples:
   quell run --contain pidns --json -- npm test";
 
 #[derive(Args)]
-#[command(after_help = RUN_HELP)]
+#[command(after_help = RUN_HELP, override_usage = "quell run [OPTIONS] -- CMD…")]
 pub struct RunArgs {
     /// Stop it after this long: 300ms, 1.5s, 2m, 1h
     #[arg(long, value_name = "DUR", value_parser = timeout)]

@@ -1,7 +1,7 @@
 //! The JSON envelope around everything that a verb prints with `--json`.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::SCHEMA;
 
@@ -20,12 +20,51 @@ pub struct ErrorBody {
     pub details: Value,
 }
 
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    schema: &'a str,
+    ok: bool,
+    r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a ErrorBody>,
+}
+
+impl<T: Serialize> Envelope<'_, T> {
+    fn text(&self) -> String {
+        // What quell puts into an envelope are its own types, none of which can fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// The envelope of a success.
 pub fn success(verb: &str, data: &impl Serialize) -> String {
-    json!({ "schema": SCHEMA, "ok": true, "type": verb, "data": data }).to_string()
+    Envelope { schema: SCHEMA, ok: true, r#type: verb, data: Some(data), error: None }.text()
 }
 
 /// The envelope of a failure.
 pub fn failure(verb: &str, error: &ErrorBody) -> String {
-    json!({ "schema": SCHEMA, "ok": false, "type": verb, "error": error }).to_string()
+    Envelope::<()> { schema: SCHEMA, ok: false, r#type: verb, data: None, error: Some(error) }.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envelope_begins_with_its_schema() {
+        let body = ErrorBody {
+            code: "usage".into(),
+            message: "m".into(),
+            hint: "h".into(),
+            retryable: false,
+            details: Value::Null,
+        };
+        assert!(
+            failure("run", &body)
+                .starts_with(r#"{"schema":"quell/1","ok":false,"type":"run","error":{"code":"usage""#)
+        );
+        assert_eq!(success("stop", &1), r#"{"schema":"quell/1","ok":true,"type":"stop","data":1}"#);
+    }
 }
