@@ -16,7 +16,10 @@ fn main() {
         ("timeout 5 true", vec!["timeout", "5", "true"]),
         ("quell run -- true", vec![&quell, "run", "--", "true"]),
         ("  --contain reaper", vec![&quell, "run", "--contain", "reaper", "--", "true"]),
-        ("  --contain reaper --no-record", vec![&quell, "run", "--contain", "reaper", "--no-record", "--", "true"]),
+        (
+            "  --contain reaper --no-record",
+            vec![&quell, "run", "--contain", "reaper", "--no-record", "--", "true"],
+        ),
         ("  --contain pidns", vec![&quell, "run", "--contain", "pidns", "--", "true"]),
     ];
     let mut times = vec![Vec::with_capacity(rounds); rivals.len()];

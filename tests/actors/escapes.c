@@ -179,7 +179,7 @@ static int test_is_over(void)
     return ready_path && access(ready_path, F_OK) != 0;
 }
 
-static void chain(void)
+static void start_chain(void)
 {
     int width = arg ? atoi(arg) : 1;
     time_t last = now() + LOOP_SECONDS;
@@ -201,7 +201,14 @@ static void chain(void)
             _exit(0);
         }
     signal(SIGCHLD, SIG_IGN);
-    ready_and_stay(width);
+    await_in_place(width);
+    ready();
+}
+
+static void chain(void)
+{
+    start_chain();
+    idle();
 }
 
 /*
@@ -375,6 +382,7 @@ const struct kind escapes[] = {
     {"leader-thread", leader_thread},
     {"subreaper", subreaper},
     {"chain", chain},
+    {"chain-exit", start_chain},
     {"bomb", bomb},
     {"clear-env", clear_env},
     {"clear-env-inner", clear_env_inner},

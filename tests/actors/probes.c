@@ -46,6 +46,31 @@ static void polite(void)
     ready_and_stay(2);
 }
 
+static int asked;
+
+static void on_term_tell(int sig)
+{
+    (void)sig;
+    _exit(write(asked, "asked\n", 6) == 6 ? 0 : 95);
+}
+
+/* ARG children, each in its own session: whoever hears TERM, the root too, adds a line to the file "asked". */
+static void askers(void)
+{
+    int n = arg ? atoi(arg) : 60;
+    asked = open("asked", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (asked < 0 || pipe(up) != 0)
+        die("asked");
+    signal(SIGTERM, on_term_tell);
+    for (int i = 0; i < n; i++)
+        if (start() == 0) {
+            setsid();
+            in_place();
+            idle();
+        }
+    ready_and_stay(n);
+}
+
 /* Which descriptors the program was given: "FD LINK" per line, to the file ARG. */
 static void fds(void)
 {
@@ -117,6 +142,7 @@ const struct kind probes[] = {
     {"exit-now", exit_now},
     {"die-by-signal", die_by_signal},
     {"polite", polite},
+    {"askers", askers},
     {"fds", fds},
     {"churn", churn},
     {NULL, NULL},

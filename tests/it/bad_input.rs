@@ -14,9 +14,9 @@ use quell_tests::{
 };
 
 /// A program that leaves a trace if it ever runs.
-const TRACE: &str = "touch ran";
+pub(crate) const TRACE: &str = "touch ran";
 
-fn one_clear_line(done: &Finished, code: i32) {
+pub(crate) fn one_clear_line(done: &Finished, code: i32) {
     let lines: Vec<&str> = done.stderr.lines().collect();
     assert_eq!(done.code(), Some(code), "{}; stderr: {:?}", done.status, done.stderr);
     assert_eq!(lines.len(), 1, "not one line: {:?}", done.stderr);
@@ -38,14 +38,14 @@ fn error_envelope(done: &Finished, verb: &str, code: i32) {
 }
 
 /// The same command line for a person and, with `--json`, for a program.
-fn is_refused<'l>(lab: &'l Lab, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
+pub(crate) fn is_refused<'l>(lab: &'l Lab, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
     one_clear_line(&line(lab.run()).finish(), code);
     error_envelope(&line(lab.run().args(["--json"])).finish(), "run", code);
     assert!(!lab.path("ran").exists(), "the program ran although something was wrong");
     assert_eq!(lab.leftovers(), Vec::<String>::new());
 }
 
-fn options_are_refused(cases: &[&[&str]]) {
+pub(crate) fn options_are_refused(cases: &[&[&str]]) {
     let lab = Lab::as_me();
     for options in cases {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

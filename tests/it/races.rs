@@ -1,15 +1,15 @@
 //! Things that happen at the same instant, many times over. `QUELL_TEST_ROUNDS` sets how many.
 
 use std::{
+    fs,
     io::Read,
-    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use quell_tests::{
     all_hold,
-    evidence::{cgroups_of, receipt, says_gone},
+    evidence::{receipt, says_gone},
     host::Setting,
     lab::Lab,
     rounds,
@@ -158,30 +158,33 @@ fn survives_the_loss_of(victim: Victim) {
         if running.wait_exit(Duration::from_secs(1)).is_none() {
             return Err(format!("{what}: the front is gone but not for its parent"));
         }
-        let unfinished: Vec<String> = lab
-            .records()
-            .into_iter()
-            .filter(|record| matches!(&*record.state, "running" | "stopping" | "starting"))
-            .map(|record| format!("{} says {}", record.id, record.state))
-            .collect();
-        if !unfinished.is_empty() {
-            return Err(format!("{what}: {unfinished:?}; {}", running.stderr()));
-        }
-        // A front that dies between making the cgroup and making the keeper leaves it empty: litter,
-        // which a later quell can put away, but nobody may be in it.
-        let populated = |dir: &PathBuf| {
-            std::fs::read_to_string(dir.join("cgroup.events"))
-                .is_ok_and(|events| events.contains("populated 1"))
-        };
-        let cgroups: Vec<_> =
-            lab.records().iter().flat_map(|record| cgroups_of(&record.id)).filter(populated).collect();
-        if cgroups.is_empty() { Ok(()) } else { Err(format!("{what}: {cgroups:?}")) }
+        nothing_left(&lab, &format!("{what}; {}", running.stderr()))
     });
 }
 
 #[test]
 fn the_front_may_be_killed_at_any_instant() {
     survives_the_loss_of(Victim::Front);
+}
+
+/// The keeper makes the record and the cgroup, and puts them away. When the front made them, one that
+/// was killed before it had a keeper left a record without a state, and a cgroup, for ever.
+#[test]
+fn a_front_that_is_killed_in_its_first_moments_leaves_no_litter() {
+    all_hold(2, &spread(), |&(round, setting)| {
+        let lab = Lab::enclosed(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let mut child = quell.command(["sleep", &lab.oracle.nap()]).spawn();
+        // From the exec on, past the helpers that come before quell; the sleep is the race.
+        let (exe, quell) = (format!("/proc/{}/exe", child.id()), fs::canonicalize(lab.quell_path()));
+        while fs::read_link(&exe).is_ok_and(|exe| quell.as_ref().is_ok_and(|quell| exe != *quell)) {}
+        let pause = pause_up_to(3_000);
+        let killed = child.kill().and_then(|()| child.wait());
+        let what = format!("round {round}, {setting}, front killed after {pause:?}: {killed:?}");
+        // Before the keeper is gone it may not even have begun.
+        let alive = lab.oracle.survivors_after(Duration::from_secs(2));
+        if alive.is_empty() { nothing_left(&lab, &what) } else { Err(format!("{what}: {alive:?}")) }
+    });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use quell_tests::{
 };
 
 /// Runs a scene in a fresh terminal for each containment that whoever runs the tests has here.
-fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str)) {
+pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str)) {
     if !has_program("tmux") {
         return skip(name, "no tmux here");
     }
@@ -33,7 +33,7 @@ fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str)) {
 }
 
 /// The state letter of the process whose command line begins so, once it has one of these.
-fn wait_for_state(lab: &Lab, command: &str, wanted: &str) {
+pub(crate) fn wait_for_state(lab: &Lab, command: &str, wanted: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let process = lab.oracle.survivors().into_iter().find(|process| process.command.starts_with(command));

@@ -51,6 +51,7 @@ impl Lab {
             }
             left.extend(cgroups_of(&record.id).iter().map(|dir| format!("cgroup {}", dir.display())));
         }
+        left.extend(self.made_cgroups().iter().map(|dir| format!("cgroup {}", dir.display())));
         // A nested quell that was killed whole, with its job, can't put its things away. But nobody may
         // be alive in them.
         for record in self.records_in(&self.inner_home()) {

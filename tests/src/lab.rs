@@ -15,6 +15,7 @@ use crate::{
     evidence::cgroups_of,
     host::{self, Contain, NOBODY, Setting, User},
     oracle::Oracle,
+    rig::{Rig, Session},
     run::Quell,
 };
 
@@ -27,6 +28,8 @@ pub struct Lab {
     dir: PathBuf,
     /// A cgroup that belongs to the user, where quell is started inside it.
     delegated: Option<PathBuf>,
+    /// A session with a systemd user manager, where quell is started inside it.
+    session: Option<Session>,
     serial: AtomicUsize,
 }
 
@@ -36,7 +39,7 @@ impl Lab {
         let oracle = Oracle::new();
         let dir = std::env::temp_dir().join(format!("quell-{}", oracle.token()));
         fs::create_dir(&dir).expect("a directory for the test");
-        let lab = Lab { oracle, user, dir, delegated: None, serial: AtomicUsize::new(0) };
+        let lab = Lab { oracle, user, dir, delegated: None, session: None, serial: AtomicUsize::new(0) };
         lab.give(&lab.dir);
         lab
     }
@@ -51,19 +54,40 @@ impl Lab {
     pub fn for_containment(user: User, contain: Contain) -> Lab {
         let mut lab = Lab::new(user);
         if contain == Contain::Cgroup && user == User::Ordinary && host::am_root() {
-            lab.delegated = lab.make_cgroup("own").inspect(|cgroup| {
-                lab.give(cgroup);
-                for file in ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
-                    lab.give(&cgroup.join(file));
-                }
-            });
+            lab.delegate();
         }
         lab
+    }
+
+    /// A lab for this setting where [`Lab::leftovers`] sees every cgroup that quell makes, on record or
+    /// not: root, too, gets one to make them in.
+    pub fn enclosed(setting: Setting) -> Lab {
+        let mut lab = Lab::new(setting.user);
+        if setting.contain == Contain::Cgroup && host::am_root() {
+            lab.delegate();
+        }
+        lab
+    }
+
+    fn delegate(&mut self) {
+        self.delegated = self.make_cgroup("own").inspect(|cgroup| {
+            self.give(cgroup);
+            for file in ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+                self.give(&cgroup.join(file));
+            }
+        });
     }
 
     /// A lab for this setting.
     pub fn with(setting: Setting) -> Lab {
         Lab::for_containment(setting.user, setting.contain)
+    }
+
+    /// A lab for an ordinary user who has a systemd user manager.
+    pub fn beside(rig: &Rig) -> Lab {
+        let mut lab = Lab::new(User::Ordinary);
+        lab.session = Some(rig.session().clone());
+        lab
     }
 
     /// As whom quell runs here.
@@ -144,13 +168,25 @@ impl Lab {
     /// The words that come before quell's own: join the cgroup, become the user.
     pub fn prefix(&self) -> Vec<String> {
         let mut words = Vec::new();
-        if let Some(cgroup) = &self.delegated {
+        let session = self.session.iter().flat_map(|session| &session.cgroups);
+        for cgroup in self.delegated.iter().chain(session) {
             let join = r#"echo $$ > "$0/cgroup.procs" && exec "$@""#;
             words.extend(["sh", "-c", join].map(String::from));
             words.push(cgroup.display().to_string());
         }
         words.extend(self.user.prefix());
         words
+    }
+
+    /// The variables of the session that quell is started in.
+    pub fn session_variables(&self) -> &[(String, String)] {
+        self.session.as_ref().map_or(&[], |session| &session.variables)
+    }
+
+    /// The cgroups in the one that was given to the user: whatever quell makes is here, on record or not.
+    pub fn made_cgroups(&self) -> Vec<PathBuf> {
+        let entries = self.delegated.iter().filter_map(|cgroup| fs::read_dir(cgroup).ok()).flatten();
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
     }
 
     /// A new cgroup directly below the mount of cgroup v2, for root only.

@@ -3,6 +3,7 @@
 //!
 //! - [`oracle`]: who is alive, found in `/proc` by a token that every process of a test carries.
 //! - [`host`]: what this machine lets the tests do: users, containments, the binary under test.
+//! - [`rig`]: a private systemd user manager, as on a desktop.
 //! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
 //! - [`evidence`]: what quell left on disk: receipts, records, cgroups.
@@ -13,6 +14,7 @@ pub mod evidence;
 pub mod host;
 pub mod lab;
 pub mod oracle;
+pub mod rig;
 pub mod run;
 pub mod terminal;
 
@@ -20,6 +22,7 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
+    time::{Duration, Instant},
 };
 
 /// Says that a test, or a part of it, does not run here. Goes around libtest's capture, so that a
@@ -36,6 +39,18 @@ pub fn rounds() -> usize {
 /// How many times in a row each escape is tried in each way: `QUELL_TEST_REPEAT`, or once.
 pub fn repeats() -> usize {
     std::env::var("QUELL_TEST_REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+/// Waits for something of which no event tells; whether it came in time.
+pub fn eventually(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !is_so() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// Runs `check` on every item, `width` at a time, and fails with all the failures, not only the first.

@@ -43,6 +43,20 @@ impl Process {
         Process::now(self.pid).is_some_and(|now| now.start == self.start) && is_alive(self.pid)
     }
 
+    /// The letter of its state: `S` sleeps, `T` is stopped, `Z` is a zombie.
+    pub fn state(&self) -> Option<char> {
+        self.stat().map(|stat| stat.state)
+    }
+
+    /// The CPU time it has used, in clock ticks: hundredths of a second.
+    pub fn cpu_ticks(&self) -> Option<u64> {
+        self.stat().map(|stat| stat.cpu)
+    }
+
+    fn stat(&self) -> Option<Stat> {
+        stat(Path::new(&format!("/proc/{}", self.pid))).filter(|now| now.start == self.start)
+    }
+
     /// Its children now, those of all its threads.
     pub fn children(&self) -> Vec<Process> {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return Vec::new() };
@@ -166,6 +180,7 @@ fn living_threads(pid: u32) -> Vec<std::path::PathBuf> {
 
 struct Stat {
     state: char,
+    cpu: u64,
     start: u64,
 }
 
@@ -173,7 +188,8 @@ fn stat(dir: &Path) -> Option<Stat> {
     let text = fs::read_to_string(dir.join("stat")).ok()?;
     // The name is in brackets and may itself hold brackets and spaces.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-    Some(Stat { state: fields.first()?.chars().next()?, start: fields.get(19)?.parse().ok()? })
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Stat { state: fields.first()?.chars().next()?, cpu: number(11)? + number(12)?, start: number(19)? })
 }
 
 fn command_line(dir: &Path) -> String {

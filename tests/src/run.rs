@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, PipeWriter, Read, Write},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -125,15 +125,29 @@ impl<'l> Quell<'l> {
         words
     }
 
-    /// Starts it. The process started is the front, for every wrapper ends in an exec.
-    pub fn start(self) -> Running {
+    fn to_command(&self) -> Command {
         let words = self.words();
-        let (send, events) = channel();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(self.lab.dir());
         // Not the caller's PATH: it may hold directories that the user can't search.
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("QUELL_HOME", self.lab.home()).env("HOME", self.lab.dir()).envs(self.env);
+        command.env("QUELL_HOME", self.lab.home()).env("HOME", self.lab.dir());
+        command.envs(self.lab.session_variables().iter().cloned());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts it as a bare child with nothing to say or to read: for a test that counts microseconds.
+    pub fn spawn(self) -> Child {
+        let mut command = self.to_command();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// Starts it. The process started is the front, for every wrapper ends in an exec.
+    pub fn start(self) -> Running {
+        let (send, events) = channel();
+        let mut command = self.to_command();
         let fifo = self.ready.then(|| self.lab.fifo());
         let ready = fifo.map(|path| {
             command.env("QUELL_TEST_READY", &path);
@@ -148,7 +162,7 @@ impl<'l> Quell<'l> {
         let stderr = self.lab.fresh("stderr");
         command.stderr(File::create(&stderr).expect("a file for stderr"));
         let started = Instant::now();
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         // The pipe must not stay open here, or its end would never come.
         drop(command);
         let front = Process::now(child.id()).expect("a child stays until it is waited for");

@@ -1,0 +1,133 @@
+//! Defects of files, pipes and the command line that were found and fixed, each told by what happened.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use quell_tests::{
+    all_hold,
+    evidence::receipt,
+    host::Setting,
+    lab::Lab,
+    run::{Finished, PATIENCE},
+};
+
+use crate::bad_input::{TRACE, is_refused, options_are_refused};
+
+/// The receipt's own file was opened first, got the number 3, and was taken for the caller's: quell
+/// closed it twice and aborted.
+#[test]
+fn a_closed_receipt_descriptor_was_taken_for_the_receipts_file() {
+    let lab = Lab::as_me();
+    let options = ["--receipt", "file", "--receipt-fd", "3"];
+    let closed = ["sh", "-c", r#"exec "$@" 3>&-"#, "sh"];
+    is_refused(&lab, 125, |quell| quell.wrapped(closed).args(options).sh(TRACE));
+
+    let open = ["sh", "-c", r#"exec "$@" 3>descriptor"#, "sh"];
+    let done = lab.run().wrapped(open).args(options).command(["true"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let [from_file, from_descriptor] = ["file", "descriptor"].map(|name| receipt(&lab.path(name)));
+    assert_eq!(from_file.expect("in the file"), from_descriptor.expect("on the descriptor"));
+}
+
+/// quell died of SIGXFSZ in the middle of its work and left what it had made.
+#[test]
+fn a_limit_on_the_size_of_files_killed_quell() {
+    // In blocks of 512 bytes: nothing at all, less than the specification, less than the receipt.
+    let limits = ["0", "1", "2", "4", "8"];
+    let cases: Vec<_> = Setting::all().into_iter().flat_map(|s| limits.map(|limit| (s, limit))).collect();
+    all_hold(2, &cases, |&(setting, limit)| {
+        let lab = Lab::enclosed(setting);
+        // stderr goes the way of stdout, a pipe: no limit can silence quell there.
+        let limited = ["sh", "-c", r#"ulimit -f $0; exec "$@" 2>&1"#, limit];
+        let done =
+            lab.run().wrapped(limited).args(["--contain", setting.contain.word()]).sh("exit 5").finish();
+        let what = format!("{setting}, ulimit -f {limit}: {}, {:?}", done.status, done.stdout);
+        let told = done.stdout.lines().filter(|line| line.starts_with("quell: ")).count();
+        // Either it did not run at all, or it ran and only the record is missing.
+        let refused = done.code() == Some(125) && told == 1;
+        let ran = done.code() == Some(5) && (told > 0 || is_on_record(&lab));
+        let left = lab.leftovers_after(Duration::from_secs(1));
+        if (refused || ran) && left.is_empty() { Ok(()) } else { Err(format!("{what}; left: {left:?}")) }
+    });
+}
+
+fn is_on_record(lab: &Lab) -> bool {
+    lab.records().iter().any(|record| receipt(&record.dir.join("receipt.json")).is_ok())
+}
+
+/// Fills a fifo and keeps its reading end, from which nothing is ever read.
+fn full(fifo: &Path) -> File {
+    const O_NONBLOCK: i32 = 0o4000;
+    let open = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(fifo);
+    let mut pipe = open.expect("open the fifo");
+    while pipe.write(&[b'x'; 4096]).is_ok() {}
+    pipe
+}
+
+/// quell waited for ever for the reader of its receipt, with the job long gone.
+#[test]
+fn a_receipt_for_a_reader_that_does_not_read_hung_quell() {
+    let check = |what: &str, done: Finished| {
+        let told = done.stderr.lines().any(|line| line.starts_with("quell: ") && line.contains("receipt"));
+        assert!(done.code() == Some(125) && told, "{what}: {}, {:?}", done.status, done.stderr);
+        assert!(done.took < Duration::from_secs(10), "{what}: {:?}", done.took);
+    };
+    let lab = Lab::as_me();
+    let fifo = lab.fifo();
+    let _reader = full(&fifo);
+    let redirected = format!(r#"exec "$@" 3>{}"#, fifo.display());
+    let quell = lab.run().wrapped(["sh", "-c", &redirected, "sh"]).args(["--receipt-fd", "3"]);
+    check("as a descriptor", quell.command(["true"]).finish());
+    check("as a file", lab.run().args(["--receipt"]).args([&fifo]).command(["true"]).finish());
+    assert_eq!(lab.leftovers(), Vec::<String>::new());
+}
+
+/// The front and the keeper held on to what the caller had passed on, so that a reader saw no end
+/// before quell's own.
+#[test]
+fn the_reader_of_a_pipe_that_the_program_had_closed_waited_for_quell() {
+    all_hold(2, &Setting::all(), |&setting| {
+        let lab = Lab::with(setting);
+        let fifo = lab.fifo();
+        let (send, ended) = mpsc::channel();
+        let reader = fifo.clone();
+        thread::spawn(move || {
+            let mut text = String::new();
+            let read = File::open(reader).and_then(|mut pipe| pipe.read_to_string(&mut text));
+            send.send(read.map(|_| text))
+        });
+        let extra = format!(r#"exec "$@" 3>{}"#, fifo.display());
+        let quell = lab.run().wrapped(["sh", "-c", &extra, "sh"]).args(["--contain", setting.contain.word()]);
+        let script = "echo first; echo third >&3; exec >&- 2>&- 3>&-; sleep $N & wait";
+        let mut running = quell.script(script).start();
+        let stdout_ended = running.wait_output_closed(Duration::from_secs(10));
+        let third = ended.recv_timeout(Duration::from_secs(10));
+        let still_runs = running.wait_exit(Duration::ZERO).is_none();
+        running.front.signal("TERM");
+        let status = running.wait_exit(PATIENCE).ok_or(format!("{setting}: no return"))?;
+        if !stdout_ended || !still_runs || !matches!(&third, Ok(Ok(text)) if text == "third\n") {
+            let ends = format!("stdout ended: {stdout_ended}, descriptor 3: {third:?}, runs: {still_runs}");
+            return Err(format!("{setting}: {status}, {}; {ends}", running.stderr()));
+        }
+        Ok(())
+    });
+}
+
+/// What quell did not know was taken for the program, or for its first word.
+#[test]
+fn an_unknown_option_was_taken_for_the_program() {
+    options_are_refused(&[
+        &["--no-such-option"],
+        &["--timeoot", "1s"],
+        &["--Timeout=1s"],
+        &["-x"],
+        &["--timeout", "1s", "--bogus=1"],
+    ]);
+}
