@@ -10,7 +10,7 @@ use std::{
 };
 
 use quell_tests::{
-    all_hold,
+    after_front, all_hold,
     evidence::{cause, receipt, says_gone},
     host::{Setting, User},
     lab::Lab,
@@ -21,9 +21,6 @@ use quell_tests::{
 
 /// Two here and two tests at once by libtest: four trees at a time on a small machine.
 const AT_ONCE: usize = 2;
-
-/// How long after SIGKILL of the front the tree may live (the grace of the jobs here included).
-const AFTER_FRONT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
@@ -140,7 +137,7 @@ fn check_end(
         .ok_or_else(|| format!("quell did not return; {:?}; {}", lab.oracle.survivors(), running.stderr()))?;
     let patience = match case.stop {
         // The keeper goes on after the front's death; everyone else has counted before returning.
-        Stop::KillFront => AFTER_FRONT.saturating_sub(stopped.at.elapsed()),
+        Stop::KillFront => after_front().saturating_sub(stopped.at.elapsed()),
         Stop::Timeout | Stop::TermFront | Stop::KillKeeper => Duration::ZERO,
     };
     let mut alive = lab.oracle.survivors_after(patience);
@@ -149,7 +146,7 @@ fn check_end(
         let quell = lab.quell_path().display().to_string();
         alive.retain(|process| !process.command.starts_with(&quell));
         if alive.is_empty() {
-            alive = lab.oracle.survivors_after(AFTER_FRONT);
+            alive = lab.oracle.survivors_after(after_front());
         }
     }
     if !alive.is_empty() {
@@ -163,7 +160,7 @@ fn check_end(
         return Err(format!("someone still holds stdout ({status}); stderr: {}", running.stderr()));
     }
     // A cgroup and a record may go a moment after the last process, but only when the front is dead.
-    let patience = if case.stop == Stop::KillFront { AFTER_FRONT } else { Duration::ZERO };
+    let patience = if case.stop == Stop::KillFront { after_front() } else { Duration::ZERO };
     let left = lab.leftovers_after(patience);
     if !left.is_empty() {
         return Err(format!("left behind ({status}): {left:?}; stderr: {}", running.stderr()));
@@ -257,6 +254,13 @@ gone! {
         kind: "shell daemon",
         script: Some(
             "(setsid sh -c 'cd /; sleep $N & sleep $N' <&- >&- 2>&- & ) ; echo ready >$QUELL_TEST_READY; sleep $N",
+        ),
+        ..PLAIN
+    };
+    a_daemon_without_environment_is_gone_after_stop: Actor {
+        kind: "bare daemon",
+        script: Some(
+            "(setsid env -i sleep $N <&- >&- 2>&- & ) ; echo ready >$QUELL_TEST_READY; sleep $N",
         ),
         ..PLAIN
     };

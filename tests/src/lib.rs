@@ -41,6 +41,13 @@ pub fn repeats() -> usize {
     std::env::var("QUELL_TEST_REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
+/// How long after SIGKILL of the front the tree may live (the grace of the jobs here included): `QUELL_TEST_AFTER_FRONT`,
+/// in seconds. The promise is one second; the default is more, as a busy machine proves nothing.
+pub fn after_front() -> Duration {
+    let seconds = std::env::var("QUELL_TEST_AFTER_FRONT").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(8))
+}
+
 /// Waits for something of which no event tells; whether it came in time.
 pub fn eventually(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
