@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use quell_tests::{
+    UNIGNORED,
     evidence::{cause, receipt, says_gone},
     host::{Contain, Setting, User, am_root, cgroup_mount},
     lab::Lab,
@@ -292,10 +293,11 @@ fn every_ending_signal_to_the_front_starts_a_stop() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let lab = Lab::as_me();
         let file = lab.path("receipt.json");
-        let mut running = lab.run().args(["--receipt", utf8(&file)]).actor("setsid", None).start();
+        let quell = lab.run().args(["--grace", "20s", "--receipt", utf8(&file)]).actor("setsid", None);
+        let mut running = quell.wrapped(UNIGNORED).start();
         running.wait_ready().expect("ready");
         running.front.signal(signal);
-        running.wait_exit(Duration::from_secs(4)).expect("quell returns before the grace is over");
+        running.wait_exit(Duration::from_secs(15)).expect("quell returns before the grace is over");
         let receipt = receipt(&file).expect("a receipt");
         assert_eq!(cause(&receipt), "user", "{signal}");
         assert_eq!(text(&receipt["actor"]["signal"]), signal, "{receipt:#}");

@@ -2,7 +2,7 @@
 
 use std::{fs, fs::File, io::Write, process::Command};
 
-use quell_tests::{host::Setting, lab::Lab};
+use quell_tests::{UNIGNORED, host::Setting, lab::Lab};
 
 /// The descriptors that the actor saw, with and without quell, under the same redirections.
 fn descriptors(setting: Setting, redirections: &str) -> (String, String) {
@@ -124,7 +124,7 @@ fn the_program_starts_with_no_signal_blocked_or_ignored() {
         let lab = Lab::with(setting);
         let quell =
             lab.run().args(["--contain", setting.contain.word()]).command(["cat", "/proc/self/status"]);
-        let done = quell.finish();
+        let done = quell.wrapped(UNIGNORED).finish();
         for name in ["SigBlk:\t", "SigIgn:\t"] {
             let set = done.stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none");
             let bits = u64::from_str_radix(set, 16).expect("a set of signals");

@@ -25,6 +25,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The start of a command line that undoes what the tests themselves may have been started with: under `nohup`, or in the
+/// background of a script, HUP, INT and QUIT are ignored, and quell leaves them so on purpose.
+pub const UNIGNORED: [&str; 2] = ["env", "--default-signal=HUP,INT,QUIT"];
+
 /// Says that a test, or a part of it, does not run here. Goes around libtest's capture, so that a
 /// skip is seen in every log.
 pub fn skip(test: &str, reason: &str) {
