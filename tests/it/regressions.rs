@@ -285,3 +285,41 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
         nothing_left(&lab, &what)
     });
 }
+
+/// The root's death, of which the keeper had told, was taken for a silence of the keeper's: after six seconds of grace the
+/// front killed it, and with it the rest of the tree.
+#[test]
+fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
+    let cases = my_settings(&Contain::ALL);
+    all_hold(cases.len(), &cases, |&setting| {
+        let lab = Lab::with(setting);
+        let file = lab.path("receipt.json");
+        let options =
+            ["--contain", setting.contain.word(), "--timeout", "300ms", "--grace", "8s", "--receipt"];
+        let script = r#"(trap "" TERM; exec sleep $N) & exec sleep $N"#;
+        let done = lab.run().args(options).args([&file]).script(script).finish();
+        let receipt = receipt(&file)?;
+        let used = receipt["grace"]["used"].as_f64().unwrap_or(0.0);
+        if done.code() != Some(124) || cause(&receipt) != "timeout" || used < 7.9 {
+            return Err(format!("{setting}: {}, {}: {receipt}", done.status, done.stderr));
+        }
+        nothing_left(&lab, &setting.to_string())
+    });
+}
+
+/// The front that took over did not know that the keeper had found a leak, and exited with the root's 0.
+#[test]
+fn a_leak_was_forgotten_when_the_keeper_was_lost() {
+    for setting in my_settings(&[Contain::Reaper, Contain::Cgroup]) {
+        let lab = Lab::with(setting);
+        let options = ["--contain", setting.contain.word(), "--leak", "fail", "--grace", "20s"];
+        let mut running =
+            lab.run().args(options).script(r#"(trap "" TERM; exec sleep $N) & sleep 0.1"#).start();
+        let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+        assert!(eventually(PATIENCE, stopping), "{setting}: the leak is not found");
+        assert!(running.keeper().is_some_and(|keeper| keeper.signal("KILL")), "{setting}: no keeper");
+        let status = running.wait_exit(PATIENCE).expect("quell returns");
+        assert_eq!(status.code(), Some(123), "{setting}: {}", running.stderr());
+        nothing_left(&lab, &setting.to_string()).expect("nothing is left");
+    }
+}

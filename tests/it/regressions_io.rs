@@ -131,3 +131,19 @@ fn an_unknown_option_was_taken_for_the_program() {
         &["--timeout", "1s", "--bogus=1"],
     ]);
 }
+
+/// A descriptor to a file was emptied for the receipt: an older log was lost, or the program's own output.
+#[test]
+fn a_receipt_descriptor_to_a_file_lost_what_was_in_it() {
+    let lab = Lab::as_me();
+    let log = lab.write("log", "before\n");
+    let append = format!(r#"exec "$@" 3>>{0} >>{0}"#, log.display());
+    let quell = lab.run().wrapped(["sh", "-c", &append, "sh"]).args(["--receipt-fd", "3"]);
+    let done = quell.sh("echo from the program").finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let text = std::fs::read_to_string(&log).expect("the log");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines[..2], ["before", "from the program"]);
+    assert!(lines[2].starts_with(r#"{"schema":"quell/1""#), "{text}");
+}

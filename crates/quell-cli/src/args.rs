@@ -75,7 +75,8 @@ Exit codes:
   122         not proven dead: the receipt and stderr name the survivors
   123         something outlived the command, and --leak fail was given
   124         timed out
-  125         quell itself failed, or was called wrongly
+  125         quell itself failed or was called wrongly; or its keeper was killed when the command had exited already,
+              and the rest of the tree with it
   126, 127    the command can't be executed, can't be found
 
 A TERM, INT, HUP or QUIT to quell asks the whole tree to end, gives it --grace, then kills it; a second one kills it at

@@ -147,6 +147,13 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     if finished.leaked && leak == Leak::Fail {
         return ExitCode::from(LEAKED);
     }
+    // The root's own word is true, but the run was cut short by a loss of ours.
+    if receipt.cause == Cause::KeeperLost
+        && receipt.escalated()
+        && matches!(receipt.root.outcome, RootOutcome::Exited { .. })
+    {
+        return ExitCode::from(FAILED);
+    }
     match receipt.root.outcome {
         RootOutcome::Exited { code } => ExitCode::from(code as u8),
         RootOutcome::Signaled { signal, .. } => {

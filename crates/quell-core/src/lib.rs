@@ -19,7 +19,7 @@ mod units;
 
 pub use envelope::{ErrorBody, failure, success};
 pub use id::{BadId, JobId};
-pub use life::{Action, Count, Event, Life, LifeRules, Manner, Request, State};
+pub use life::{Action, Count, Event, Known, Life, LifeRules, Manner, Request, State};
 pub use plan::StopPlan;
 pub use receipt::{
     Actor, Cause, Fate, Grace, Held, JobBrief, Member, Moment, ProcId, Receipt, RootOutcome, RootReport,

@@ -119,6 +119,17 @@ pub enum Action {
     Finish,
 }
 
+/// What a keeper had said of a job before it was lost.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// How the root ended.
+    pub root: Option<RootOutcome>,
+    /// Why the job was being stopped, and who brought that about.
+    pub ending: Option<(Cause, Actor)>,
+    /// Whether descendants had outlived the root.
+    pub leaked: bool,
+}
+
 /// What governs one life.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeRules {
@@ -158,11 +169,12 @@ impl Life {
         }
     }
 
-    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. `root` is what
-    /// the keeper had learnt of the root's end.
-    pub fn orphaned(rules: LifeRules, root: Option<RootOutcome>) -> (Self, Vec<Action>) {
-        let mut life = Self { root, ..Self::new(rules) };
-        life.ending = Some((Cause::KeeperLost, Actor::Unknown));
+    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. An end that was
+    /// under way already keeps its own cause.
+    pub fn orphaned(rules: LifeRules, known: Known) -> (Self, Vec<Action>) {
+        let Known { root, ending, leaked } = known;
+        let mut life = Self { root, ending, leaked, ..Self::new(rules) };
+        life.settle(Cause::KeeperLost, Actor::Unknown);
         let actions = life.kill();
         (life, actions)
     }
@@ -339,8 +351,9 @@ impl Life {
 
     fn ask(&mut self, grace: Duration) -> Vec<Action> {
         self.grace = grace;
-        // The count behind the request ends the wait for a set that is empty already.
-        let then = vec![Action::Ask(self.rules.plan.signal), Action::Arm(grace), Action::Count];
+        // The time runs from before the request: who is asked may stop the keeper. The count behind it ends the wait for
+        // a set that is empty already.
+        let then = vec![Action::Arm(grace), Action::Ask(self.rules.plan.signal), Action::Count];
         self.enter(State::Asking, then)
     }
 

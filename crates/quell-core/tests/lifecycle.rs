@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, Request, RootOutcome, State, StopPlan,
-    Until, Verdict,
+    Action, Actor, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome, State,
+    StopPlan, Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -327,7 +327,7 @@ fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
 #[test]
 fn an_orphaned_job_is_killed_at_once_and_says_why() {
     let rules = LifeRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
-    let (mut life, actions) = Life::orphaned(rules, None);
+    let (mut life, actions) = Life::orphaned(rules, Known::default());
     assert!(actions.contains(&Action::Kill));
     life.step(Event::Counted(Count::Alive(0)));
     assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));

@@ -76,11 +76,6 @@ impl Roll {
         }
     }
 
-    /// Whether `id` was asked to end.
-    pub fn was_asked(&self, id: ProcId) -> bool {
-        self.asked.contains(&id)
-    }
-
     /// Notes that `id` was alive when the kill came.
     pub fn killed(&mut self, id: ProcId) {
         if self.killed.len() < CAPACITY {

@@ -103,11 +103,13 @@ impl Hold {
             // A walk can miss those who fork and die; only init's own end proves that nobody is left.
             return Count::Alive(members.max(1));
         }
+        // Read in any case: news that are not read are news for ever.
+        let populated = self.cgroup().map(Cgroup::populated);
         let doubtful = self.doubtful();
         if living == 0 && doubtful > 0 {
             return Count::Unknown(format!("{doubtful} children of the caller's may be the job's"));
         }
-        match self.cgroup().map(Cgroup::populated) {
+        match populated {
             Some(Ok(true)) => Count::Alive(living.max(1)),
             Some(Err(error)) => Count::Unknown(format!("cgroup.events can't be read: {error}")),
             Some(Ok(false)) | None => Count::Alive(living),
@@ -147,6 +149,8 @@ impl Hold {
         let mut round = Round::default();
         let began = quell_sys::ticks_since_boot();
         let mut roll = std::mem::take(&mut self.roll);
+        let mut asked = BTreeSet::new();
+        let group = self.root.filter(|_| self.group).map(|root| root.pid);
         for pass in 0..2 {
             let mut set = Vec::new();
             self.walk(|seen| {
@@ -156,19 +160,23 @@ impl Hold {
                 }
                 // The second pass is for those that were forked behind the first one's back. Whoever started later than
                 // the asking began may be the work of somebody's own handler, and is left to finish it.
-                if !roll.was_asked(identity(&seen.stat)) && (pass == 0 || seen.stat.start < began) {
-                    set.push((Proven::of(seen), seen.stat.pgid));
+                let missed = seen.stat.start < began && group != Some(seen.stat.pgid);
+                if !asked.contains(&identity(&seen.stat)) && (pass == 0 || missed) {
+                    set.push((Proven::of(seen), group == Some(seen.stat.pgid)));
                 }
                 Below::Visit
             });
-            let group = self.root.filter(|_| self.group && pass == 0).map(|root| root.pid);
-            let group = group.filter(|&group| quell_sys::signal_group(group, signal).is_ok());
-            for (member, pgid) in &set {
-                let sent = match member.pin_again() {
-                    Some(_) if group == Some(*pgid) => Sent::Yes,
-                    Some(pidfd) => pidfd.signal(signal),
-                    None => Sent::Gone,
+            // Who of the group is alive now hears it in the next instant.
+            let alive: Vec<bool> = set.iter().map(|(member, _)| member.pin_again().is_some()).collect();
+            let heard =
+                pass == 0 && group.is_some_and(|group| quell_sys::signal_group(group, signal).is_ok());
+            for ((member, in_group), alive) in set.iter().zip(alive) {
+                let sent = match (alive, heard && *in_group) {
+                    (false, _) => Sent::Gone,
+                    (true, true) => Sent::Yes,
+                    (true, false) => member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(signal)),
                 };
+                asked.insert(member.id);
                 roll.asked(member.id);
                 round.push(signal, member.id, sent);
             }

@@ -16,7 +16,7 @@ use quell_sys::Polled;
 const STEPS: usize = 64;
 
 /// How long a receipt waits for the reader of its pipe, each time that it is full.
-const READER_PATIENCE: Duration = Duration::from_secs(2);
+pub const READER_PATIENCE: Duration = Duration::from_secs(2);
 /// PIPE_BUF.
 const PIPE_CHUNK: usize = 4096;
 
@@ -153,6 +153,8 @@ pub struct Outlet {
     pub name: String,
     /// Where it goes.
     pub file: File,
+    /// Whether we opened it, for the receipt and nothing else. What the caller opened is only written to.
+    pub is_ours: bool,
 }
 
 impl Outlet {
@@ -161,10 +163,12 @@ impl Outlet {
     pub fn write(&mut self, receipt: &Receipt) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(receipt)?;
         bytes.push(b'\n');
-        // Only a file has a length and a position, and never makes its writer wait for a reader.
+        // A file never makes its writer wait for a reader.
         if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-            self.file.rewind()?;
+            if self.is_ours {
+                self.file.set_len(0)?;
+                self.file.rewind()?;
+            }
             return self.file.write_all(&bytes);
         }
         // A pipe that is ready takes this much without blocking. The descriptor is the caller's too, so it is not made

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, HeldBy, JobId, JobSpec, LifeRules, ProcId, RootOutcome, SCHEMA, SessionKind, Signal, Verdict,
+    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, ProcId, SCHEMA, SessionKind, Signal, Verdict,
 };
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
-use super::evidence::{Clock, Evidence, Outlet, wall};
+use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE, wall};
 use super::prepare;
 use super::store::Store;
-use super::supervise::{Job, Supervisor};
+use super::supervise::{AUDIT_PATIENCE, Job, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::{Finished, ReceiptTarget, RunError, RunRequest};
 
@@ -30,6 +30,9 @@ fn signals(names: &[&str]) -> Vec<Signal> {
 
 /// How long a keeper may stay silent when it should speak, before it is woken; and then before it is given up.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// What a birth may take on top of that: two talks with the user's systemd.
+const BIRTH: Duration = Duration::from_secs(10);
 
 /// Everything that is settled before the keeper is forked, and known to both sides.
 struct Plan {
@@ -170,11 +173,14 @@ struct Front {
     told: Told,
     /// The root (or its init), watched as well as can be from here, until it ends.
     root: Option<PidFd>,
-    outcome: Option<RootOutcome>,
+    /// What the keeper has said of the job.
+    known: Known,
     stopping: bool,
     interrupted: bool,
-    /// When the keeper must have spoken at the latest, if it has to.
-    expected: Option<Instant>,
+    /// When the keeper must have said anything at all: it was asked something, or the root has ended.
+    answer_due: Option<Instant>,
+    /// When the present part of the job's life must be over, and the keeper have said so.
+    phase_due: Option<Instant>,
     woken: bool,
 }
 
@@ -188,13 +194,14 @@ impl Front {
             signals,
             told: Told::default(),
             root: None,
-            outcome: None,
+            known: Known::default(),
             stopping: false,
             interrupted: false,
-            expected: None,
+            answer_due: None,
+            phase_due: None,
             woken: false,
         };
-        front.expected = front.request.timeout.map(|timeout| Instant::now() + timeout + SILENCE);
+        front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
         front
     }
 
@@ -207,7 +214,7 @@ impl Front {
             ];
             fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
             // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
-            let Ok(ready) = quell_sys::poll_until(&fds, self.expected) else { continue };
+            let Ok(ready) = quell_sys::poll_until(&fds, self.due()) else { continue };
             if ready[1] {
                 while let Some(signal) = self.signals.next() {
                     self.on_signal(signal);
@@ -227,19 +234,30 @@ impl Front {
                 return self.take_over(outlets, evidence);
             }
             if ready.get(3) == Some(&true) {
-                // The keeper sees this too, and will say so.
                 self.root = None;
-                self.expect_within(SILENCE);
+                // The keeper sees this too, and will say so, if it has not yet.
+                if self.known.root.is_none() {
+                    self.expect_answer();
+                }
             }
-            if self.expected.is_some_and(|expected| expected <= Instant::now()) {
+            if self.due().is_some_and(|due| due <= Instant::now()) {
                 self.rouse_keeper();
             }
         }
     }
 
-    fn expect_within(&mut self, time: Duration) {
-        let by = Instant::now() + time;
-        self.expected = Some(self.expected.map_or(by, |expected| expected.min(by)));
+    fn due(&self) -> Option<Instant> {
+        self.answer_due.into_iter().chain(self.phase_due).min()
+    }
+
+    /// How long the keeper may be silent when it should speak. Until the root is born it may have to wait for a bus.
+    fn patience(&self) -> Duration {
+        if self.told.root.is_some() { SILENCE } else { SILENCE + BIRTH }
+    }
+
+    fn expect_answer(&mut self) {
+        let by = Instant::now() + self.patience();
+        self.answer_due = Some(self.answer_due.map_or(by, |due| due.min(by)));
     }
 
     /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
@@ -247,7 +265,8 @@ impl Front {
     fn rouse_keeper(&mut self) {
         self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
         self.woken = true;
-        self.expected = Some(Instant::now() + SILENCE);
+        self.phase_due = None;
+        self.answer_due = Some(Instant::now() + SILENCE);
     }
 
     fn on_signal(&mut self, info: SignalInfo) {
@@ -265,7 +284,7 @@ impl Front {
                 Actor::Sender { signal: info.signal, pid: info.pid, uid: info.uid }
             };
             let _ = self.line.mention(&Order::Stop(actor));
-            self.expect_within(SILENCE);
+            self.expect_answer();
         }
     }
 
@@ -279,20 +298,16 @@ impl Front {
             (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,
         };
-        self.plan.session == SessionKind::Shared && self.outcome.is_none() && !self.stopping && in_our_group
+        self.plan.session == SessionKind::Shared
+            && self.known.root.is_none()
+            && !self.stopping
+            && in_our_group
     }
 
     fn on_note(&mut self, note: Note) -> Option<Result<Finished, RunError>> {
-        // It lives. What has to come next, and when, follows from what it has said.
+        // It lives.
         self.woken = false;
-        if !self.stopping {
-            self.expected = None;
-            if self.outcome.is_none()
-                && let Some(timeout) = self.request.timeout
-            {
-                self.expect_within(timeout + SILENCE);
-            }
-        }
+        self.answer_due = None;
         match note {
             Note::Born { held, root, cgroup } => {
                 self.told = Told { held: Some(held), root: Some(root), cgroup };
@@ -300,12 +315,14 @@ impl Front {
                 None
             }
             Note::Heard => None,
-            Note::Stopping => {
+            Note::Stopping { killing, ending, leaked } => {
                 self.stopping = true;
-                // Both may take their whole time; the audit and the record need a little more.
-                self.expected = None;
+                self.known.ending = ending;
+                self.known.leaked = leaked;
+                // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
                 let plan = self.request.plan;
-                self.expect_within(plan.grace + plan.verify + 3 * SILENCE);
+                let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { plan.grace };
+                self.phase_due = Some(Instant::now() + phase + SILENCE);
                 None
             }
             Note::RootStopped => {
@@ -317,7 +334,7 @@ impl Front {
                 None
             }
             Note::RootExited(outcome) => {
-                self.outcome = Some(outcome);
+                self.known.root = Some(outcome);
                 None
             }
             Note::Failed(failure) => Some(Err(self.error_of(failure))),
@@ -369,9 +386,9 @@ impl Front {
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(Store::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
-        let end = Supervisor::finish(job, hold, evidence, self.signals, self.outcome);
-        let (receipt, unwritten) = (end.receipt, end.unwritten);
-        Ok(Finished { receipt, leaked: false, unwritten, interrupted: self.interrupted })
+        let end = Supervisor::finish(job, hold, evidence, self.signals, self.known);
+        let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
+        Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
     }
 }
 
@@ -396,14 +413,14 @@ fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<V
             }
             let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
             inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file) });
+            outlets.push(Outlet { name, file: File::from(file), is_ours: false });
         }
     }
     for target in targets {
         if let ReceiptTarget::File(path) = target {
             let name = path.display().to_string();
             let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name });
+            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name, is_ours: true });
         }
     }
     Ok(outlets)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, JobSpec, Life, LifeRules, Manner, Receipt, Record, Request,
+    Action, Actor, Cause, Count, Event, JobSpec, Known, Life, LifeRules, Manner, Receipt, Record, Request,
     RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
 };
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
@@ -23,7 +23,7 @@ use super::wire::{Line, Note, Order, StartFailure};
 /// event tells of that. The wait for those that are dying is ended by their exits, not by this.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// How long the audit waits for those it has killed.
-const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What both the front and its keeper know of the job.
 #[derive(Debug)]
@@ -95,14 +95,8 @@ impl Supervisor {
     }
 
     /// The front's, after its keeper was lost: what is left is killed, counted and put on record. `known` is what the
-    /// keeper had said of the root's end.
-    pub fn finish(
-        job: Job,
-        hold: Hold,
-        evidence: Evidence,
-        signals: SignalFd,
-        known: Option<RootOutcome>,
-    ) -> End {
+    /// keeper had said of the job.
+    pub fn finish(job: Job, hold: Hold, evidence: Evidence, signals: SignalFd, known: Known) -> End {
         let (life, actions) = Life::orphaned(job.rules, known);
         let mut this = Self::with(job, life, hold, evidence, signals);
         this._lock = this.job.store.as_ref().and_then(|store| store.lock().ok());
@@ -353,8 +347,12 @@ impl Supervisor {
     }
 
     fn publish(&mut self) {
-        if self.life.state().word() == "stopping" {
-            self.say(&Note::Stopping);
+        if matches!(self.life.state(), State::Asking | State::Killing) {
+            self.say(&Note::Stopping {
+                killing: self.life.state() == State::Killing,
+                ending: self.life.ending().cloned(),
+                leaked: self.life.leaked(),
+            });
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);

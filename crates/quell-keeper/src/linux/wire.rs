@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use quell_core::{Actor, HeldBy, ProcId, Receipt, RootOutcome, Signal};
+use quell_core::{Actor, Cause, HeldBy, ProcId, Receipt, RootOutcome, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,14 @@ pub enum Note {
     /// An order has arrived.
     Heard,
     /// The tree is being stopped.
-    Stopping,
+    Stopping {
+        /// Whether the time for asking is over.
+        killing: bool,
+        /// Why it ends, and who brought that about, if that is settled.
+        ending: Option<(Cause, Actor)>,
+        /// Whether descendants had outlived the root.
+        leaked: bool,
+    },
     /// The root was stopped by job control.
     RootStopped,
     /// The root has ended.
