@@ -186,7 +186,7 @@ fn check_end(
             Err(format!("{status} after a timeout, not 124; stderr: {}", running.stderr()))
         }
         // The root's own code is known, but the run was cut short by the loss of the keeper.
-        (Stop::KillKeeper, Some(125)) if case.actor.until_tree => Ok(()),
+        (Stop::KillKeeper, Some(125)) if case.actor.until_tree || root_ends_alone => Ok(()),
         (Stop::TermFront | Stop::KillKeeper, Some(122 | 125)) => {
             Err(format!("{status} although all is gone; stderr: {}", running.stderr()))
         }
