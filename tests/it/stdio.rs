@@ -50,18 +50,22 @@ fn a_descriptor_that_the_caller_passes_on_arrives() {
     }
 }
 
+/// What a bash script in the lab prints.
+fn bash(lab: &Lab, script: &str) -> String {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).env("QUELL_HOME", lab.home()).current_dir(lab.dir());
+    String::from_utf8_lossy(&bash.output().expect("bash").stdout).into_owned()
+}
+
 #[test]
 fn a_pipeline_works() {
     let lab = Lab::as_me();
     let quell = lab.quell_path().display().to_string();
-    let script = format!("seq 100000 | {quell} run -- cat | {quell} run -- wc -l; echo ${{PIPESTATUS[*]}}");
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env("QUELL_HOME", lab.home())
-        .current_dir(lab.dir())
-        .output()
-        .expect("bash");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "100000\n0 0 0\n");
+    let said = bash(
+        &lab,
+        &format!("seq 100000 | {quell} run -- cat | {quell} run -- wc -l; echo ${{PIPESTATUS[*]}}"),
+    );
+    assert_eq!(said, "100000\n0 0 0\n");
     assert_eq!(lab.leftovers(), Vec::<String>::new());
 }
 
@@ -69,15 +73,9 @@ fn a_pipeline_works() {
 fn a_reader_that_leaves_ends_the_writer_as_without_quell() {
     let lab = Lab::as_me();
     let quell = lab.quell_path().display().to_string();
-    let script = format!("{quell} run -- yes | head -1; echo ${{PIPESTATUS[0]}}");
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env("QUELL_HOME", lab.home())
-        .current_dir(lab.dir())
-        .output()
-        .expect("bash");
+    let said = bash(&lab, &format!("{quell} run -- yes | head -1; echo ${{PIPESTATUS[0]}}"));
     // 128 + SIGPIPE: yes died of it, as it does alone.
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "y\n141\n");
+    assert_eq!(said, "y\n141\n");
     assert_eq!(lab.leftovers(), Vec::<String>::new());
 }
 

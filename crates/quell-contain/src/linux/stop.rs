@@ -222,6 +222,19 @@ impl Hold {
         round
     }
 
+    /// Shows to `act` each member that is not in `known` yet; all of them are about to be killed.
+    fn each_new(&self, known: &mut BTreeSet<ProcId>, roll: &mut Roll, mut act: impl FnMut(&Seen)) {
+        self.walk(|seen| {
+            let id = identity(&seen.stat);
+            if known.insert(id) {
+                roll.see(&seen.stat);
+                roll.killed(id);
+                act(seen);
+            }
+            Below::Visit
+        });
+    }
+
     /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
     /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
     fn brake(&self, roll: &mut Roll) {
@@ -231,16 +244,10 @@ impl Hold {
         let mut stopped = BTreeSet::new();
         for _ in 0..BRAKE_PASSES {
             let before = stopped.len();
-            self.walk(|seen| {
-                let id = identity(&seen.stat);
-                if stopped.insert(id) {
-                    roll.see(&seen.stat);
-                    roll.killed(id);
-                    if self.kind() == HeldBy::Reaper {
-                        seen.pidfd.signal(Signal::STOP);
-                    }
+            self.each_new(&mut stopped, roll, |seen| {
+                if self.kind() == HeldBy::Reaper {
+                    seen.pidfd.signal(Signal::STOP);
                 }
-                Below::Visit
             });
             if stopped.len() == before || self.kind() != HeldBy::Reaper {
                 break;
@@ -254,15 +261,9 @@ impl Hold {
         let mut struck = BTreeSet::new();
         for pass in 0..SWEEP_PASSES {
             let before = struck.len();
-            self.walk(|seen| {
-                let id = identity(&seen.stat);
-                if struck.insert(id) {
-                    roll.see(&seen.stat);
-                    roll.killed(id);
-                    let result = seen.pidfd.signal(Signal::KILL);
-                    round.push(Signal::KILL, id, result);
-                }
-                Below::Visit
+            self.each_new(&mut struck, roll, |seen| {
+                let result = seen.pidfd.signal(Signal::KILL);
+                round.push(Signal::KILL, identity(&seen.stat), result);
             });
             if self.reap_orphans().is_ok_and(|living| living == 0) || (pass > 0 && struck.len() == before) {
                 break;
