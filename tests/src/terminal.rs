@@ -27,6 +27,8 @@ impl<'l> Terminal<'l> {
             .env("A", lab.actor_path())
             .env("T", lab.oracle.token());
         tmux.env_remove("TMUX").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        // Otherwise the shell of the passwd entry, which for an unprivileged test user may be nologin.
+        tmux.env("SHELL", "/bin/sh");
         let output = tmux.output().expect("tmux");
         assert!(output.status.success(), "tmux: {}", String::from_utf8_lossy(&output.stderr));
         terminal.wait_for("the prompt", |screen| screen.contains("$ "));
