@@ -7,6 +7,7 @@
 
 pub mod account;
 mod envelope;
+mod event;
 mod id;
 mod life;
 mod plan;
@@ -18,16 +19,19 @@ mod spec;
 mod units;
 
 pub use envelope::{ErrorBody, failure, success};
+pub use event::{Happening, JobEvent};
 pub use id::{BadId, JobId};
 pub use life::{Action, Count, Event, Known, Life, LifeRules, Manner, Request, State};
 pub use plan::StopPlan;
 pub use receipt::{
-    Actor, Cause, Fate, Grace, Held, JobBrief, Member, Moment, ProcId, Receipt, RootOutcome, RootReport,
-    SentSignal, SignalResult, Step, StepKind, Usage, Verdict,
+    Actor, Cause, Fate, Grace, Held, JobBrief, Member, Moment, Output, ProcId, Receipt, RootOutcome,
+    RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
 };
 pub use signal::{BadSignal, Signal};
 pub use spec::{
-    BadAssignment, Contain, HeldBy, JobSpec, Leak, Limits, Record, SessionKind, Until, parse_assignment,
+    Background, BadAssignment, Contain, HeldBy, Hook, HookAction, HookEvent, JobSpec, LaunchFile, Leak,
+    Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy, RestartRules, SessionKind, Stdin,
+    Until, parse_assignment,
 };
 pub use units::{BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size};
 

@@ -53,8 +53,8 @@ impl State {
 pub enum Manner {
     /// Politely; asking again kills at once.
     Ask,
-    /// Politely, with the plan's brief grace; a stop that is under way is shortened to it.
-    Brief,
+    /// Politely, with this grace; a stop that is under way is joined, and shortened to it if it would last longer.
+    Within(Duration),
     /// At once.
     Kill,
 }
@@ -264,7 +264,7 @@ impl Life {
                 self.settle(request.cause, request.actor);
                 match request.manner {
                     Manner::Ask => self.ask(self.rules.plan.grace),
-                    Manner::Brief => self.ask(self.rules.plan.grace.min(self.rules.plan.brief)),
+                    Manner::Within(grace) => self.ask(grace),
                     Manner::Kill => self.kill(),
                 }
             }
@@ -304,7 +304,7 @@ impl Life {
             }
             (State::Asking, Event::StopAsked(request)) => match request.manner {
                 Manner::Ask | Manner::Kill => self.kill(),
-                Manner::Brief => vec![Action::Shorten(self.rules.plan.brief)],
+                Manner::Within(grace) => vec![Action::Shorten(grace)],
             },
             (State::Asking, Event::Deadline) => self.kill(),
             (State::Asking | State::Killing, Event::RootExited(outcome)) => {

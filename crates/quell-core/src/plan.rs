@@ -21,6 +21,13 @@ pub struct StopPlan {
     pub verify: Duration,
 }
 
+impl StopPlan {
+    /// The grace when nobody is left to wait.
+    pub fn brief_grace(&self) -> Duration {
+        self.grace.min(self.brief)
+    }
+}
+
 impl Default for StopPlan {
     /// TERM, five seconds (half a second if the front was killed), and ten for the proof: the teardown of thousands of
     /// processes takes seconds.

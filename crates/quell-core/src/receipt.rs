@@ -73,6 +73,16 @@ pub enum Actor {
         /// The sender's user.
         uid: u32,
     },
+    /// A process that asked over the job's control socket, such as `quell stop`.
+    Client {
+        /// Its pid.
+        pid: u32,
+        /// Its user.
+        uid: u32,
+        /// Why, in its own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// The kernel: a terminal that hung up, or a limit.
     Kernel,
     /// Not known: the signal came from outside quell.
@@ -312,6 +322,30 @@ pub struct Usage {
     pub peak_tree_memory: Option<u64>,
 }
 
+/// What a stream of output came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StreamTotals {
+    /// The bytes that were written.
+    pub bytes: u64,
+    /// The line ends among them.
+    pub lines: u64,
+    /// The bytes that were not kept.
+    pub cut_bytes: u64,
+    /// The line ends among those.
+    pub cut_lines: u64,
+}
+
+/// What the job wrote, where quell kept it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Output {
+    /// Standard output (and all of a terminal's).
+    pub stdout: StreamTotals,
+    /// Standard error.
+    pub stderr: StreamTotals,
+}
+
 /// The receipt of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -351,9 +385,19 @@ pub struct Receipt {
     pub grace: Grace,
     /// What was used.
     pub usage: Usage,
+    /// What it wrote, for a background job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
+    /// Which run of the program this was, from 1 on.
+    #[serde(default = "first_run")]
+    pub run: u32,
     /// What went wrong in quell itself without harming the stop, such as a record that could not be written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+}
+
+fn first_run() -> u32 {
+    1
 }
 
 impl Receipt {

@@ -1,6 +1,7 @@
 //! What was asked for: the job's specification, written once before anything runs.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,20 +96,227 @@ impl Limits {
     }
 }
 
-/// One job as it was asked for: `spec.json`, written once. The environment's values are not in it: they may be
-/// secrets, and nothing that is done with a record needs them.
+/// How a job was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `quell run`: somebody waits beside it.
+    #[default]
+    Run,
+    /// `quell start`: it lives on its own.
+    Start,
+}
+
+/// What a background job reads on its standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stdin {
+    /// Nothing.
+    #[default]
+    Null,
+    /// What the caller gave: a file, or its own standard input.
+    Given,
+    /// What `quell send` sends.
+    Pipe,
+}
+
+/// When an ended program is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RestartPolicy {
+    /// Never.
+    #[default]
+    No,
+    /// When it has failed by itself.
+    OnFailure,
+    /// When it has ended by itself.
+    Always,
+}
+
+/// How an ended program is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RestartRules {
+    /// When.
+    pub policy: RestartPolicy,
+    /// How often at most; none for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The first wait; each further one is twice as long.
+    pub delay: Duration,
+    /// The longest wait. A run that lasted longer than this begins the series anew.
+    pub max_delay: Duration,
+}
+
+impl Default for RestartRules {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::No,
+            limit: Some(10),
+            delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What shows that a job is ready; all that are given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReadyRules {
+    /// A process of the job listens on this TCP port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// A line of its output matches this regular expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// This URL answers with a status from 200 to 399.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// This shell command exits with 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
+}
+
+impl ReadyRules {
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whom a job lives for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Owner {
+    /// A process.
+    Process {
+        /// Its identity.
+        #[serde(flatten)]
+        id: ProcId,
+    },
+    /// Another job.
+    Job {
+        /// Its id.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        job: JobId,
+    },
+}
+
+/// What becomes of a job whose owner is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnOwnerExit {
+    /// It is stopped.
+    #[default]
+    Stop,
+    /// It goes on.
+    Keep,
+}
+
+/// An event that a hook can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    /// The program runs.
+    Started,
+    /// It is ready.
+    Ready,
+    /// It has ended.
+    Ended,
+    /// Its time was up.
+    TimedOut,
+    /// It did not end when asked, and was killed.
+    Killed,
+    /// Something had outlived the root.
+    Leaked,
+    /// Its keeper was lost.
+    Lost,
+}
+
+/// What a hook does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HookAction {
+    /// Runs a command, with the event as JSON on its standard input.
+    Run(Vec<String>),
+    /// Appends the event as a line of JSON to a file.
+    Append(PathBuf),
+}
+
+/// Something to be done at events of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hook {
+    /// At which.
+    pub on: Vec<HookEvent>,
+    /// What.
+    pub action: HookAction,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// What only a background job has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Background {
+    /// What it reads.
+    pub stdin: Stdin,
+    /// Whether its standard streams are a terminal.
+    pub pty: bool,
+    /// How many bytes of each stream are kept, with their index.
+    pub max_log: u64,
+    /// What shows that it is ready.
+    #[serde(default, skip_serializing_if = "ReadyRules::is_empty")]
+    pub ready: ReadyRules,
+    /// When it is started again.
+    #[serde(default)]
+    pub restart: RestartRules,
+    /// Whom it lives for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// What becomes of it when that one is gone.
+    #[serde(default)]
+    pub on_owner_exit: OnOwnerExit,
+    /// How long it may live in all, restarts included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// What is done at its events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+    /// The variables whose values are shown nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask: Vec<String>,
+    /// The job that this one takes the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted_from: Option<JobId>,
+}
+
+/// One job as it was asked for: `spec.json`, written once. The environment's values are not in it, and those that are to
+/// be masked are masked in the command: everything here may be shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobSpec {
     /// The schema of this file.
     pub schema: String,
     /// The job's id.
     pub id: JobId,
+    /// How it was called.
+    #[serde(default)]
+    pub mode: Mode,
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Labels for queries.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// The session that it is part of: jobs that are stopped together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// The command and its arguments, as given.
     pub command: Vec<String>,
     /// Where it starts.
@@ -134,6 +342,9 @@ pub struct JobSpec {
     pub boot_id: String,
     /// When it was made.
     pub created: String,
+    /// What only a background job has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
 }
 
 /// The job as it is now: `state.json`, replaced as a whole on each transition.
@@ -143,7 +354,7 @@ pub struct Record {
     pub schema: String,
     /// The job's id.
     pub id: JobId,
-    /// `created`, `starting`, `running`, `stopping` or `ended`.
+    /// `created`, `starting`, `running`, `ready`, `stopping`, `waiting` (to be started again) or `ended`.
     pub state: String,
     /// When it came into this state.
     pub since: Moment,
@@ -156,6 +367,18 @@ pub struct Record {
     /// The root's identity (in a PID namespace: that of its init).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<ProcId>,
+    /// Who keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<ProcId>,
+    /// Who would finish the stop if the keeper were lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub understudy: Option<ProcId>,
+    /// Which run of the program this is, from 1 on.
+    #[serde(default = "first_run")]
+    pub run: u32,
+    /// When it was found ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Moment>,
     /// Whether the root leads a session and group of its own, so that its pid may be used as a group's number.
     pub session: SessionKind,
     /// The root's outcome, once it has one.
@@ -173,6 +396,24 @@ pub struct Record {
     /// Who is not proven dead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<ProcId>,
+}
+
+fn first_run() -> u32 {
+    1
+}
+
+/// What is needed to start the job again, and nobody is shown: `launch.json`. The words and values are bytes, as programs
+/// get them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaunchFile {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+    /// Its whole environment, without quell's own variables.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The file that it reads, if it was given one by name.
+    pub stdin_file: Option<PathBuf>,
 }
 
 /// A `K=V` without its `=` or its key.

@@ -223,7 +223,7 @@ impl World {
             Stimulus::ChildExits => self.children = self.children.saturating_sub(1),
             Stimulus::Stop => self.stop(Cause::User, Manner::Ask),
             Stimulus::KillNow => self.stop(Cause::User, Manner::Kill),
-            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Brief),
+            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Within(Duration::from_millis(500))),
             Stimulus::Timer => {
                 if self.armed {
                     self.armed = false;

@@ -10,6 +10,7 @@ use quell_core::{
     Actor, Cause, Grace, JobBrief, JobSpec, Life, Moment, ProcId, Receipt, RootOutcome, RootReport, SCHEMA,
     SentSignal, Signal, Step, StepKind, Verdict,
 };
+use quell_store::wall;
 use quell_sys::Polled;
 
 /// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
@@ -36,11 +37,6 @@ impl Clock {
     pub fn now(&self) -> Moment {
         Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: wall() }
     }
-}
-
-/// The wall clock as text, to the millisecond.
-pub fn wall() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// What has happened so far.
@@ -141,6 +137,8 @@ impl Evidence {
             verdict,
             grace: Grace { asked: life.grace().as_secs_f64(), used },
             usage,
+            output: None,
+            run: 1,
             troubles: std::mem::take(&mut self.troubles),
         }
     }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, ProcId, SCHEMA, SessionKind, Signal, Verdict,
+    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, SCHEMA, SessionKind, Signal, Verdict,
 };
+use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
-use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE, wall};
+use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::prepare;
-use super::store::Store;
 use super::supervise::{AUDIT_PATIENCE, Job, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::{Finished, ReceiptTarget, RunError, RunRequest};
@@ -110,7 +110,7 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
         quell_sys::ignore(signal);
     }
     match prepare_keeper(request, plan, outlets) {
-        Ok((job, hold, watch)) => {
+        Ok((job, hold, watch, lock)) => {
             let rules = ChildRules {
                 own_session: plan.session == SessionKind::Own,
                 closed: quell_sys::closed_at_start(),
@@ -118,7 +118,7 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 open_files: quell_sys::raise_open_files(),
                 procs: None,
             };
-            let mut supervisor = Supervisor::new(job, hold, evidence, watch, front);
+            let mut supervisor = Supervisor::new(job, hold, evidence, watch, lock, front);
             supervisor.start(&plan.program, &rules);
             quell_sys::close_inherited(&plan.inherited);
             supervisor.run();
@@ -135,7 +135,7 @@ fn prepare_keeper(
     request: &RunRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
-) -> Result<(Job, Hold, SignalFd), StartFailure> {
+) -> Result<(Job, Hold, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
@@ -145,13 +145,14 @@ fn prepare_keeper(
         Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
     })?;
     let job = job_of(request, plan, outlets);
-    if let Some(store) = &job.store
-        && let Err(error) = store.create(&job.spec)
-    {
-        let _ = hold.release();
-        return Err(StartFailure::Record(error.to_string()));
-    }
-    Ok((job, hold, watch))
+    let lock = match job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose() {
+        Ok(lock) => lock,
+        Err(error) => {
+            let _ = hold.release();
+            return Err(StartFailure::Record(error.to_string()));
+        }
+    };
+    Ok((job, hold, watch, lock))
 }
 
 fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
@@ -159,7 +160,7 @@ fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
         spec: spec_of(request, plan),
         rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
         session: plan.session,
-        store: request.home.as_ref().map(|home| Store::at(home, plan.id)),
+        store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
         outlets,
     }
 }
@@ -384,7 +385,7 @@ impl Front {
         let plan = &self.plan;
         let mut job = job_of(&self.request, plan, outlets);
         // It may have died before there was a record; none is made for what never ran.
-        job.store = job.store.filter(Store::exists);
+        job.store = job.store.filter(JobDir::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
         let end = Supervisor::finish(job, hold, evidence, self.signals, self.known);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
@@ -430,6 +431,9 @@ fn spec_of(request: &RunRequest, plan: &Plan) -> JobSpec {
     JobSpec {
         schema: SCHEMA.into(),
         id: plan.id,
+        mode: Mode::Run,
+        session: None,
+        background: None,
         name: request.name.clone(),
         tags: request.tags.clone(),
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

@@ -3,7 +3,6 @@
 mod evidence;
 mod front;
 mod prepare;
-mod store;
 mod supervise;
 mod wire;
 

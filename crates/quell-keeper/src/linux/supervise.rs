@@ -13,10 +13,10 @@ use quell_core::{
     Action, Actor, Cause, Count, Event, JobSpec, Known, Life, LifeRules, Manner, Receipt, Record, Request,
     RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
 };
+use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
 use super::evidence::{Evidence, Outlet};
-use super::store::Store;
 use super::wire::{Line, Note, Order, StartFailure};
 
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
@@ -35,7 +35,7 @@ pub struct Job {
     /// Whose session the root is in.
     pub session: SessionKind,
     /// Its record, unless none is wanted.
-    pub store: Option<Store>,
+    pub store: Option<JobDir>,
     /// Where its receipt goes.
     pub outlets: Vec<Outlet>,
 }
@@ -67,14 +67,21 @@ pub struct Supervisor {
     unwritten: bool,
     deadline: Option<Instant>,
     end: Option<Receipt>,
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 impl Supervisor {
     /// The keeper's: nothing runs yet.
-    pub fn new(job: Job, hold: Hold, evidence: Evidence, signals: SignalFd, front: Line) -> Self {
+    pub fn new(
+        job: Job,
+        hold: Hold,
+        evidence: Evidence,
+        signals: SignalFd,
+        lock: Option<Lock>,
+        front: Line,
+    ) -> Self {
         let life = Life::new(job.rules);
-        Self { front: Some(front), ..Self::with(job, life, hold, evidence, signals) }
+        Self { front: Some(front), _lock: lock, ..Self::with(job, life, hold, evidence, signals) }
     }
 
     fn with(job: Job, life: Life, hold: Hold, evidence: Evidence, signals: SignalFd) -> Self {
@@ -99,7 +106,10 @@ impl Supervisor {
     pub fn finish(job: Job, hold: Hold, evidence: Evidence, signals: SignalFd, known: Known) -> End {
         let (life, actions) = Life::orphaned(job.rules, known);
         let mut this = Self::with(job, life, hold, evidence, signals);
-        this._lock = this.job.store.as_ref().and_then(|store| store.lock().ok());
+        this._lock = this.job.store.as_ref().and_then(|store| match store.liveness() {
+            Ok(Liveness::Lost(lock)) => Some(lock),
+            Ok(Liveness::Kept | Liveness::Over) | Err(_) => None,
+        });
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
         this.carry_out(actions);
         this.run()
@@ -120,9 +130,6 @@ impl Supervisor {
     }
 
     fn try_start(&mut self, program: &Program, rules: &ChildRules) -> Result<(), StartFailure> {
-        if let Some(store) = &self.job.store {
-            self._lock = Some(store.lock().map_err(|error| StartFailure::Record(error.to_string()))?);
-        }
         let birth = self.hold.spawn(program, rules);
         let birth = birth.map_err(|error| match error {
             SpawnError::Containment(why) => StartFailure::Containment(why),
@@ -291,7 +298,11 @@ impl Supervisor {
         }
         if arrived.closed {
             self.front = None;
-            self.ask_stop(Cause::FrontLost, Actor::Unknown, Manner::Brief);
+            self.ask_stop(
+                Cause::FrontLost,
+                Actor::Unknown,
+                Manner::Within(self.job.rules.plan.brief_grace()),
+            );
         }
     }
 
@@ -299,6 +310,7 @@ impl Supervisor {
         if self.life.state() != State::Ended {
             let note = match &actor {
                 Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
+                Actor::Client { pid, .. } => format!("asked by pid {pid}"),
                 Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => format!("{cause:?}"),
             };
             self.evidence.step(StepKind::StopAsked, note, vec![]);
@@ -356,7 +368,7 @@ impl Supervisor {
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
-        if let Err(error) = store.publish(&record) {
+        if let Err(error) = store.publish(&record, false) {
             self.trouble(format!("the record could not be written: {error}"));
         }
     }
@@ -371,6 +383,10 @@ impl Supervisor {
             held: Some(self.hold.kind()),
             cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
             root: self.hold.root(),
+            keeper: None,
+            understudy: None,
+            run: 1,
+            ready: None,
             session: self.job.session,
             outcome: self.life.root().cloned(),
             cause,
@@ -426,15 +442,20 @@ impl Supervisor {
     fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<quell_core::ProcId>) {
         let Some(store) = &self.job.store else { return };
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() {
-            store.remove();
+            if let Err(error) = store.remove() {
+                receipt.troubles.push(format!("the record could not be removed: {error}"));
+            }
             return;
         }
         let mut record = self.record(Some(receipt.verdict.clone()), survivors);
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
-        let kept = store.keep(receipt).and_then(|()| store.publish(&record));
+        let kept = store
+            .keep(receipt, false)
+            .and_then(|()| store.publish(&record, false))
+            .and_then(|()| store.settle());
         if let Err(error) = kept {
-            store.remove();
+            let _ = store.remove();
             receipt.troubles.push(format!("the record could not be written, and was removed: {error}"));
         }
     }

@@ -1,0 +1,215 @@
+//! quell's home: where all jobs are.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use quell_core::JobId;
+
+use crate::job::{JobDir, Liveness, private_file};
+
+/// How long a claim to a name waits for another one to be settled, which takes microseconds.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// quell's home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    dir: PathBuf,
+}
+
+/// A name that can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum NameError {
+    /// A live job bears it.
+    #[error("the name `{name}` is that of the live job {by}")]
+    Taken {
+        /// The name.
+        name: String,
+        /// Who bears it.
+        by: JobId,
+    },
+    /// It could not be written down.
+    #[error("can't claim the name `{name}`: {error}")]
+    Io {
+        /// The name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl Home {
+    /// The home at `dir`, which need not exist yet.
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// The home that the environment names: QUELL_HOME, else below the user's state directory.
+    pub fn find() -> Option<Self> {
+        let dir = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = || dir("XDG_STATE_HOME").filter(|path| path.is_absolute());
+        let home = || dir("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home);
+        let found = dir("QUELL_HOME")
+            .or_else(|| state().map(|path| path.join("quell")))
+            .or_else(|| home().map(|path| path.join(".local/state/quell")))?;
+        std::path::absolute(found).ok().map(Self::at)
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// One of the directories in it.
+    pub(crate) fn sub(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Where the index of finished jobs is.
+    pub fn index_path(&self) -> PathBuf {
+        self.sub("index.db")
+    }
+
+    /// Job `id`, wherever it is in its life.
+    pub fn job(&self, id: JobId) -> JobDir {
+        JobDir::new(self.clone(), id)
+    }
+
+    /// The jobs that have not ended, oldest first; their keepers may be lost.
+    pub fn live(&self) -> io::Result<Vec<JobId>> {
+        ids_in(&self.sub("live"))
+    }
+
+    /// The jobs that have ended and are not in the index yet, oldest first.
+    pub fn done(&self) -> io::Result<Vec<JobId>> {
+        ids_in(&self.sub("done"))
+    }
+
+    /// All jobs on record, oldest first.
+    pub fn all(&self) -> io::Result<Vec<JobId>> {
+        ids_in(&self.sub("jobs"))
+    }
+
+    /// Says that a reader has put the ended job `id` into the index.
+    pub fn indexed(&self, id: JobId) -> io::Result<()> {
+        gone_is_fine(fs::remove_file(self.sub("done").join(id.to_string())))
+    }
+
+    /// The job that bears `name`, or bore it last. The name has been checked: it can't leave the directory.
+    pub fn named(&self, name: &str) -> Option<JobId> {
+        if !is_name(name) {
+            return None;
+        }
+        fs::read_link(self.sub("names").join(name)).ok()?.to_str()?.parse().ok()
+    }
+
+    /// Gives `name` to `id`, unless a live job bears it.
+    pub fn claim(&self, name: &str, id: JobId) -> Result<(), NameError> {
+        let failed = |error| NameError::Io { name: name.to_owned(), error };
+        if !is_name(name) {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        let names = self.sub("names");
+        private_dirs(&names).map_err(failed)?;
+        let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
+        if let Some(by) = self.named(name).filter(|by| *by != id)
+            && matches!(self.job(by).liveness(), Ok(Liveness::Kept))
+        {
+            return Err(NameError::Taken { name: name.to_owned(), by });
+        }
+        let new = names.join(format!(".{id}"));
+        let link = symlink(id.to_string(), &new).and_then(|()| fs::rename(&new, names.join(name)));
+        link.map_err(|error| {
+            let _ = fs::remove_file(&new);
+            failed(error)
+        })
+    }
+
+    /// Takes `name` away from `id`, if that still bears it.
+    pub fn unclaim(&self, name: &str, id: JobId) {
+        if let Ok(_claims) = lock_within(&self.sub("names").join(".lock"), CLAIM_PATIENCE)
+            && self.named(name) == Some(id)
+        {
+            let _ = fs::remove_file(self.sub("names").join(name));
+        }
+    }
+}
+
+/// Whether `text` can be the name of a job: it is a plain file name, and no path.
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=64).contains(&text.len()) && text.chars().all(plain) && !text.starts_with(['.', '-'])
+}
+
+fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut ids: Vec<JobId> = Vec::new();
+    for entry in entries {
+        // What quell did not write is none of its business.
+        ids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<JobId>().ok()));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// An exclusive lock on `path`, waited for a little.
+fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
+    let file = private_file().open(path)?;
+    let deadline = Instant::now() + patience;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                // flock has no deadline and no event. The holder needs microseconds.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+pub(crate) fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Makes `path` and what is missing above it, for this user alone; refuses a directory of somebody else's.
+pub(crate) fn private_dirs(path: &Path) -> io::Result<()> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(_) => {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            fs::metadata(path)?
+        }
+    };
+    let owner = metadata.uid();
+    if owner != quell_sys::uid() {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("it belongs to another user (uid {owner})"),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_path() {
+        for text in ["", ".", "..", "a/b", "/etc", "-x", ".x", "a b", "a\0", "ä", &"x".repeat(65)] {
+            assert!(!is_name(text), "{text}");
+        }
+        for text in ["web", "a.b-c_1", "0", "../x".trim_start_matches("../")] {
+            assert!(is_name(text), "{text}");
+        }
+    }
+}

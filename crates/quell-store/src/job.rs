@@ -1,0 +1,254 @@
+//! One job on disk. The directory and its files are the user's alone; the state is replaced as a whole, so that a reader
+//! sees the old one or the new one and never a part.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Receipt, Record};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::home::{Home, gone_is_fine, private_dirs};
+
+/// How large the history of events may get before its older half is given up; a job that is restarted for ever has one
+/// without end.
+const EVENTS_CAP: u64 = 4 * 1024 * 1024;
+
+/// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Whether somebody keeps a job.
+#[derive(Debug)]
+pub enum Liveness {
+    /// A keeper or its understudy lives.
+    Kept,
+    /// It was kept, has not ended, and nobody keeps it. The lock is ours now.
+    Lost(Lock),
+    /// It has ended, or was never there.
+    Over,
+}
+
+/// One job on disk.
+#[derive(Clone, Debug)]
+pub struct JobDir {
+    home: Home,
+    id: JobId,
+    dir: PathBuf,
+}
+
+impl JobDir {
+    pub(crate) fn new(home: Home, id: JobId) -> Self {
+        let dir = home.sub("jobs").join(id.to_string());
+        Self { home, id, dir }
+    }
+
+    /// Which job.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whose it is.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Puts the job on record: its lock, its directory, its specification. Nothing is left if that fails.
+    ///
+    /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
+    pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
+        private_dirs(&self.home.sub("jobs"))?;
+        private_dirs(&self.home.sub("live"))?;
+        let file = private_file().create_new(true).open(self.live_path())?;
+        let made = file.try_lock().map_err(io::Error::from).and_then(|()| {
+            DirBuilder::new().mode(0o700).create(&self.dir)?;
+            if let Some(launch) = launch {
+                write_new(&self.dir.join("launch.json"), launch, false)?;
+            }
+            write_new(&self.dir.join("spec.json"), spec, false)
+        });
+        match made {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(error) => {
+                let _ = self.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a record at all.
+    pub fn exists(&self) -> bool {
+        self.dir.is_dir()
+    }
+
+    fn live_path(&self) -> PathBuf {
+        self.home.sub("live").join(self.id.to_string())
+    }
+
+    fn done_path(&self) -> PathBuf {
+        self.home.sub("done").join(self.id.to_string())
+    }
+
+    /// Whether somebody keeps it. If nobody does, and it has not ended, the caller is the one who may finish it.
+    pub fn liveness(&self) -> io::Result<Liveness> {
+        let path = self.live_path();
+        let file = match OpenOptions::new().write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::Over),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            // It may have ended between the two calls.
+            Ok(()) if !path.exists() => Ok(Liveness::Over),
+            Ok(()) => Ok(Liveness::Lost(Lock { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Ok(Liveness::Kept),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Replaces the state. With `sync` a power cut can't take it back.
+    pub fn publish(&self, record: &Record, sync: bool) -> io::Result<()> {
+        self.replace("state", record, sync)
+    }
+
+    /// Writes the receipt beside the state.
+    pub fn keep(&self, receipt: &Receipt, sync: bool) -> io::Result<()> {
+        self.replace("receipt", receipt, sync)
+    }
+
+    fn replace(&self, name: &str, value: &impl Serialize, sync: bool) -> io::Result<()> {
+        let (new, old) = (self.dir.join(format!("{name}.new")), self.dir.join(format!("{name}.json")));
+        let replaced = write_new(&new, value, sync).and_then(|()| fs::rename(&new, &old));
+        if replaced.is_err() {
+            let _ = fs::remove_file(&new);
+        } else if sync {
+            File::open(&self.dir)?.sync_all()?;
+        }
+        replaced
+    }
+
+    /// Says that the job has ended: from here on it is one of the finished ones. Called by whoever holds its lock.
+    pub fn settle(&self) -> io::Result<()> {
+        private_dirs(&self.home.sub("done"))?;
+        gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
+        gone_is_fine(fs::rename(self.live_path(), self.done_path()))
+    }
+
+    /// Removes the record. Called by whoever holds its lock, or after its end.
+    pub fn remove(&self) -> io::Result<()> {
+        // The directory goes first: a lock without one is swept away, one without a lock would never be found.
+        gone_is_fine(fs::remove_dir_all(&self.dir))?;
+        gone_is_fine(fs::remove_file(self.done_path()))?;
+        gone_is_fine(fs::remove_file(self.live_path()))
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> io::Result<JobSpec> {
+        self.read("spec.json")
+    }
+
+    /// What is needed to start it again.
+    pub fn launch(&self) -> io::Result<LaunchFile> {
+        self.read("launch.json")
+    }
+
+    /// How it is.
+    pub fn record(&self) -> io::Result<Record> {
+        self.read("state.json")
+    }
+
+    /// What happened.
+    pub fn receipt(&self) -> io::Result<Receipt> {
+        self.read("receipt.json")
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<T> {
+        let path = self.dir.join(name);
+        let bytes = fs::read(&path)?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+        })
+    }
+
+    /// Adds to the history.
+    pub fn log_event(&self, event: &JobEvent) -> io::Result<()> {
+        let path = self.dir.join("events.jsonl");
+        let mut bytes = serde_json::to_vec(event)?;
+        bytes.push(b'\n');
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        if file.metadata()?.len() > EVENTS_CAP {
+            fs::rename(&path, self.dir.join("events.old.jsonl"))?;
+            file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        }
+        // One write, so that two writers don't mix.
+        file.write_all(&bytes)
+    }
+
+    /// The history, oldest first. A line that was cut off by a crash is left out.
+    pub fn events(&self) -> io::Result<Vec<JobEvent>> {
+        let mut events = Vec::new();
+        for name in ["events.old.jsonl", "events.jsonl"] {
+            match fs::read(self.dir.join(name)) {
+                Ok(bytes) => events.extend(
+                    bytes
+                        .split(|&byte| byte == b'\n')
+                        .filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()),
+                ),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(events)
+    }
+
+    /// Opens the control socket.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        let path = self.dir.join("ctl.sock");
+        gone_is_fine(fs::remove_file(&path))?;
+        let dir = File::open(&self.dir)?;
+        let listener = UnixListener::bind(short(&dir))?;
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(listener)
+    }
+
+    /// Calls the keeper.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(short(&File::open(&self.dir)?))
+    }
+}
+
+/// The path of a control socket that is short enough for the kernel (108 bytes), however long quell's home is.
+fn short(dir: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}/ctl.sock", dir.as_fd().as_raw_fd()))
+}
+
+/// The wall clock as text, to the millisecond.
+pub fn wall() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
+}
+
+fn write_new(path: &Path, value: &impl Serialize, sync: bool) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(value)?;
+    bytes.push(b'\n');
+    let mut file = private_file().open(path)?;
+    file.write_all(&bytes)?;
+    if sync { file.sync_all() } else { Ok(()) }
+}

@@ -1,0 +1,192 @@
+//! What can go wrong, with a stable word for programs, a sentence for people and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use quell_core::ErrorBody;
+use serde_json::{Value, json};
+
+/// Why something could not be done. Nothing is half-done with it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No job answers to this.
+    #[error("there is no job `{0}`")]
+    NoSuchJob(String),
+    /// Several jobs begin with this.
+    #[error("`{prefix}` is the beginning of {} jobs", .ids.len())]
+    Ambiguous {
+        /// What was given.
+        prefix: String,
+        /// Some of those it may mean.
+        ids: Vec<String>,
+    },
+    /// What was given is neither an id, nor the beginning of one, nor a name.
+    #[error("`{0}` can't be a job: it is neither an id nor a name")]
+    BadJob(String),
+    /// A live job has this name.
+    #[error("the name `{name}` is that of the live job {by}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        by: String,
+    },
+    /// It can't be done in the state that the job is in.
+    #[error("{0}")]
+    State(String),
+    /// The job's processes are not proven dead.
+    #[error("{0}")]
+    NotProvenDead(String),
+    /// The time was over before what was waited for happened.
+    #[error("{0}")]
+    TimedOut(String),
+    /// A value makes no sense.
+    #[error("{0}")]
+    BadValue(String),
+    /// A configuration file can't be used.
+    #[error("{file}:{line}: {message}", file = .file.display())]
+    Config {
+        /// Which.
+        file: PathBuf,
+        /// Where in it, from 1 on; 0 for the whole file.
+        line: usize,
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The program could not be started.
+    #[error(transparent)]
+    Start(#[from] quell_keeper::RunError),
+    /// A file of quell's could not be read or written.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The index of finished jobs could not be used.
+    #[error("the index of finished jobs: {0}")]
+    Index(String),
+    /// The keeper did not do its part.
+    #[error("{0}")]
+    Keeper(String),
+    /// There is no place for jobs.
+    #[error("there is no place for quell's jobs")]
+    NoHome,
+    /// The program that keeps jobs can't be found.
+    #[error("can't find the `quell` program, which keeps the jobs: {0}")]
+    NoProgram(String),
+}
+
+impl Error {
+    /// An error about a file.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { path, error }
+    }
+
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchJob(_) => "job_not_found",
+            Self::Ambiguous { .. } => "job_ambiguous",
+            Self::BadJob(_) => "bad_job",
+            Self::NameTaken { .. } => "name_taken",
+            Self::State(_) => "wrong_state",
+            Self::NotProvenDead(_) => "not_proven_dead",
+            Self::TimedOut(_) => "timed_out",
+            Self::BadValue(_) => "bad_value",
+            Self::Config { .. } => "bad_config",
+            Self::Start(error) => error.code(),
+            Self::Io { .. } => "io",
+            Self::Index(_) => "index",
+            Self::Keeper(_) => "keeper",
+            Self::NoHome => "no_home",
+            Self::NoProgram(_) => "no_program",
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
+            Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
+            Self::BadJob(_) => {
+                "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`"
+                    .into()
+            }
+            Self::NameTaken { by, .. } => format!("choose another name, or `quell stop {by}` first"),
+            Self::State(_) => "`quell status` says how it is".into(),
+            Self::NotProvenDead(_) => "the receipt names the survivors; `quell stop` tries again".into(),
+            Self::TimedOut(_) => "wait again, or longer".into(),
+            Self::BadValue(_) => "see --help".into(),
+            Self::Config { hint, .. } => hint.clone(),
+            Self::Start(error) => error.hint().into(),
+            Self::Io { .. } => "check that it is yours and that there is space".into(),
+            Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
+            Self::Keeper(_) => "`quell sweep` finishes jobs whose keeper is lost".into(),
+            Self::NoHome => "set QUELL_HOME to a directory of yours".into(),
+            Self::NoProgram(_) => "put `quell` on the PATH, or set QUELL_BIN to its path".into(),
+        }
+    }
+
+    /// Whether the same call may succeed later without anything being mended.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::TimedOut(_) | Self::NotProvenDead(_) | Self::Keeper(_) | Self::Index(_) => true,
+            Self::Start(error) => error.is_retryable(),
+            Self::NoSuchJob(_)
+            | Self::Ambiguous { .. }
+            | Self::BadJob(_)
+            | Self::NameTaken { .. }
+            | Self::State(_)
+            | Self::BadValue(_)
+            | Self::Config { .. }
+            | Self::Io { .. }
+            | Self::NoHome
+            | Self::NoProgram(_) => false,
+        }
+    }
+
+    /// The exit code of a verb that fails with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoSuchJob(_) => 3,
+            Self::Ambiguous { .. } | Self::BadJob(_) | Self::BadValue(_) | Self::Config { .. } => 2,
+            Self::NameTaken { .. } | Self::State(_) => 1,
+            Self::NotProvenDead(_) => 5,
+            Self::TimedOut(_) => 6,
+            Self::Start(error) => error.exit_code(),
+            Self::Io { .. } | Self::Index(_) | Self::Keeper(_) | Self::NoHome | Self::NoProgram(_) => 125,
+        }
+    }
+
+    /// As programs read it.
+    pub fn body(&self) -> ErrorBody {
+        let details: Value = match self {
+            Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
+            Self::NameTaken { by, .. } => json!({ "by": by }),
+            Self::Config { file, line, .. } => json!({ "file": file, "line": line }),
+            Self::Io { path, .. } => json!({ "path": path }),
+            Self::NoSuchJob(job) | Self::BadJob(job) => json!({ "job": job }),
+            Self::State(_)
+            | Self::NotProvenDead(_)
+            | Self::TimedOut(_)
+            | Self::BadValue(_)
+            | Self::Start(_)
+            | Self::Index(_)
+            | Self::Keeper(_)
+            | Self::NoHome
+            | Self::NoProgram(_) => json!({}),
+        };
+        ErrorBody {
+            code: self.code().into(),
+            message: self.to_string(),
+            hint: self.hint(),
+            retryable: self.is_retryable(),
+            details,
+        }
+    }
+}

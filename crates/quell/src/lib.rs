@@ -1,0 +1,12 @@
+//! Start anything, stop everything: the library that `quell` itself is built on.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod error;
+
+pub use error::Error;
+pub use quell_core as core;
+pub use quell_store::{Home, JobDir};
+
+/// What most calls give.
+pub type Result<T> = std::result::Result<T, Error>;
