@@ -79,6 +79,7 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         tags: args.tag.into_iter().collect(),
         receipts: receipts.collect(),
         uses_stdout: args.json,
+        background: None,
         home: if args.no_record { None } else { Some(home()?) },
     })
 }

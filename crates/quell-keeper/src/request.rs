@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Contain, Leak, Limits, Receipt, StopPlan, Until};
+use quell_core::{Background, Contain, JobId, Leak, Limits, Receipt, StopPlan, Until};
+use serde::{Deserialize, Serialize};
 
 /// The program's environment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// Whether it begins empty instead of with the caller's.
     pub clear: bool,
@@ -18,7 +18,7 @@ pub struct Environment {
 }
 
 /// Where the receipt goes besides the record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ReceiptTarget {
     /// A file, made or emptied at the start and written at the end.
     File(PathBuf),
@@ -26,8 +26,8 @@ pub enum ReceiptTarget {
     Fd(i32),
 }
 
-/// One foreground run.
-#[derive(Clone, Debug)]
+/// One job to be run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The command and its arguments.
     pub command: Vec<OsString>,
@@ -57,6 +57,37 @@ pub struct RunRequest {
     pub uses_stdout: bool,
     /// quell's home, below which the record is kept; none for no record.
     pub home: Option<PathBuf>,
+    /// What only a job in the background has; none for one in the foreground.
+    pub background: Option<BackgroundRequest>,
+}
+
+/// What only a job in the background has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BackgroundRequest {
+    /// What goes into its record.
+    pub rules: Background,
+    /// The session that it is part of.
+    pub session: Option<String>,
+    /// The file that it reads, so that a restart can open it again. The first time, the caller has opened it.
+    pub stdin_file: Option<PathBuf>,
+    /// Whether the caller is part of a job itself: then this one must not leave that one's hold.
+    pub nested: bool,
+    /// How often readiness is looked for where nothing tells of it.
+    pub ready_interval: Duration,
+    /// How long one such look may take.
+    pub ready_timeout: Duration,
+}
+
+/// What a caller is told of the start of a job in the background.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum StartReply {
+    /// The program runs, and is on record.
+    Started {
+        /// Its id.
+        id: JobId,
+    },
+    /// Nothing runs, and nothing is left behind.
+    Failed(RunError),
 }
 
 /// A run that came to its end.
@@ -73,7 +104,7 @@ pub struct Finished {
 }
 
 /// A run that did not come to be. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum RunError {
     /// No such program.
     #[error("can't find `{0}`")]
@@ -92,7 +123,7 @@ pub enum RunError {
         /// Which.
         path: PathBuf,
         /// Why.
-        error: io::Error,
+        error: String,
     },
     /// Text that can't be passed to a program.
     #[error("{0} holds a NUL byte, which no program can be given")]
@@ -106,13 +137,24 @@ pub enum RunError {
     /// See [`RunError::Containment`].
     #[error("{0}")]
     Limit(String),
+    /// A live job has this name.
+    #[error("the name `{name}` is that of the live job {by}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        by: JobId,
+    },
+    /// The owner is gone already.
+    #[error("the owner is gone: {0}")]
+    OwnerGone(String),
     /// The record can't be written.
     #[error("can't write the job's record in {path}: {error}", path = .path.display())]
     Record {
         /// Where.
         path: PathBuf,
         /// Why.
-        error: io::Error,
+        error: String,
     },
     /// The receipt's place can't be written.
     #[error("can't write the receipt to {target}: {error}")]
@@ -120,7 +162,7 @@ pub enum RunError {
         /// Where.
         target: String,
         /// Why.
-        error: io::Error,
+        error: String,
     },
     /// The program could not be started for another reason.
     #[error("can't start the program: {0}")]
@@ -129,9 +171,9 @@ pub enum RunError {
     #[error("can't {what}: {error}")]
     System {
         /// What was tried.
-        what: &'static str,
+        what: String,
         /// Why it failed.
-        error: io::Error,
+        error: String,
     },
     /// Not built for this platform yet.
     #[error("{0}")]
@@ -149,6 +191,8 @@ impl RunError {
             Self::Proc(_) => "proc_unusable",
             Self::Containment(_) => "containment_unavailable",
             Self::Limit(_) => "limit_unavailable",
+            Self::NameTaken { .. } => "name_taken",
+            Self::OwnerGone(_) => "owner_gone",
             Self::Record { .. } => "record_unwritable",
             Self::Receipt { .. } => "receipt_unwritable",
             Self::Start(_) => "start_failed",
@@ -169,6 +213,8 @@ impl RunError {
                 "`quell doctor` says what this host can do; `--contain auto` takes the best of it"
             }
             Self::Limit(_) => "`quell doctor` says which limits this host can hold",
+            Self::NameTaken { .. } => "choose another name, or stop that job first",
+            Self::OwnerGone(_) => "give --owner a process that lives",
             Self::Record { .. } => {
                 "free some space, set QUELL_HOME to a directory of yours, or pass --no-record"
             }
@@ -190,11 +236,13 @@ impl RunError {
         match self {
             Self::NotFound(_) => 127,
             Self::NotExecutable { .. } => 126,
+            Self::NameTaken { .. } => 1,
             Self::Cwd { .. }
             | Self::Nul(_)
             | Self::Proc(_)
             | Self::Containment(_)
             | Self::Limit(_)
+            | Self::OwnerGone(_)
             | Self::Record { .. }
             | Self::Receipt { .. }
             | Self::Start(_)

@@ -72,6 +72,13 @@ pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
     dir_of(&root, &mount, own).ok_or_else(|| CgroupError::Outside(own.to_owned()))
 }
 
+/// Where the hierarchy is mounted.
+pub fn mount_dir() -> Result<PathBuf, CgroupError> {
+    let mounts = Path::new("/proc/self/mountinfo");
+    let text = fs::read_to_string(mounts).map_err(at(mounts))?;
+    cgroup2_mount(&text).map(|(_, mount)| PathBuf::from(mount)).ok_or(CgroupError::NotMounted)
+}
+
 /// The directory of the cgroup `own` in a hierarchy whose `root` is mounted at `mount`.
 pub fn dir_of(root: &str, mount: &str, own: &str) -> Option<PathBuf> {
     let below = if root == "/" { own } else { own.strip_prefix(root)? };
@@ -106,9 +113,10 @@ pub fn v2_path(text: &str) -> Option<&str> {
 }
 
 impl Cgroup {
-    /// Makes a cgroup for `id` below this process's own, with `limits`; nothing is left behind if that fails.
-    pub fn create(id: JobId, limits: &Limits) -> Result<Self, CgroupError> {
-        let own = own_dir()?;
+    /// Makes a cgroup for `id` below `base`, or below this process's own, with `limits`; nothing is left behind if that
+    /// fails.
+    pub fn create(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
+        let own = base.map_or_else(own_dir, |base| Ok(base.to_owned()))?;
         let path = own.join(Self::name(id));
         fs::create_dir(&path).map_err(at(&path))?;
         let made = Self::prepare(&own, &path, limits);

@@ -105,7 +105,7 @@ fn ability(name: &str, ok: bool, detail: String) -> Ability {
 fn try_cgroup() -> Result<String, String> {
     let random = quell_sys::random_u128().map_err(|error| error.to_string())?;
     let id = JobId::new(quell_sys::unix_ms(), random);
-    let made = cgroup::Cgroup::create(id, &Limits::default()).map_err(|error| error.to_string())?;
+    let made = cgroup::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
     let found =
         made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));
     made.remove().map_err(|error| error.to_string())?;

@@ -79,6 +79,8 @@ pub struct Told {
     pub root: Option<ProcId>,
     /// Its cgroup.
     pub cgroup: Option<PathBuf>,
+    /// Below which its cgroup was to be made.
+    pub base: Option<PathBuf>,
 }
 
 /// A root that waits for its go.
@@ -93,15 +95,18 @@ pub struct Birth {
 impl Hold {
     /// Finds a place for the tree of job `id`: exactly the containment that was asked for, or for `auto` the strongest
     /// that doesn't change what the program sees. Makes its cgroup, if it is one; nothing else exists yet.
+    ///
+    /// A cgroup is made below `base`, or else below this process's own.
     pub fn acquire(
         id: JobId,
+        base: Option<&Path>,
         contain: Contain,
         limits: &Limits,
         session: SessionKind,
         marker: &str,
     ) -> Result<Self, Unavailable> {
         let place = match contain {
-            Contain::Cgroup => Self::find_cgroup(id, limits)?,
+            Contain::Cgroup => Self::find_cgroup(id, base, limits)?,
             Contain::Pidns => {
                 Place::Pidns { procs: super::pidns_limits(limits)?, report: None, leaving: None }
             }
@@ -111,7 +116,7 @@ impl Hold {
                     "reaper holds no limit: rlimits count a process or a user, not a tree",
                 ));
             }
-            Contain::Auto => match Self::find_cgroup(id, limits) {
+            Contain::Auto => match Self::find_cgroup(id, base, limits) {
                 Ok(place) => place,
                 Err(_) if limits.is_empty() => Place::Reaper,
                 Err(error) => return Err(error),
@@ -121,8 +126,8 @@ impl Hold {
         Ok(Self { may_concede, ..Self::with(id, place, session, marker) })
     }
 
-    fn find_cgroup(id: JobId, limits: &Limits) -> Result<Place, Unavailable> {
-        let own = match Cgroup::create(id, limits) {
+    fn find_cgroup(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Place, Unavailable> {
+        let own = match Cgroup::create(id, base, limits) {
             Ok(cgroup) => return Ok(Place::Cgroup(cgroup)),
             Err(error) => error,
         };
@@ -274,7 +279,8 @@ impl Hold {
     /// it had come that far. Children that this process had before it ever started the job are no part of it.
     pub fn take_over(id: JobId, session: SessionKind, marker: &str, told: Told, strays: Vec<ProcId>) -> Self {
         // A cgroup of which the keeper could not tell any more has a name that is known.
-        let path = told.cgroup.or_else(|| Some(own_dir().ok()?.join(Cgroup::name(id))));
+        let base = told.base.or_else(|| own_dir().ok());
+        let path = told.cgroup.or_else(|| Some(base?.join(Cgroup::name(id))));
         let cgroup = path.and_then(|path| Cgroup::open(&path).ok());
         let place = match (told.held, cgroup) {
             (Some(HeldBy::Pidns), _) => Place::Pidns { procs: None, report: None, leaving: None },
@@ -365,15 +371,16 @@ impl Hold {
         self.kind() != HeldBy::Pidns && self.root.is_some_and(|root| quell_sys::take_stop(root.pid))
     }
 
-    /// Passes a signal on to the root.
-    pub fn pass(&self, signal: Signal) {
+    /// Passes a signal on to the root; whether it was there to hear it.
+    pub fn pass(&self, signal: Signal) -> bool {
+        let mut heard = false;
         match (self.kind(), self.root.filter(|_| !self.root_gone)) {
             // The root of a PID namespace is init's first child.
             (HeldBy::Pidns, Some(_)) => {
                 let mut first = true;
                 self.walk(|seen| {
                     if std::mem::take(&mut first) {
-                        seen.pidfd.signal(signal);
+                        heard = seen.pidfd.signal(signal) == quell_sys::Sent::Yes;
                     }
                     Below::Skip
                 });
@@ -381,11 +388,37 @@ impl Hold {
             (HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope, Some(root)) => {
                 // An unreaped child of ours: the number is its own.
                 if let Ok(pidfd) = quell_sys::PidFd::open(root.pid) {
-                    pidfd.signal(signal);
+                    heard = pidfd.signal(signal) == quell_sys::Sent::Yes;
                 }
             }
             (_, None) => {}
         }
+        heard
+    }
+
+    /// Sends a signal to everyone in the tree; how many it reached.
+    pub fn pass_to_all(&self, signal: Signal) -> usize {
+        let mut reached = 0;
+        self.walk(|seen| {
+            reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
+            Below::Visit
+        });
+        reached
+    }
+
+    /// Shows every living member, as /proc has it now.
+    pub fn each_member(&self, mut show: impl FnMut(&quell_sys::Stat)) {
+        self.walk(|seen| {
+            show(&seen.stat);
+            Below::Visit
+        });
+    }
+
+    /// What the tree has used of the CPU so far, in clock ticks; of those who are gone only what was collected.
+    pub fn cpu_ticks(&self) -> u64 {
+        let mut ticks = 0;
+        self.each_member(|stat| ticks += stat.cpu);
+        ticks
     }
 
     /// Whether a limit of memory ended a member.

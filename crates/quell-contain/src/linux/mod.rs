@@ -4,6 +4,7 @@ mod audit;
 mod cgroup;
 mod doctor;
 mod hold;
+mod nest;
 mod roll;
 mod scope;
 mod stop;
@@ -13,6 +14,7 @@ use quell_core::{HeldBy, Limits, ProcId};
 
 pub use doctor::doctor;
 pub use hold::{Birth, Hold, SpawnError, Told};
+pub use nest::Nest;
 pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.

@@ -113,6 +113,7 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
         Ok((job, hold, watch, lock)) => {
             let rules = ChildRules {
                 own_session: plan.session == SessionKind::Own,
+                stdio: None,
                 closed: quell_sys::closed_at_start(),
                 keep_ignored: plan.keep_ignored.clone(),
                 open_files: quell_sys::raise_open_files(),
@@ -139,7 +140,7 @@ fn prepare_keeper(
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let hold = Hold::acquire(plan.id, request.contain, &request.limits, plan.session, &plan.marker);
+    let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
     let hold = hold.map_err(|error| match error {
         Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
         Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
@@ -311,7 +312,7 @@ impl Front {
         self.answer_due = None;
         match note {
             Note::Born { held, root, cgroup } => {
-                self.told = Told { held: Some(held), root: Some(root), cgroup };
+                self.told = Told { held: Some(held), root: Some(root), cgroup, base: None };
                 self.root = PidFd::open(root.pid).ok();
                 None
             }
@@ -352,17 +353,15 @@ impl Front {
     fn error_of(&self, failure: StartFailure) -> RunError {
         let program =
             || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
-        let error = std::io::Error::other;
         match failure {
             StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
-            StartFailure::Cwd(why) => RunError::Cwd {
-                path: self.request.cwd.clone().unwrap_or_else(|| ".".into()),
-                error: error(why),
-            },
+            StartFailure::Cwd(why) => {
+                RunError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error: why }
+            }
             StartFailure::Containment(why) => RunError::Containment(why),
             StartFailure::Limit(why) => RunError::Limit(why),
             StartFailure::Record(why) => {
-                RunError::Record { path: self.request.home.clone().unwrap_or_default(), error: error(why) }
+                RunError::Record { path: self.request.home.clone().unwrap_or_default(), error: why }
             }
             StartFailure::Other(why) => RunError::Start(why),
         }
@@ -397,15 +396,18 @@ fn random() -> Result<u128, RunError> {
     quell_sys::random_u128().map_err(system("get random bytes"))
 }
 
-fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
-    move |error| RunError::System { what, error }
+fn system(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
+    move |error| RunError::System { what: what.to_owned(), error: error.to_string() }
 }
 
 /// Opens the receipt's places. The caller's descriptor goes first: a number that is not open now would soon be that of
 /// something of ours.
 fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Outlet>, RunError> {
     let mut outlets = Vec::new();
-    let bad = |target: &str, error| RunError::Receipt { target: target.to_owned(), error };
+    let bad = |target: &str, error: std::io::Error| RunError::Receipt {
+        target: target.to_owned(),
+        error: error.to_string(),
+    };
     for target in targets {
         if let ReceiptTarget::Fd(fd) = target {
             let name = format!("descriptor {fd}");

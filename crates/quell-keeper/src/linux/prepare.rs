@@ -48,7 +48,7 @@ fn c_string(text: OsString, what: &str) -> Result<CString, RunError> {
 /// The directory as an absolute path, entered in thought: it exists, is a directory and may be searched.
 fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
     let path = asked.unwrap_or(Path::new("."));
-    let bad = |error| RunError::Cwd { path: path.to_owned(), error };
+    let bad = |error: io::Error| RunError::Cwd { path: path.to_owned(), error: error.to_string() };
     let absolute = match (asked, std::env::current_dir()) {
         (Some(path), _) if path.is_absolute() => path.to_owned(),
         (Some(path), Ok(here)) => here.join(path),

@@ -238,7 +238,7 @@ impl Supervisor {
                     Stage::Exec => StartFailure::Exec(text),
                     Stage::Cwd => StartFailure::Cwd(text),
                     Stage::Proc => StartFailure::Containment(error.to_string()),
-                    Stage::Limit | Stage::Fork => StartFailure::Other(error.to_string()),
+                    Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),
                 };
                 self.evidence.step(StepKind::StartFailed, error.to_string(), vec![]);
                 self.step(Event::StartFailed(failure.text().to_owned()));
@@ -293,7 +293,9 @@ impl Supervisor {
             self.say(&Note::Heard);
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
-                Order::Pass(signal) => self.hold.pass(signal),
+                Order::Pass(signal) => {
+                    self.hold.pass(signal);
+                }
             }
         }
         if arrived.closed {

@@ -28,6 +28,8 @@ pub struct Program {
 pub struct ChildRules {
     /// Whether it gets a session and group of its own.
     pub own_session: bool,
+    /// What it finds as its standard descriptors; those of this process if not given.
+    pub stdio: Option<ChildStdio>,
     /// Which standard descriptors it is to find closed.
     pub closed: [bool; 3],
     /// Which signals it is to find ignored; all others are at their default, and none is blocked.
@@ -36,6 +38,15 @@ pub struct ChildRules {
     pub open_files: Option<u64>,
     /// RLIMIT_NPROC, where that serves as the limit of processes.
     pub procs: Option<u64>,
+}
+
+/// The standard descriptors of a new process.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildStdio {
+    /// Which descriptors of this process they are copies of; none of them a standard one.
+    pub descriptors: [RawFd; 3],
+    /// Whether the first is a terminal that is to control the new session.
+    pub terminal: bool,
 }
 
 /// Everything that [`launch`] needs.
@@ -73,6 +84,8 @@ pub enum Stage {
     Proc,
     /// Making the root inside the PID namespace.
     Fork,
+    /// Setting up the standard descriptors.
+    Stdio,
     /// Executing the program.
     Exec,
 }
@@ -84,6 +97,7 @@ pub enum Stage {
     Stage::Limit => format!("can't set a limit: {error}"),
     Stage::Proc => format!("can't mount /proc for the PID namespace: {error}"),
     Stage::Fork => format!("can't make a process: {error}"),
+    Stage::Stdio => format!("can't set up the standard streams: {error}"),
     Stage::Exec => format!("can't execute the program: {error}"),
 })]
 pub struct LaunchError {
@@ -140,7 +154,7 @@ pub fn read_status(status: &OwnedFd) -> Result<(), LaunchError> {
     }
 }
 
-const STAGES: [Stage; 5] = [Stage::Cwd, Stage::Limit, Stage::Proc, Stage::Fork, Stage::Exec];
+const STAGES: [Stage; 6] = [Stage::Cwd, Stage::Limit, Stage::Proc, Stage::Fork, Stage::Stdio, Stage::Exec];
 
 /// The pointer arrays of execve, made before the fork. They borrow the program's strings.
 pub(crate) struct Arrays {
@@ -178,7 +192,7 @@ pub(crate) fn exit(code: i32) -> ! {
 
 /// Tells the keeper what failed, and exits.
 pub(crate) fn fail(status: RawFd, stage: Stage, errno: i32) -> ! {
-    let stage = STAGES.iter().position(|&known| known == stage).unwrap_or(4) as i32;
+    let stage = STAGES.iter().position(|&known| known == stage).unwrap_or(STAGES.len() - 1) as i32;
     let mut bytes = [0u8; 8];
     bytes[..4].copy_from_slice(&stage.to_ne_bytes());
     bytes[4..].copy_from_slice(&errno.to_ne_bytes());
@@ -209,6 +223,18 @@ fn set_limit(resource: libc::__rlimit_resource_t, value: u64, hard: bool) -> Res
 /// The last steps of a stub: nothing of quell is left in the process but its environment's marker.
 pub(crate) fn become_program(program: &Program, arrays: &Arrays, rules: &ChildRules, status: RawFd) -> ! {
     signals::reset_for_exec(&rules.keep_ignored);
+    if let Some(stdio) = &rules.stdio {
+        for (fd, from) in (0..).zip(stdio.descriptors) {
+            // SAFETY: nothing in this process uses its old standard descriptors any more.
+            if unsafe { libc::dup2(from, fd) } == -1 {
+                fail(status, Stage::Stdio, errno());
+            }
+        }
+        // SAFETY: the ioctl takes a number; this process leads a session without a terminal.
+        if stdio.terminal && unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == -1 {
+            fail(status, Stage::Stdio, errno());
+        }
+    }
     for fd in 0..3 {
         if rules.closed[fd as usize] {
             // SAFETY: the standard library put /dev/null there; nothing in this process uses it any more.

@@ -9,6 +9,7 @@ mod pidns;
 mod process;
 mod procfs;
 mod signals;
+mod stream;
 mod wait;
 
 pub use early::closed_at_start;
@@ -16,7 +17,9 @@ pub use host::{
     Polled, UserNamespaces, boot_id, kernel_release, own_home, poll_until, raise_open_files, random_u128,
     rusage_children, ticks_since_boot, unix_ms, user_name, user_namespaces,
 };
-pub use launch::{ChildRules, Launch, LaunchError, Launched, Program, Stage, launch, read_status};
+pub use launch::{
+    ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
+};
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
@@ -24,8 +27,12 @@ pub use process::{
     let_go_of, may_execute, pgid, pid, set_name, set_subreaper, signal_group, stop_self, take_descriptor,
     uid,
 };
-pub use procfs::{Stat, children, cmdline, environ_contains, own_children, pids, proc_is_ours, stat, uid_of};
+pub use procfs::{
+    Stat, children, cmdline, environ_contains, holds_socket, listeners, own_children, pids, proc_is_ours,
+    stat, uid_of,
+};
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
+pub use stream::{null, peer, pipe, read, set_nonblocking, terminal, write};
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

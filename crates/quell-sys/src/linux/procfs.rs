@@ -23,6 +23,10 @@ pub struct Stat {
     pub threads: u32,
     /// When it started, in clock ticks since boot.
     pub start: u64,
+    /// What it and its collected children have used of the CPU, in clock ticks.
+    pub cpu: u64,
+    /// Its resident set, in pages.
+    pub resident: u64,
 }
 
 impl Stat {
@@ -41,6 +45,8 @@ impl Stat {
             sid: number(3)?,
             threads: number(17)?,
             start: fields.get(19)?.parse().ok()?,
+            cpu: (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).sum(),
+            resident: fields.get(21).and_then(|text| text.parse().ok()).unwrap_or(0),
         })
     }
 }
@@ -99,6 +105,36 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
 
 fn children_by_scan(parent: u32) -> io::Result<Vec<u32>> {
     Ok(pids()?.into_iter().filter(|&pid| stat(pid).is_ok_and(|stat| stat.ppid == parent)).collect())
+}
+
+/// The inodes of the TCP sockets that listen on `port`, in this network namespace.
+pub fn listeners(port: u16) -> Vec<u64> {
+    let mut inodes = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        inodes.extend(text.lines().skip(1).filter_map(|line| listener(line, port)));
+    }
+    inodes
+}
+
+/// The inode of a line of /proc/net/tcp, if it is a socket that listens on `port`.
+fn listener(line: &str, port: u16) -> Option<u64> {
+    const LISTEN: &str = "0A";
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let local = fields.get(1)?.rsplit_once(':')?.1;
+    let here = u16::from_str_radix(local, 16).ok()? == port && *fields.get(3)? == LISTEN;
+    here.then(|| fields.get(9)?.parse().ok())?
+}
+
+/// Whether `pid` has one of the sockets with these inodes open. False where its descriptors may not be read.
+pub fn holds_socket(pid: u32, inodes: &[u64]) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries.flatten().any(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|link| {
+            let inode = link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
+            inode.and_then(|text| text.parse().ok()).is_some_and(|inode| inodes.contains(&inode))
+        })
+    })
 }
 
 /// Every pid in /proc.

@@ -1,0 +1,58 @@
+//! Pipes, terminals and sockets as a keeper uses them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+/// A pipe, both ends closed on exec: what is read from, and what is written to.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// A terminal of 80 by 24: the master, which has what is written to it, and the slave, which is a program's. Both are
+/// closed on exec, and the slave controls no session yet.
+pub fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    let slave = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&master, size)?;
+    Ok((master, slave))
+}
+
+/// /dev/null, for reading and writing.
+pub fn null() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Makes reads and writes on `fd` return at once, here and wherever else the same pipe end is open.
+pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// Reads what there is, at most as much as `buffer` holds. 0 means: no more will ever come.
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    match rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut *buffer)) {
+        // A terminal whose last user has gone.
+        Err(rustix::io::Errno::IO) => Ok(0),
+        other => Ok(other?),
+    }
+}
+
+/// Writes what there is room for.
+pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| rustix::io::write(&fd, bytes))?)
+}
+
+/// The process and user at the other end of a Unix socket, as the kernel noted them when it connected.
+pub fn peer(socket: impl AsFd) -> io::Result<(u32, u32)> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    Ok((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw()))
+}
