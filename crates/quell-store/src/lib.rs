@@ -14,6 +14,8 @@
 
 mod home;
 mod job;
+mod log;
 
 pub use home::{Home, NameError};
 pub use job::{JobDir, Liveness, Lock, wall};
+pub use log::{CaptureWriter, MIN_CAP, Stream};

@@ -1,0 +1,150 @@
+//! The captured output of a job: bytes as they were written, an index of when they came, a cap on both.
+//!
+//! Each stream is kept in segments. The head segment, `stdout.log`, holds how it began. When it is full, tail segments
+//! `stdout.<start>.log` follow (`<start>`: 16 hex digits, the offset in the stream of the first byte), and the oldest
+//! of them goes when there is no room for a new one. Bytes in a segment are only ever added, never changed.
+//!
+//! Beside each `.log` is an `.idx`: [`Point`]s of 24 bytes. The first one is the segment's start; what is between two
+//! points arrived at the time of the second. Bytes are written before their point, so what lies before a point is there,
+//! whenever the writer may have been killed. Offsets and line counts are those of the whole stream, so what lies between
+//! one segment's last point and the next one's first is exactly what was cut.
+
+mod write;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use write::CaptureWriter;
+
+/// The smallest cap on a stream, in bytes.
+pub const MIN_CAP: u64 = 4096;
+
+/// One of the two streams that are captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output, or all of a terminal's.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// Both, in the order in which ties are settled.
+    pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
+
+    /// Its name, with which its files begin.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How many bytes a point takes on disk.
+const POINT: u64 = 24;
+
+/// A place in a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Point {
+    /// When the bytes before it came, in nanoseconds since 1970.
+    time: u64,
+    /// How many bytes of the stream are before it.
+    offset: u64,
+    /// How many line ends are before it.
+    lines: u64,
+}
+
+impl Point {
+    fn to_bytes(self) -> [u8; POINT as usize] {
+        let mut bytes = [0; POINT as usize];
+        for (to, value) in bytes.chunks_exact_mut(8).zip([self.time, self.offset, self.lines]) {
+            to.copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; POINT as usize]) -> Self {
+        let value = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        Self { time: value(0), offset: value(8), lines: value(16) }
+    }
+}
+
+/// Which segment of a stream; they sort as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SegmentId {
+    /// How the stream began.
+    Head,
+    /// What begins at this offset.
+    Tail(u64),
+}
+
+impl SegmentId {
+    fn path(self, dir: &Path, stream: Stream, extension: &str) -> PathBuf {
+        match self {
+            Self::Head => dir.join(format!("{stream}.{extension}")),
+            Self::Tail(start) => dir.join(format!("{stream}.{start:016x}.{extension}")),
+        }
+    }
+
+    fn log(self, dir: &Path, stream: Stream) -> PathBuf {
+        self.path(dir, stream, "log")
+    }
+
+    fn idx(self, dir: &Path, stream: Stream) -> PathBuf {
+        self.path(dir, stream, "idx")
+    }
+
+    /// What a file name says, if it is one of `stream`'s files.
+    fn parse(name: &str, stream: Stream, extension: &str) -> Option<Self> {
+        let middle = name.strip_prefix(stream.as_str())?.strip_suffix(extension)?.strip_suffix('.')?;
+        let Some(start) = middle.strip_prefix('.') else {
+            return middle.is_empty().then_some(Self::Head);
+        };
+        let hex =
+            start.len() == 16 && start.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        hex.then(|| u64::from_str_radix(start, 16).ok().map(Self::Tail)).flatten()
+    }
+
+    /// The segments of `stream` that have a file with this extension, in order. No directory, no segments.
+    fn list(dir: &Path, stream: Stream, extension: &str) -> io::Result<Vec<Self>> {
+        let entries = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(at(dir))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(at(dir))?.file_name();
+            found.extend(name.to_str().and_then(|name| Self::parse(name, stream, extension)));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Adds the path to an error, which keeps its kind.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// The number of line ends in `bytes`.
+fn line_ends(bytes: &[u8]) -> u64 {
+    // Blocks of at most 255 are counted in a byte, so that the compiler can count 16 and more at a time.
+    let block = |block: &[u8]| block.iter().map(|&byte| u8::from(byte == b'\n')).sum::<u8>();
+    bytes.chunks(255).map(|bytes| u64::from(block(bytes))).sum()
+}

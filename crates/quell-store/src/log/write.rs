@@ -1,0 +1,355 @@
+//! The writer of one stream.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quell_core::StreamTotals;
+
+use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, line_ends};
+use crate::home::gone_is_fine;
+
+/// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
+/// not to grow with them.
+const MAX_TAIL: usize = 256;
+
+/// Captures one stream into the job's directory. All its files together, data and index, never take more than the cap,
+/// at no instant; memory does not grow with what is written.
+#[derive(Debug)]
+pub struct CaptureWriter {
+    dir: PathBuf,
+    stream: Stream,
+    cap: u64,
+    head: Segment,
+    tail: VecDeque<Segment>,
+    /// The files of the last segment, unless a write has failed there.
+    open: Option<Files>,
+    /// The end of the stream, cut or not.
+    end: Point,
+    /// Whether the end was cut and nothing on disk says so yet.
+    gap: bool,
+}
+
+/// What is known of a segment on disk.
+#[derive(Debug)]
+struct Segment {
+    id: SegmentId,
+    /// The bytes of the stream in it.
+    bytes: u64,
+    /// The line ends among them.
+    lines: u64,
+    /// What it takes on disk.
+    disk: u64,
+}
+
+#[derive(Debug)]
+struct Files {
+    log: File,
+    idx: File,
+}
+
+impl CaptureWriter {
+    /// Begins the capture of `stream` in `dir`, where there must be none yet. A cap below [`MIN_CAP`] is taken as that.
+    pub fn create(dir: &Path, stream: Stream, cap: u64) -> io::Result<Self> {
+        let mut writer = Self::empty(dir, stream, cap);
+        let start = Point { time: now(), ..Point::default() };
+        writer.open = Some(writer.make(SegmentId::Head, start)?);
+        writer.end = start;
+        Ok(writer)
+    }
+
+    /// Goes on with a capture whose writer is gone, wherever that one was killed; begins it if there is none. Bytes that
+    /// it had written and not indexed yet are kept, as if they had come now.
+    pub fn resume(dir: &Path, stream: Stream, cap: u64) -> io::Result<Self> {
+        let mut writer = Self::empty(dir, stream, cap);
+        let mut found = SegmentId::list(dir, stream, "idx")?;
+        for id in SegmentId::list(dir, stream, "log")? {
+            if !found.contains(&id) {
+                found.push(id);
+            }
+        }
+        found.sort_unstable();
+        let mut last = None;
+        for id in found {
+            // Half-made or half-removed: nothing in it was ever to be read.
+            let Some((segment, end)) = writer.look(id)? else {
+                writer.remove(id)?;
+                continue;
+            };
+            match id {
+                SegmentId::Head => writer.head = segment,
+                SegmentId::Tail(_) => writer.tail.push_back(segment),
+            }
+            writer.end = end;
+            last = Some(id);
+        }
+        match last {
+            Some(id) => writer.reopen(id)?,
+            None => return Self::create(dir, stream, cap),
+        }
+        Ok(writer)
+    }
+
+    fn empty(dir: &Path, stream: Stream, cap: u64) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            stream,
+            cap: cap.max(MIN_CAP),
+            head: Segment { id: SegmentId::Head, bytes: 0, lines: 0, disk: POINT },
+            tail: VecDeque::new(),
+            open: None,
+            end: Point::default(),
+            gap: false,
+        }
+    }
+
+    /// Adds `bytes`, which came at `time_ns` (nanoseconds since 1970; it increases from write to write, over both
+    /// streams). What can't be written is cut, exactly, and the error says why; later writes may succeed again, so the
+    /// caller goes on.
+    pub fn write(&mut self, mut bytes: &[u8], time_ns: u64) -> io::Result<()> {
+        self.end.time = time_ns;
+        while !bytes.is_empty() {
+            match self.put(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) => {
+                    // What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
+                    self.close();
+                    self.gap = true;
+                    self.end.offset += bytes.len() as u64;
+                    self.end.lines += line_ends(bytes);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the stream has come to, and how much of it is not on disk.
+    pub fn totals(&self) -> StreamTotals {
+        let kept = || std::iter::once(&self.head).chain(&self.tail);
+        StreamTotals {
+            bytes: self.end.offset,
+            lines: self.end.lines,
+            cut_bytes: self.end.offset.saturating_sub(kept().map(|segment| segment.bytes).sum()),
+            cut_lines: self.end.lines.saturating_sub(kept().map(|segment| segment.lines).sum()),
+        }
+    }
+
+    /// The time of the last write. After [`Self::resume`] the next one has to be later.
+    pub fn last_time(&self) -> u64 {
+        self.end.time
+    }
+
+    /// Waits until what was written to the segment in use is on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.open {
+            Some(files) => files.log.sync_data().and_then(|()| files.idx.sync_data()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what fits into one segment, and its point; says how much that was, at least a byte.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.open.is_none() || self.room() <= POINT {
+            self.roll()?;
+        }
+        let room = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX);
+        let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
+        let written = loop {
+            match files.log.write(&bytes[..bytes.len().min(room)]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => break written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let lines = line_ends(&bytes[..written]);
+        let end = Point {
+            time: self.end.time,
+            offset: self.end.offset + written as u64,
+            lines: self.end.lines + lines,
+        };
+        files.idx.write_all(&end.to_bytes())?;
+        self.end = end;
+        let segment = self.last();
+        segment.bytes += written as u64;
+        segment.lines += lines;
+        segment.disk += written as u64 + POINT;
+        Ok(written)
+    }
+
+    fn last(&mut self) -> &mut Segment {
+        self.tail.back_mut().unwrap_or(&mut self.head)
+    }
+
+    /// What the last segment may still take on disk.
+    fn room(&mut self) -> u64 {
+        let (head, tail) = (self.cap / 2, self.cap / 16);
+        let last = self.last();
+        let budget = match last.id {
+            SegmentId::Head => head,
+            SegmentId::Tail(_) => tail,
+        };
+        budget.saturating_sub(last.disk)
+    }
+
+    /// Begins a new tail segment at the end of the stream, after making room for all that it may come to.
+    fn roll(&mut self) -> io::Result<()> {
+        self.open = None;
+        let room = self.cap / 2 - self.cap / 16;
+        while let Some(oldest) = self.tail.front() {
+            let used: u64 = self.tail.iter().map(|segment| segment.disk).sum();
+            if used <= room && self.tail.len() < MAX_TAIL {
+                break;
+            }
+            self.remove(oldest.id)?;
+            self.tail.pop_front();
+        }
+        let id = SegmentId::Tail(self.end.offset);
+        self.open = Some(self.make(id, self.end)?);
+        self.tail.push_back(Segment { id, bytes: 0, lines: 0, disk: POINT });
+        self.gap = false;
+        Ok(())
+    }
+
+    /// Makes the files of a segment, with its first point. Nothing is left of it if that fails.
+    fn make(&self, id: SegmentId, start: Point) -> io::Result<Files> {
+        let open = |path: PathBuf| {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
+        };
+        let log = open(id.log(&self.dir, self.stream))?;
+        let made = open(id.idx(&self.dir, self.stream)).and_then(|mut idx| {
+            idx.write_all(&start.to_bytes())?;
+            Ok(Files { log, idx })
+        });
+        if made.is_err() {
+            let _ = self.remove(id);
+        }
+        made
+    }
+
+    /// Removes a segment. The index goes first: bytes without one are nothing to a reader.
+    fn remove(&self, id: SegmentId) -> io::Result<()> {
+        for path in [id.idx(&self.dir, self.stream), id.log(&self.dir, self.stream)] {
+            gone_is_fine(fs::remove_file(&path)).map_err(at(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the last segment after a failed write, with nothing behind its last point.
+    fn close(&mut self) {
+        let Some(files) = self.open.take() else { return };
+        let last = self.last();
+        let (id, bytes, points) = (last.id, last.bytes, last.disk - last.bytes);
+        // An empty one would only take the place of one that isn't.
+        if bytes == 0 && id != SegmentId::Head && self.remove(id).is_ok() {
+            self.tail.pop_back();
+            return;
+        }
+        let cut = files.log.set_len(bytes).and_then(|()| files.idx.set_len(points));
+        if cut.is_err()
+            && let (Ok(log), Ok(idx)) = (files.log.metadata(), files.idx.metadata())
+        {
+            self.last().disk = log.len() + idx.len();
+        }
+    }
+
+    /// A segment that an earlier writer left, and the point at its end; none if it has no first point or no bytes' file.
+    fn look(&self, id: SegmentId) -> io::Result<Option<(Segment, Point)>> {
+        let open = |path: PathBuf| match File::open(&path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at(&path)(error)),
+        };
+        let (Some(mut log), Some(idx)) =
+            (open(id.log(&self.dir, self.stream))?, open(id.idx(&self.dir, self.stream))?)
+        else {
+            return Ok(None);
+        };
+        let (length, points) = (log.metadata()?.len(), idx.metadata()?.len() / POINT);
+        if points == 0 {
+            return Ok(None);
+        }
+        let point = |number: u64| {
+            let mut bytes = [0; POINT as usize];
+            idx.read_exact_at(&mut bytes, number * POINT).map(|()| Point::from_bytes(&bytes))
+        };
+        let (start, end) = (point(0)?, point(points - 1)?);
+        let mut segment = Segment {
+            id,
+            bytes: end.offset.saturating_sub(start.offset),
+            lines: end.lines.saturating_sub(start.lines),
+            disk: length + points * POINT,
+        };
+        if length < segment.bytes {
+            // A power cut kept the index and lost bytes. Those are cut.
+            segment.bytes = length;
+            segment.lines = lines_to_end(&mut log)?;
+        }
+        Ok(Some((segment, end)))
+    }
+
+    /// Opens the last segment that an earlier writer left, and brings its index to the end of its bytes.
+    fn reopen(&mut self, id: SegmentId) -> io::Result<()> {
+        let open = |path: PathBuf| OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path));
+        let mut log = open(id.log(&self.dir, self.stream))?;
+        let mut idx = open(id.idx(&self.dir, self.stream))?;
+        idx.set_len(idx.metadata()?.len() / POINT * POINT)?;
+        idx.seek(SeekFrom::End(0))?;
+        let (bytes, length) = (self.last().bytes, log.metadata()?.len());
+        let start = match id {
+            SegmentId::Head => 0,
+            SegmentId::Tail(start) => start,
+        };
+        if start + bytes < self.end.offset {
+            return Ok(());
+        }
+        log.seek(SeekFrom::Start(bytes))?;
+        if length > bytes {
+            let lines = lines_to_end(&mut log)?;
+            let time = now().max(self.end.time + 1);
+            self.end =
+                Point { time, offset: self.end.offset + (length - bytes), lines: self.end.lines + lines };
+            idx.write_all(&self.end.to_bytes())?;
+            let last = self.last();
+            last.bytes = length;
+            last.lines += lines;
+            last.disk += POINT;
+        }
+        self.open = Some(Files { log, idx });
+        Ok(())
+    }
+}
+
+impl Drop for CaptureWriter {
+    /// If the stream ends with something cut, an empty segment says how much.
+    fn drop(&mut self) {
+        if self.gap {
+            let _ = self.roll();
+        }
+    }
+}
+
+/// Counts the line ends from where `file` is to its end, and leaves it there.
+fn lines_to_end(file: &mut File) -> io::Result<u64> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut lines = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(lines),
+            Ok(read) => lines += line_ends(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
