@@ -4,6 +4,7 @@
 //! until the tree is proven gone. If the front dies, the keeper stops the tree; if the keeper dies, the front does.
 #![forbid(unsafe_code)]
 
+pub mod control;
 mod request;
 
 #[cfg(target_os = "linux")]
@@ -13,5 +14,7 @@ mod platform;
 #[path = "other.rs"]
 mod platform;
 
-pub use platform::run;
-pub use request::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
+pub use platform::{run, stand_by};
+pub use request::{
+    BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
+};

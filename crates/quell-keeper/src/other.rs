@@ -7,3 +7,8 @@ pub fn run(_request: RunRequest) -> Result<Finished, RunError> {
     let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
     Err(RunError::Unsupported(why))
 }
+
+/// See [`run`].
+pub fn stand_by() -> std::process::ExitCode {
+    std::process::ExitCode::FAILURE
+}

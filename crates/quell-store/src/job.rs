@@ -103,7 +103,8 @@ impl JobDir {
     /// Whether somebody keeps it. If nobody does, and it has not ended, the caller is the one who may finish it.
     pub fn liveness(&self) -> io::Result<Liveness> {
         let path = self.live_path();
-        let file = match OpenOptions::new().write(true).open(&path) {
+        // Not for writing: who waits for a keeper to close it must not wake up for every look.
+        let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::Over),
             Err(error) => return Err(error),

@@ -302,6 +302,11 @@ impl Hold {
         hold
     }
 
+    /// A hold on nothing, for a job that could not be held as was asked.
+    pub fn nothing(id: JobId, marker: &str) -> Self {
+        Self::with(id, Place::Reaper, SessionKind::Own, marker)
+    }
+
     fn with(id: JobId, place: Place, session: SessionKind, marker: &str) -> Self {
         Self {
             id,

@@ -82,6 +82,11 @@ impl Evidence {
         }
     }
 
+    /// How many were asked in the last step.
+    pub fn asked(&self) -> usize {
+        self.steps.last().map_or(0, |step| step.signals.len())
+    }
+
     /// Whether anybody was asked or killed.
     pub fn acted(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.step, StepKind::Ask | StepKind::Kill))

@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,18 +14,22 @@ use quell_core::{
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
+use super::background::{self, Backstage, Crew, own_identity};
+use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
+use super::mask::Mask;
 use super::prepare;
-use super::supervise::{AUDIT_PATIENCE, Job, Supervisor};
+use super::supervise::{AUDIT_PATIENCE, Job, Kit, Supervisor};
+use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::{Finished, ReceiptTarget, RunError, RunRequest};
+use crate::{Finished, ReceiptTarget, RunError, RunRequest, StartReply};
 
 /// The signals by which a front is asked to stop its job.
-const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
+pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
 /// The signals that a front passes to the root.
 const PASSED: [&str; 3] = ["USR1", "USR2", "CONT"];
 
-fn signals(names: &[&str]) -> Vec<Signal> {
+pub fn signals(names: &[&str]) -> Vec<Signal> {
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
@@ -35,16 +40,18 @@ const SILENCE: Duration = Duration::from_secs(3);
 const BIRTH: Duration = Duration::from_secs(10);
 
 /// Everything that is settled before the keeper is forked, and known to both sides.
-struct Plan {
-    id: JobId,
-    marker: String,
-    program: Program,
-    session: SessionKind,
-    keep_ignored: Vec<Signal>,
+pub struct Plan {
+    pub id: JobId,
+    pub marker: String,
+    pub program: Program,
+    pub session: SessionKind,
+    pub keep_ignored: Vec<Signal>,
     /// Children that this process had before: no part of the job.
-    strays: Vec<ProcId>,
+    pub strays: Vec<ProcId>,
+    /// The front itself.
+    pub front: Option<ProcId>,
     /// Descriptors that the caller had passed on, for the program and nobody else.
-    inherited: Vec<i32>,
+    pub inherited: Vec<i32>,
 }
 
 /// Runs a job in the foreground and waits until it is proven gone.
@@ -69,6 +76,7 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
         strays: quell_contain::strays(),
+        front: if request.home.is_some() { own_identity() } else { None },
         marker,
         inherited,
     };
@@ -119,7 +127,9 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 open_files: quell_sys::raise_open_files(),
                 procs: None,
             };
-            let mut supervisor = Supervisor::new(job, hold, evidence, watch, lock, front);
+            let crew = Crew { keeper: own_identity(), understudy: plan.front, ..Crew::default() };
+            let kit = Kit { front: Some(front), signals: watch, desk: None, lock, crew };
+            let mut supervisor = Supervisor::new(job, hold, evidence, kit, 1);
             supervisor.start(&plan.program, &rules);
             quell_sys::close_inherited(&plan.inherited);
             supervisor.run();
@@ -145,7 +155,7 @@ fn prepare_keeper(
         Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
         Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
     })?;
-    let job = job_of(request, plan, outlets);
+    let job = job_of(request, plan, outlets, &Mask::default());
     let lock = match job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose() {
         Ok(lock) => lock,
         Err(error) => {
@@ -156,9 +166,11 @@ fn prepare_keeper(
     Ok((job, hold, watch, lock))
 }
 
-fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
+pub fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Job {
+    let background = request.background.as_ref();
     Job {
-        spec: spec_of(request, plan),
+        spec: spec_of(request, plan, mask),
+        ready_interval: background.map_or(Duration::MAX, |background| background.ready_interval),
         rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
         session: plan.session,
         store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
@@ -166,7 +178,7 @@ fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
     }
 }
 
-struct Front {
+pub struct Front {
     request: RunRequest,
     plan: Plan,
     keeper: PidFd,
@@ -184,10 +196,12 @@ struct Front {
     /// When the present part of the job's life must be over, and the keeper have said so.
     phase_due: Option<Instant>,
     woken: bool,
+    /// Who started a background job, until it runs.
+    starter: Option<UnixStream>,
 }
 
 impl Front {
-    fn new(request: RunRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
+    pub fn new(request: RunRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
         let mut front = Self {
             request,
             plan,
@@ -202,19 +216,47 @@ impl Front {
             answer_due: None,
             phase_due: None,
             woken: false,
+            starter: None,
         };
         front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
         front
     }
 
     fn wait(mut self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
+        match self.watch() {
+            Some(end) => end,
+            None => self.take_over(outlets, evidence),
+        }
+    }
+
+    /// An understudy's life: it waits beside its keeper until the job has ended, and tells the starter that it runs.
+    pub fn stand_by(
+        mut self,
+        starter: UnixStream,
+        job: Job,
+        backstage: Backstage,
+        evidence: Evidence,
+    ) -> Result<(), RunError> {
+        self.starter = Some(starter);
+        self.told.base = backstage.nest.as_ref().map(|nest| nest.base().to_owned());
+        match self.watch() {
+            Some(end) => end.map(drop),
+            None => self.take_over_background(job, backstage, evidence),
+        }
+    }
+
+    /// Waits until the keeper has said its last word, or is gone without one.
+    fn watch(&mut self) -> Option<Result<Finished, RunError>> {
         loop {
             let mut fds = vec![
                 Polled::Read(self.line.as_fd()),
                 Polled::Read(self.signals.as_fd()),
                 Polled::Read(self.keeper.as_fd()),
             ];
+            let root_at = fds.len();
             fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
+            let starter_at = fds.len();
+            fds.extend(self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd())));
             // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
             let Ok(ready) = quell_sys::poll_until(&fds, self.due()) else { continue };
             if ready[1] {
@@ -228,14 +270,19 @@ impl Front {
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
                         self.collect_keeper();
-                        return end;
+                        return Some(end);
                     }
                 }
             }
             if keeper_gone {
-                return self.take_over(outlets, evidence);
+                return None;
             }
-            if ready.get(3) == Some(&true) {
+            // Whoever wanted the job is gone before it was told of it: nobody would ever know of it.
+            if ready.get(starter_at) == Some(&true) && self.starter.take().is_some() {
+                let _ = self.line.mention(&Order::Stop(Actor::Unknown));
+                self.expect_answer();
+            }
+            if root_at < starter_at && ready.get(root_at) == Some(&true) {
                 self.root = None;
                 // The keeper sees this too, and will say so, if it has not yet.
                 if self.known.root.is_none() {
@@ -312,11 +359,23 @@ impl Front {
         self.answer_due = None;
         match note {
             Note::Born { held, root, cgroup } => {
-                self.told = Told { held: Some(held), root: Some(root), cgroup, base: None };
+                self.told = Told { held: Some(held), root: Some(root), cgroup, base: self.told.base.take() };
+                self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
                 None
             }
             Note::Heard => None,
+            Note::Running => {
+                if let Some(mut starter) = self.starter.take() {
+                    background::reply(&mut starter, &StartReply::Started { id: self.plan.id });
+                }
+                None
+            }
+            Note::Resting => {
+                self.begin_run();
+                self.phase_due = None;
+                None
+            }
             Note::Stopping { killing, ending, leaked } => {
                 self.stopping = true;
                 self.known.ending = ending;
@@ -348,6 +407,12 @@ impl Front {
                 }
             }),
         }
+    }
+
+    /// What was known of an earlier run is of no use any more.
+    fn begin_run(&mut self) {
+        (self.known, self.root, self.stopping) = (Known::default(), None, false);
+        self.phase_due = self.request.timeout.map(|timeout| Instant::now() + timeout + self.patience());
     }
 
     fn error_of(&self, failure: StartFailure) -> RunError {
@@ -382,21 +447,53 @@ impl Front {
     fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
         self.collect_keeper();
         let plan = &self.plan;
-        let mut job = job_of(&self.request, plan, outlets);
+        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
-        let end = Supervisor::finish(job, hold, evidence, self.signals, self.known);
+        let kit = Kit { front: None, signals: self.signals, desk: None, lock: None, crew: Crew::default() };
+        let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
         Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
     }
+
+    /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
+    fn take_over_background(
+        self,
+        job: Job,
+        backstage: Backstage,
+        evidence: Evidence,
+    ) -> Result<(), RunError> {
+        self.collect_keeper();
+        let plan = &self.plan;
+        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
+        let run = store.record().map_or(1, |record| record.run);
+        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
+        let desk = taps
+            .ok()
+            .map(|taps| Box::new(Desk::new(background.rules.clone(), taps, None, None, backstage.aide)));
+        let crew = Crew {
+            understudy: backstage.understudy,
+            nest: backstage.nest,
+            mask: backstage.mask,
+            keeper: None,
+        };
+        let kit = Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew };
+        let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
+        // A starter that still waits has nothing to wait for.
+        match (self.starter, end.receipt.verdict) {
+            (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
 }
 
-fn random() -> Result<u128, RunError> {
+pub fn random() -> Result<u128, RunError> {
     quell_sys::random_u128().map_err(system("get random bytes"))
 }
 
-fn system(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
+pub fn system(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
     move |error| RunError::System { what: what.to_owned(), error: error.to_string() }
 }
 
@@ -429,16 +526,17 @@ fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<V
     Ok(outlets)
 }
 
-fn spec_of(request: &RunRequest, plan: &Plan) -> JobSpec {
+fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
+    let background = request.background.as_ref();
     JobSpec {
         schema: SCHEMA.into(),
         id: plan.id,
-        mode: Mode::Run,
-        session: None,
-        background: None,
+        mode: if background.is_some() { Mode::Start } else { Mode::Run },
+        session: background.and_then(|background| background.session.clone()),
+        background: background.map(|background| background.rules.clone()),
         name: request.name.clone(),
         tags: request.tags.clone(),
-        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect(),
         cwd: PathBuf::from(plan.program.cwd.to_string_lossy().into_owned()),
         contain: request.contain,
         until: request.until,

@@ -1,9 +1,18 @@
 //! Linux.
 
+mod aide;
+mod background;
+mod desk;
 mod evidence;
 mod front;
+mod input;
+mod mask;
 mod prepare;
+mod ready;
+mod service;
 mod supervise;
+mod taps;
 mod wire;
 
+pub use background::stand_by;
 pub use front::run;

@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, JobSpec, Known, Life, LifeRules, Manner, Receipt, Record, Request,
-    RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
+    Action, Actor, Cause, Count, Event, Happening, JobSpec, Known, Life, LifeRules, Manner, Moment, Receipt,
+    Record, Request, RootOutcome, SCHEMA, SessionKind, State, StepKind, Until, Verdict,
 };
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
+use super::aide::Task;
+use super::background::Crew;
+use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::wire::{Line, Note, Order, StartFailure};
 
@@ -38,6 +41,8 @@ pub struct Job {
     pub store: Option<JobDir>,
     /// Where its receipt goes.
     pub outlets: Vec<Outlet>,
+    /// How often readiness is looked for where nothing tells of it.
+    pub ready_interval: Duration,
 }
 
 /// What a supervised job came to.
@@ -53,80 +58,105 @@ pub struct End {
     pub unwritten: bool,
 }
 
-/// One job under supervision.
+/// What a keeper has for all runs of its program.
+pub struct Kit {
+    /// The front or the understudy, while it lives.
+    pub front: Option<Line>,
+    /// SIGCHLD.
+    pub signals: SignalFd,
+    /// Where it meets the world, if the job is in the background.
+    pub desk: Option<Box<Desk>>,
+    /// What says that the job is kept.
+    pub lock: Option<Lock>,
+    /// Who keeps it.
+    pub crew: Crew,
+}
+
+/// One run of a job under supervision.
 pub struct Supervisor {
-    job: Job,
-    life: Life,
-    hold: Hold,
-    evidence: Evidence,
-    signals: SignalFd,
-    /// The front, while it lives.
-    front: Option<Line>,
+    pub(super) job: Job,
+    pub(super) life: Life,
+    pub(super) hold: Hold,
+    pub(super) evidence: Evidence,
+    pub(super) kit: Kit,
+    pub(super) run: u32,
     birth: Option<Birth>,
     failed: Option<StartFailure>,
     unwritten: bool,
     deadline: Option<Instant>,
     end: Option<Receipt>,
-    _lock: Option<Lock>,
+    /// When it was found ready.
+    pub(super) ready: Option<Moment>,
+    /// After which wait the program is started again.
+    again: Option<Duration>,
+    kill_told: bool,
 }
 
 impl Supervisor {
     /// The keeper's: nothing runs yet.
-    pub fn new(
-        job: Job,
-        hold: Hold,
-        evidence: Evidence,
-        signals: SignalFd,
-        lock: Option<Lock>,
-        front: Line,
-    ) -> Self {
+    pub fn new(job: Job, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         let life = Life::new(job.rules);
-        Self { front: Some(front), _lock: lock, ..Self::with(job, life, hold, evidence, signals) }
+        Self::with(job, life, hold, evidence, kit, run)
     }
 
-    fn with(job: Job, life: Life, hold: Hold, evidence: Evidence, signals: SignalFd) -> Self {
+    fn with(job: Job, life: Life, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         Self {
             job,
             life,
             hold,
             evidence,
-            signals,
-            front: None,
+            kit,
+            run,
             birth: None,
             failed: None,
             unwritten: false,
             deadline: None,
             end: None,
-            _lock: None,
+            ready: None,
+            again: None,
+            kill_told: false,
         }
     }
 
-    /// The front's, after its keeper was lost: what is left is killed, counted and put on record. `known` is what the
-    /// keeper had said of the job.
-    pub fn finish(job: Job, hold: Hold, evidence: Evidence, signals: SignalFd, known: Known) -> End {
+    /// The front's or the understudy's, after its keeper was lost: what is left is killed, counted and put on record.
+    /// `known` is what the keeper had said of the job.
+    pub fn finish(job: Job, hold: Hold, evidence: Evidence, kit: Kit, known: Known, run: u32) -> End {
         let (life, actions) = Life::orphaned(job.rules, known);
-        let mut this = Self::with(job, life, hold, evidence, signals);
-        this._lock = this.job.store.as_ref().and_then(|store| match store.liveness() {
-            Ok(Liveness::Lost(lock)) => Some(lock),
-            Ok(Liveness::Kept | Liveness::Over) | Err(_) => None,
-        });
+        let mut this = Self::with(job, life, hold, evidence, kit, run);
+        if let Some(store) = &this.job.store
+            && this.kit.lock.is_none()
+            && let Ok(Liveness::Lost(lock)) = store.liveness()
+        {
+            this.kit.lock = Some(lock);
+        }
+        this.happen(Happening::Lost { finished_by: "its understudy".into() });
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
         this.carry_out(actions);
         this.run()
+    }
+
+    /// The desk of a background job.
+    pub fn desk(&mut self) -> Option<&mut Desk> {
+        self.kit.desk.as_deref_mut()
     }
 
     /// Gives birth to the root, puts it on record, lets it go, and then detaches from the caller's terminal and pipes.
     /// On failure nothing has run.
     pub fn start(&mut self, program: &Program, rules: &ChildRules) {
         if let Err(failure) = self.try_start(program, rules) {
-            let reason = failure.text().to_owned();
-            self.failed = Some(failure);
-            self.birth = None;
-            self.step(Event::StartFailed(reason));
+            self.fail_start(failure);
         }
         let _ = quell_sys::let_go_of(true, true, true);
         // A mount must not be kept busy by a keeper.
         let _ = std::env::set_current_dir("/");
+    }
+
+    /// Ends a run that can't begin.
+    pub fn fail_start(&mut self, failure: StartFailure) {
+        let reason = failure.text().to_owned();
+        self.failed = Some(failure);
+        self.birth = None;
+        self.step(Event::StartFailed(reason));
     }
 
     fn try_start(&mut self, program: &Program, rules: &ChildRules) -> Result<(), StartFailure> {
@@ -150,8 +180,10 @@ impl Supervisor {
             return Err(StartFailure::Record(trouble));
         }
         self.evidence.step(StepKind::Born, String::new(), vec![]);
-        // Out of the caller's group before the program can signal it.
-        quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
+        // Out of the caller's group before the program can signal it. A keeper that has left it already stays where it is.
+        if self.run == 1 {
+            quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
+        }
         if let Some(birth) = &self.birth {
             let mut go =
                 File::from(birth.go.try_clone().map_err(|error| StartFailure::Other(error.to_string()))?);
@@ -160,14 +192,25 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Runs until the job has ended.
-    pub fn run(mut self) -> End {
+    /// Runs until the run has ended.
+    pub fn run(self) -> End {
+        self.run_background().0
+    }
+
+    /// The same, and gives back what the next run of the program needs, and after which wait it is to begin.
+    pub fn run_background(mut self) -> (End, Option<Duration>, Job, Kit) {
         while self.end.is_none() {
             self.wait_and_handle();
         }
         let Some(receipt) = self.end else { unreachable!("the loop ends with a receipt") };
         let end = End { receipt, leaked: self.life.leaked(), failed: self.failed, unwritten: self.unwritten };
-        if let Some(front) = &mut self.front {
+        if self.again.is_some() {
+            if let Some(front) = &mut self.kit.front {
+                let _ = front.mention(&Note::Resting);
+            }
+            return (end, self.again, self.job, self.kit);
+        }
+        if let Some(front) = &mut self.kit.front {
             let note = Note::Done {
                 receipt: Box::new(end.receipt.clone()),
                 leaked: end.leaked,
@@ -177,7 +220,7 @@ impl Supervisor {
             // A front that is gone does not want to know.
             let _ = front.say(&note);
         }
-        end
+        (end, None, self.job, self.kit)
     }
 
     fn wait_and_handle(&mut self) {
@@ -186,28 +229,33 @@ impl Supervisor {
         // The cgroup's news matter only for a count, and would be read again and again before one is wanted.
         let counting = matches!(self.life.state(), State::Draining | State::Asking | State::Killing);
         let news = self.hold.polled().filter(|polled| counting || matches!(polled, Polled::Read(_)));
-        let mut fds = vec![Polled::Read(self.signals.as_fd())];
-        let front_at = self.front.as_ref().map(|front| push(&mut fds, Polled::Read(front.as_fd())));
+        let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
+        let front_at = self.kit.front.as_ref().map(|front| push(&mut fds, Polled::Read(front.as_fd())));
         let status_at = status.map(|status| push(&mut fds, Polled::Read(status)));
         if let Some(news) = news {
             push(&mut fds, news);
         }
-        let wake = if killing {
+        let desk_at = fds.len();
+        let mut wake = self.deadline;
+        if let Some(desk) = &self.kit.desk {
+            desk.polled(&mut fds);
+            wake = wake.into_iter().chain(desk.deadline()).min();
+        }
+        if killing {
             let again = Instant::now() + KILL_AGAIN;
-            Some(self.deadline.map_or(again, |deadline| deadline.min(again)))
-        } else {
-            self.deadline
-        };
+            wake = Some(wake.map_or(again, |wake| wake.min(again)));
+        }
         // poll fails only for want of memory. Then everything is looked at, as if it were ready.
         let ready = quell_sys::poll_until(&fds, wake).unwrap_or_else(|_| vec![true; fds.len()]);
         let is_ready = |at: Option<usize>| at.is_some_and(|at| ready[at]);
         let (front_ready, status_ready) = (is_ready(front_at), is_ready(status_at));
+        drop(fds);
 
         // The order settles ties: an exit that is there already goes before a deadline that has passed meanwhile.
         if status_ready {
             self.read_status();
         }
-        while self.signals.next().is_some() {}
+        while self.kit.signals.next().is_some() {}
         self.look_at_children();
         if counting && self.end.is_none() {
             self.count();
@@ -215,10 +263,12 @@ impl Supervisor {
         if front_ready {
             self.hear_front();
         }
+        self.hear_desk(&ready[desk_at..]);
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
             if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
                 self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
+                self.happen(Happening::TimedOut);
             }
             self.step(Event::Deadline);
         }
@@ -231,6 +281,9 @@ impl Supervisor {
                 self.hold.executed();
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
                 self.step(Event::Executed);
+                self.say(&Note::Running);
+                self.happen(Happening::Started { root: self.hold.shown_root() });
+                self.look_for_readiness();
             }
             Err(error) => {
                 let text = error.error.to_string();
@@ -261,6 +314,12 @@ impl Supervisor {
         if let Some(outcome) = self.hold.root_exit() {
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
+            self.happen(Happening::RootExited { outcome: outcome.clone() });
+            if let Some(desk) = self.desk() {
+                desk.readiness = None;
+                desk.give(&Task::Rest);
+                desk.close_input();
+            }
             self.step(Event::RootExited(outcome));
         }
     }
@@ -275,13 +334,16 @@ impl Supervisor {
                 && self.evidence.left.is_empty()
             {
                 self.evidence.left = self.hold.look();
+                if self.job.rules.until == Until::Root {
+                    self.happen(Happening::Leaked { members: self.evidence.left.len() });
+                }
             }
             self.step(Event::Counted(count));
         }
     }
 
     fn hear_front(&mut self) {
-        let Some(front) = &mut self.front else { return };
+        let Some(front) = &mut self.kit.front else { return };
         let arrived = front.hear();
         // An exec that is done already makes it a program, to be asked politely.
         let now = Some(Instant::now());
@@ -299,7 +361,13 @@ impl Supervisor {
             }
         }
         if arrived.closed {
-            self.front = None;
+            self.kit.front = None;
+            // A background job lives for its own sake: it goes on, with one to watch over it less.
+            if self.kit.desk.is_some() {
+                self.happen(Happening::UnderstudyLost);
+                self.kit.crew.understudy = None;
+                return self.publish();
+            }
             self.ask_stop(
                 Cause::FrontLost,
                 Actor::Unknown,
@@ -308,7 +376,7 @@ impl Supervisor {
         }
     }
 
-    fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
+    pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
         if self.life.state() != State::Ended {
             let note = match &actor {
                 Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
@@ -316,6 +384,7 @@ impl Supervisor {
                 Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => format!("{cause:?}"),
             };
             self.evidence.step(StepKind::StopAsked, note, vec![]);
+            self.happen(Happening::StopAsked { cause, actor: actor.clone() });
         }
         self.step(Event::StopAsked(Request { cause, actor, manner }));
     }
@@ -345,8 +414,14 @@ impl Supervisor {
                         "each followed by CONT".into(),
                         round.signals,
                     );
+                    let members = self.evidence.asked();
+                    self.happen(Happening::Asked { signal, grace: self.life.grace(), members });
                 }
                 Action::Kill => {
+                    let ran = !matches!(self.life.root(), Some(RootOutcome::NotStarted { .. }));
+                    if ran && !std::mem::replace(&mut self.kill_told, true) {
+                        self.happen(Happening::Killed);
+                    }
                     let began = self.evidence.now();
                     let round = self.hold.kill_round();
                     self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
@@ -360,7 +435,7 @@ impl Supervisor {
         }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         if matches!(self.life.state(), State::Asking | State::Killing) {
             self.say(&Note::Stopping {
                 killing: self.life.state() == State::Killing,
@@ -375,20 +450,28 @@ impl Supervisor {
         }
     }
 
+    fn word(&self) -> &'static str {
+        match self.life.state() {
+            State::Running | State::Draining if self.ready.is_some() => "ready",
+            state => state.word(),
+        }
+    }
+
     fn record(&self, verdict: Option<Verdict>, survivors: Vec<quell_core::ProcId>) -> Record {
         let (cause, actor) = self.life.ending().cloned().unzip();
         Record {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
-            state: self.life.state().word().into(),
+            state: self.word().into(),
             since: self.evidence.now(),
             held: Some(self.hold.kind()),
             cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
             root: self.hold.root(),
-            keeper: None,
-            understudy: None,
-            run: 1,
-            ready: None,
+            keeper: self.kit.crew.keeper,
+            keeper_cgroup: self.kit.crew.nest.as_ref().map(|nest| nest.dir().to_owned()),
+            understudy: self.kit.crew.understudy,
+            run: self.run,
+            ready: self.ready.clone(),
             session: self.job.session,
             outcome: self.life.root().cloned(),
             cause,
@@ -423,11 +506,17 @@ impl Supervisor {
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
         let mut receipt =
             self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
+        self.finish_output(&mut receipt);
         if verdict == Verdict::Gone
             && let Err(error) = self.hold.release()
         {
             receipt.troubles.push(format!("the cgroup could not be removed: {error}"));
         }
+        let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
+        self.again = self.kit.desk.as_mut().and_then(|desk| {
+            // What could not be started the first time is an error for the caller, and nothing to be tried again.
+            if self.run == 1 && self.failed.is_some() { None } else { desk.plan_restart(&receipt, lasted) }
+        });
         self.write_record(&mut receipt, survivors);
         for outlet in &mut self.job.outlets {
             if let Err(error) = outlet.write(&receipt) {
@@ -443,7 +532,11 @@ impl Supervisor {
     /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
     fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<quell_core::ProcId>) {
         let Some(store) = &self.job.store else { return };
-        if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() {
+        let first = self.run == 1;
+        if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
+            if let Some(name) = &self.job.spec.name {
+                store.home().unclaim(name, self.job.spec.id);
+            }
             if let Err(error) = store.remove() {
                 receipt.troubles.push(format!("the record could not be removed: {error}"));
             }
@@ -452,25 +545,46 @@ impl Supervisor {
         let mut record = self.record(Some(receipt.verdict.clone()), survivors);
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
+        // Of a background job a user is told the end later, and from the record.
+        let sync = self.kit.desk.is_some() && self.again.is_none();
+        if self.again.is_some() {
+            record.state = "waiting".into();
+        }
+        let over = self.again.is_none() && receipt.verdict == Verdict::Gone;
         let kept = store
-            .keep(receipt, false)
-            .and_then(|()| store.publish(&record, false))
-            .and_then(|()| store.settle());
+            .keep(receipt, sync)
+            .and_then(|()| store.publish(&record, sync))
+            .and_then(|()| if over { store.settle() } else { Ok(()) });
         if let Err(error) = kept {
-            let _ = store.remove();
-            receipt.troubles.push(format!("the record could not be written, and was removed: {error}"));
+            // Better no record of a run than one that says "running". A background job's output and history are worth
+            // more: its record stays, and is mended by whoever finds it without a keeper.
+            let why = format!("the record could not be written: {error}");
+            if self.kit.desk.is_none() {
+                let _ = store.remove();
+            }
+            receipt.troubles.push(why);
+        }
+        let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
+        self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
+        match self.again {
+            Some(delay) => self.happen(Happening::Restarting { delay }),
+            None => {
+                if let Some(desk) = self.desk() {
+                    desk.dismiss();
+                }
+            }
         }
     }
 
     fn say(&mut self, note: &Note) {
-        if let Some(front) = &mut self.front {
+        if let Some(front) = &mut self.kit.front {
             // If the front is gone, its silence is heard in the loop. If it is stopped and its line is full, it will
             // find out the rest by itself; the tree can't wait for it.
             let _ = front.mention(note);
         }
     }
 
-    fn trouble(&mut self, text: String) {
+    pub(super) fn trouble(&mut self, text: String) {
         self.evidence.troubles.push(text);
     }
 }

@@ -21,6 +21,8 @@ pub enum Order {
 /// From the keeper to the front.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Note {
+    /// The program was executed.
+    Running,
     /// The stub exists and waits.
     Born {
         /// What holds it.
@@ -43,6 +45,8 @@ pub enum Note {
         /// Whether descendants had outlived the root.
         leaked: bool,
     },
+    /// This run is over, and another one will begin after a while.
+    Resting,
     /// The root was stopped by job control.
     RootStopped,
     /// The root has ended.
@@ -82,7 +86,12 @@ pub enum StartFailure {
 pub struct Line {
     stream: UnixStream,
     pending: Vec<u8>,
+    /// What is to be said when there is room for it.
+    unsaid: Vec<u8>,
 }
+
+/// The longest message that is taken from a client, and the most that is kept for one that doesn't listen.
+const OVERLONG: usize = 16 * 1024 * 1024;
 
 /// What was read.
 #[derive(Debug)]
@@ -97,7 +106,41 @@ impl Line {
     /// Both ends.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = UnixStream::pair()?;
-        Ok((Self { stream: one, pending: Vec::new() }, Self { stream: two, pending: Vec::new() }))
+        Ok((Self::over(one), Self::over(two)))
+    }
+
+    /// One end, over a stream that is connected.
+    pub fn over(stream: UnixStream) -> Self {
+        Self { stream, pending: Vec::new(), unsaid: Vec::new() }
+    }
+
+    /// Puts a message down to be said as soon as there is room for it; see [`Line::say_more`].
+    pub fn queue(&mut self, message: &impl Serialize) {
+        // What quell says are its own types, none of which can fail to be written.
+        self.unsaid.extend(line(message).unwrap_or_default());
+    }
+
+    /// Says what there is room for. An error shows as a closed line when it is next heard.
+    pub fn say_more(&mut self) {
+        let _ = self.stream.set_nonblocking(true);
+        while !self.unsaid.is_empty() {
+            match self.stream.write(&self.unsaid) {
+                Ok(length) => drop(self.unsaid.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.unsaid.clear(),
+            }
+        }
+    }
+
+    /// Whether something is still to be said.
+    pub fn has_more_to_say(&self) -> bool {
+        !self.unsaid.is_empty()
+    }
+
+    /// Whether the other end says more than anyone should in one message, or doesn't listen.
+    pub fn is_overlong(&self) -> bool {
+        self.pending.len() > OVERLONG || self.unsaid.len() > OVERLONG
     }
 
     /// Says one thing, for as long as it takes. An error means that the other end is gone, which its silence will show

@@ -57,6 +57,22 @@ pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// How many clock ticks /proc counts in a second.
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+/// The size of a page of memory.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// What the collected children have used of the CPU, in clock ticks.
+pub fn collected_ticks() -> u64 {
+    let usage = rusage_children();
+    ((usage.cpu_user + usage.cpu_system) * ticks_per_second() as f64) as u64
+}
+
 /// How long this boot has lasted, in the clock ticks in which /proc gives start times.
 pub fn ticks_since_boot() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -1,0 +1,322 @@
+//! The aide of a background job: a process beside the keeper that runs hooks and looks for readiness where that may take
+//! its time. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
+//! `quell run` of its own, with its own time limit, and leaves nothing behind. Nothing that fails here harms the job.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quell_contain::Nest;
+use quell_core::{Happening, Hook, HookAction, HookEvent, JobEvent, ReadyRules, Signal, format_duration};
+use quell_store::{JobDir, wall};
+use quell_sys::{Forked, Polled, SignalFd};
+use serde::{Deserialize, Serialize};
+
+use super::ready::Probe;
+use super::wire::Line;
+use crate::RunRequest;
+
+/// The name of an aide.
+const AIDE_NAME: &str = "quell-aide";
+
+/// From the keeper to its aide.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// Something happened that hooks wait for.
+    Event(Box<JobEvent>),
+    /// A run of the program has begun: look for readiness.
+    Probe,
+    /// The run is over: look no more.
+    Rest,
+}
+
+/// From the aide to the keeper.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum AideNote {
+    /// A probe has succeeded.
+    Found(Probe),
+}
+
+/// What an aide knows of its job.
+pub struct Brief<'a> {
+    pub request: &'a RunRequest,
+    pub job: &'a JobDir,
+    pub hooks: &'a [Hook],
+    pub ready: &'a ReadyRules,
+    pub interval: Duration,
+    pub timeout: Duration,
+    pub nest: Option<&'a Nest>,
+}
+
+/// Starts an aide and gives the line to it; none where there is nothing to do for one.
+///
+/// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
+pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
+    if brief.hooks.is_empty() && brief.ready.http.is_none() && brief.ready.cmd.is_none() {
+        return Ok(None);
+    }
+    let (line, aides) = Line::pair()?;
+    match quell_sys::fork()? {
+        Forked::Parent(between) => {
+            quell_sys::wait_exit(between.pid())?;
+            quell_sys::reap(between.pid())?;
+            Ok(Some(line))
+        }
+        Forked::Child => {
+            drop(line);
+            if let Ok(Forked::Child) = quell_sys::fork() {
+                quell_sys::set_name(AIDE_NAME);
+                if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
+                    Aide {
+                        brief,
+                        line: aides,
+                        signals,
+                        running: Vec::new(),
+                        probing: Vec::new(),
+                        next: None,
+                    }
+                    .serve();
+                }
+                if let Some(nest) = brief.nest {
+                    nest.leave();
+                }
+            }
+            std::process::exit(0)
+        }
+    }
+}
+
+/// A command of ours that runs.
+struct Running {
+    child: Child,
+    what: What,
+}
+
+enum What {
+    Hook { name: String, at: HookEvent, run: u32 },
+    Probe,
+}
+
+struct Aide<'a> {
+    brief: &'a Brief<'a>,
+    line: Line,
+    signals: SignalFd,
+    running: Vec<Running>,
+    probing: Vec<Probe>,
+    next: Option<Instant>,
+}
+
+impl Aide<'_> {
+    fn serve(&mut self) {
+        let mut closed = false;
+        while !closed || !self.running.is_empty() {
+            let mut fds = vec![Polled::Read(self.signals.as_fd())];
+            if !closed {
+                fds.push(Polled::Read(self.line.as_fd()));
+            }
+            let Ok(ready) = quell_sys::poll_until(&fds, self.next) else { return };
+            while self.signals.next().is_some() {}
+            self.collect();
+            if ready.get(1) == Some(&true) {
+                let arrived = self.line.hear::<Task>();
+                arrived.messages.into_iter().for_each(|task| self.take(task));
+                closed = arrived.closed;
+            }
+            if closed {
+                self.rest();
+            }
+            if self.next.is_some_and(|next| next <= Instant::now()) {
+                self.probe();
+            }
+        }
+    }
+
+    fn take(&mut self, task: Task) {
+        match task {
+            Task::Event(event) => self.on_event(&event),
+            Task::Probe => {
+                let ready = self.brief.ready;
+                self.probing.clear();
+                self.probing.extend(ready.http.as_ref().map(|_| Probe::Http));
+                self.probing.extend(ready.cmd.as_ref().map(|_| Probe::Cmd));
+                self.next = (!self.probing.is_empty()).then(Instant::now);
+            }
+            Task::Rest => self.rest(),
+        }
+    }
+
+    fn rest(&mut self) {
+        self.probing.clear();
+        self.next = None;
+    }
+
+    fn on_event(&mut self, event: &JobEvent) {
+        let Some(at) = event.what.hook_event() else { return };
+        for hook in self.brief.hooks.iter().filter(|hook| hook.on.contains(&at)) {
+            let done = match &hook.action {
+                HookAction::Run(argv) => self.run_hook(argv, hook.timeout, event, at),
+                HookAction::Append(file) => append(file, event),
+            };
+            if let Err(error) = done {
+                self.failed(&describe(&hook.action), at, event.run, error.to_string());
+            }
+        }
+    }
+
+    fn run_hook(
+        &mut self,
+        argv: &[String],
+        timeout: Duration,
+        event: &JobEvent,
+        at: HookEvent,
+    ) -> io::Result<()> {
+        let mut command = quell_run(timeout);
+        command.args(argv).stdin(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let mut bytes = serde_json::to_vec(event)?;
+            bytes.push(b'\n');
+            // An event is smaller than a pipe, so this doesn't wait. A hook that doesn't read it is no failure.
+            let _ = stdin.write_all(&bytes);
+        }
+        let name = describe(&HookAction::Run(argv.to_vec()));
+        self.running.push(Running { child, what: What::Hook { name, at, run: event.run } });
+        Ok(())
+    }
+
+    fn collect(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            match self.running[at].child.try_wait() {
+                Ok(None) => at += 1,
+                ended => {
+                    let running = self.running.swap_remove(at);
+                    let code = ended.ok().flatten().and_then(|status| status.code());
+                    match running.what {
+                        What::Hook { name, at, run } if code != Some(0) => {
+                            let why = code.map_or("it was killed".into(), why_of);
+                            self.failed(&name, at, run, why);
+                        }
+                        What::Hook { .. } => {}
+                        What::Probe if code == Some(0) => self.found(Probe::Cmd),
+                        What::Probe => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn probe(&mut self) {
+        if self.probing.contains(&Probe::Http)
+            && let Some(url) = &self.brief.ready.http
+            && answers(url, self.brief.timeout)
+        {
+            self.found(Probe::Http);
+        }
+        let runs = self.running.iter().any(|running| matches!(running.what, What::Probe));
+        if self.probing.contains(&Probe::Cmd)
+            && !runs
+            && let Some(text) = &self.brief.ready.cmd
+        {
+            self.try_command(text);
+        }
+        // Neither a server nor a command tells when it will be ready.
+        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.interval);
+    }
+
+    fn try_command(&mut self, text: &str) {
+        let request = self.brief.request;
+        let mut command = quell_run(self.brief.timeout);
+        command.args(["/bin/sh", "-c", text]).env_clear().envs(request.environment.set.iter().cloned());
+        command.stdin(Stdio::null()).current_dir(request.cwd.as_deref().unwrap_or("/".as_ref()));
+        if let Ok(child) = command.spawn() {
+            self.running.push(Running { child, what: What::Probe });
+        }
+    }
+
+    fn found(&mut self, probe: Probe) {
+        if self.probing.contains(&probe) {
+            self.probing.retain(|other| *other != probe);
+            let _ = self.line.mention(&AideNote::Found(probe));
+        }
+    }
+
+    fn failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
+        let what = Happening::HookFailed { hook: hook.to_owned(), at, why };
+        let name = self.brief.request.name.clone();
+        let event = JobEvent { time: wall(), job: self.brief.job.id(), name, run, what };
+        // Where not even this can be written there is nobody to tell.
+        let _ = self.brief.job.log_event(&event);
+    }
+}
+
+/// `quell run` with the options that all our commands have; its output goes nowhere.
+fn quell_run(timeout: Duration) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("quell").args(["run", "--quiet", "--no-record", "--grace", "1s"]);
+    command.args(["--timeout", &format_duration(timeout), "--"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn why_of(code: i32) -> String {
+    match code {
+        124 => "it took too long".into(),
+        126 => "it can't be executed".into(),
+        127 => "it can't be found".into(),
+        code => format!("exit code {code}"),
+    }
+}
+
+fn describe(action: &HookAction) -> String {
+    match action {
+        HookAction::Run(argv) => argv.join(" "),
+        HookAction::Append(file) => format!("append to {}", file.display()),
+    }
+}
+
+/// Appends `event` to `file`.
+fn append(file: &std::path::Path, event: &JobEvent) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(event)?;
+    bytes.push(b'\n');
+    OpenOptions::new().append(true).create(true).mode(0o600).open(file)?.write_all(&bytes)
+}
+
+/// Whether `http://host[:port]/path` answers with a status from 200 to 399.
+fn answers(url: &str, patience: Duration) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let address = if host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':') {
+        host.to_owned()
+    } else {
+        format!("{host}:80")
+    };
+    let status = || -> io::Result<u16> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in address.to_socket_addrs()? {
+            match status_at(&address, host, path, patience) {
+                Ok(status) => return Ok(status),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    status().is_ok_and(|status| (200..400).contains(&status))
+}
+
+fn status_at(address: &std::net::SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<u16> {
+    let mut stream = TcpStream::connect_timeout(address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: quell\r\n\r\n")?;
+    // `HTTP/1.1 200`: all that is wanted.
+    let mut head = [0u8; 12];
+    stream.read_exact(&mut head)?;
+    let text = String::from_utf8_lossy(&head);
+    text.rsplit(' ').next().and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,472 @@
+//! A job in the background: its understudy, which a caller executes, and the keeper below it.
+//!
+//! ```text
+//!   caller ──socket──▶ understudy ── keeper ── root ── …
+//!                      (subreaper)   (subreaper)        the tree
+//! ```
+//!
+//! The understudy does for a keeper what the front does in the foreground: it watches, and finishes the stop if the keeper
+//! is killed. It shares the keeper's lock, and the pipes with output that the keeper had not read yet.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
+use quell_core::{
+    Actor, Cause, Happening, JobEvent, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, Receipt, SessionKind,
+    Signal, State, Stdin, Verdict,
+};
+use quell_store::{Home, Lock, NameError, wall};
+use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
+
+use super::aide::{self, Brief};
+use super::desk::{Desk, Wish};
+use super::evidence::{Clock, Evidence};
+use super::front::{Front, Plan, STOPPERS, job_of, random, signals, system};
+use super::input::Input;
+use super::mask::Mask;
+use super::prepare;
+use super::supervise::{Job, Kit, Supervisor};
+use super::taps::{Ends, Taps};
+use super::wire::{Line, Note, Order, StartFailure};
+use crate::control::{Answer, Call};
+use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
+
+/// The name of an understudy.
+const UNDERSTUDY_NAME: &str = "quell-understudy";
+
+/// The whole life of an understudy. Its standard input is a socket on which the request comes as one line of JSON, and on
+/// which the reply goes back; its standard output is what the job reads, if that was given.
+///
+/// Before: this process was executed for nothing else, and has one thread.
+pub fn stand_by() -> std::process::ExitCode {
+    let inherited = quell_sys::inherited_descriptors();
+    let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
+    // Nobody's pipe is held open by a background job.
+    quell_sys::close_inherited(&inherited);
+    let _ = quell_sys::let_go_of(true, true, true);
+    let (Ok(socket), Ok(stdin)) = taken else { return std::process::ExitCode::FAILURE };
+    let mut starter = UnixStream::from(socket);
+    let mut text = String::new();
+    let read = BufReader::new(&starter).read_line(&mut text);
+    let request = match read.map(|_| serde_json::from_str::<RunRequest>(&text)) {
+        Ok(Ok(request)) => request,
+        // Whoever called it by hand, or died while it spoke.
+        Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
+    };
+    match serve(request, &starter, stdin) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            reply(&mut starter, &StartReply::Failed(error));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the caller; one that is gone does not want to know.
+pub fn reply(starter: &mut UnixStream, reply: &StartReply) {
+    if let Ok(mut bytes) = serde_json::to_vec(reply) {
+        bytes.push(b'\n');
+        let _ = starter.write_all(&bytes);
+    }
+}
+
+/// What both processes need of a background job.
+pub struct Backstage {
+    pub ends: Ends,
+    pub owner: Option<PidFd>,
+    pub aide: Option<Line>,
+    pub lock: Lock,
+    pub nest: Option<Nest>,
+    pub stdin: OwnedFd,
+    pub understudy: Option<ProcId>,
+    pub mask: Mask,
+}
+
+fn serve(request: RunRequest, starter: &UnixStream, stdin: OwnedFd) -> Result<(), RunError> {
+    let Some(background) = request.background.clone() else {
+        return Err(RunError::Start("no background job was asked for".into()));
+    };
+    if !quell_sys::proc_is_ours() {
+        return Err(RunError::Proc(
+            "/proc shows another PID namespace than the one this process is in".into(),
+        ));
+    }
+    let _ = quell_sys::leave_session();
+    quell_sys::set_name(UNDERSTUDY_NAME);
+    quell_sys::restore_default(Signal::CHLD);
+    signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
+    let id = JobId::new(quell_sys::unix_ms(), random()?);
+    let marker = format!("{:032x}", random()?);
+    let program = prepare::program(&request, id, &marker)?;
+    let _ = std::env::set_current_dir("/");
+    let plan = Plan {
+        id,
+        marker,
+        program,
+        session: SessionKind::Own,
+        keep_ignored: Vec::new(),
+        strays: Vec::new(),
+        front: None,
+        inherited: Vec::new(),
+    };
+    let owner = open_owner(&request, &background)?;
+    let mask = Mask::new(&background.rules.mask, &request.environment.set);
+    let job = job_of(&request, &plan, Vec::new(), &mask);
+    let Some(store) = job.store.clone() else {
+        return Err(RunError::Start("a background job needs a record".into()));
+    };
+    let ends = Ends::open(background.rules.pty).map_err(system("make the pipes for its output"))?;
+    let lock = record(&request, &job)?;
+    let failed = |error| {
+        let _ = store.remove();
+        error
+    };
+    if let Some(name) = &request.name {
+        Home::at(store.home().dir()).claim(name, id).map_err(|error| {
+            failed(match error {
+                NameError::Taken { name, by } => RunError::NameTaken { name, by },
+                NameError::Io { .. } => record_error(&request, error.to_string()),
+            })
+        })?;
+    }
+    let nest = if background.nested { None } else { Nest::enter(id) };
+    let aide = aide::start(&Brief {
+        request: &request,
+        job: &store,
+        hooks: &background.rules.hooks,
+        ready: &background.rules.ready,
+        interval: background.ready_interval,
+        timeout: background.ready_timeout,
+        nest: nest.as_ref(),
+    });
+    let aide = aide.map_err(|error| failed(system("start an aide")(error)))?;
+    let understudy = own_identity();
+    let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
+    let outcome = split(request, plan, job, backstage, starter);
+    if outcome.is_err() {
+        let _ = store.remove();
+    }
+    if let Some(nest) = nest {
+        nest.leave();
+    }
+    outcome
+}
+
+/// Forks the keeper; this process watches it from then on.
+fn split(
+    request: RunRequest,
+    plan: Plan,
+    job: Job,
+    backstage: Backstage,
+    starter: &UnixStream,
+) -> Result<(), RunError> {
+    let watched = signals(&[&STOPPERS[..], &["CHLD"]].concat());
+    let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
+    quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
+    let (line, keeper_line) = Line::pair().map_err(system("make a socket pair"))?;
+    let evidence = Evidence::new(Clock::start());
+    match quell_sys::fork().map_err(system("fork"))? {
+        Forked::Child => {
+            drop((line, signal_fd));
+            keep(&request, &plan, job, backstage, evidence, keeper_line)
+        }
+        Forked::Parent(keeper) => {
+            drop(keeper_line);
+            let starter = starter.try_clone().map_err(system("copy a descriptor"))?;
+            let front = Front::new(request, plan, keeper, line, signal_fd);
+            front.stand_by(starter, job, backstage, evidence)
+        }
+    }
+}
+
+fn record_error(request: &RunRequest, error: String) -> RunError {
+    RunError::Record { path: request.home.clone().unwrap_or_default(), error }
+}
+
+/// Puts the job on record, with what is needed to start it again.
+fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
+    let launch = LaunchFile {
+        command: request.command.clone(),
+        cwd: request.cwd.clone().unwrap_or_default(),
+        environment: request.environment.set.clone(),
+        stdin_file: request.background.as_ref().and_then(|background| background.stdin_file.clone()),
+    };
+    let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
+    store.create(&job.spec, Some(&launch)).map_err(|error| record_error(request, error.to_string()))
+}
+
+/// Who this process is.
+pub fn own_identity() -> Option<ProcId> {
+    let stat = quell_sys::stat(quell_sys::pid()).ok()?;
+    Some(ProcId { pid: stat.pid, start: stat.start })
+}
+
+/// The owner, pinned and checked.
+fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Option<PidFd>, RunError> {
+    let (owner, what) = match background.rules.owner {
+        None => return Ok(None),
+        Some(Owner::Process { id }) => (Some(id), format!("process {}", id.pid)),
+        Some(Owner::Job { job }) => {
+            let home = Home::at(request.home.clone().unwrap_or_default());
+            (home.job(job).record().ok().and_then(|record| record.keeper), format!("job {job}"))
+        }
+    };
+    let pinned = owner.and_then(|owner| {
+        let pidfd = PidFd::open(owner.pid).ok()?;
+        let same = quell_sys::stat(owner.pid).is_ok_and(|stat| stat.start == owner.start);
+        (same && pidfd.is_alive()).then_some(pidfd)
+    });
+    match (pinned, background.rules.on_owner_exit) {
+        (None, OnOwnerExit::Stop) => Err(RunError::OwnerGone(what)),
+        (pinned, OnOwnerExit::Stop | OnOwnerExit::Keep) => Ok(pinned),
+    }
+}
+
+/// The keeper's whole life.
+fn keep(
+    request: &RunRequest,
+    plan: &Plan,
+    job: Job,
+    backstage: Backstage,
+    evidence: Evidence,
+    mut front: Line,
+) -> ! {
+    quell_sys::set_name(KEEPER_NAME);
+    for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
+        quell_sys::ignore(signal);
+    }
+    match prepare_keeper(request, &job, backstage) {
+        Ok((desk, signals, lock, crew, stdin)) => {
+            let kit = Kit { front: Some(front), signals, desk: Some(Box::new(desk)), lock: Some(lock), crew };
+            Keeper { request, plan, stdin, run: 0 }.live(job, kit, evidence);
+        }
+        Err(failure) => {
+            let _ = front.say(&Note::Failed(failure));
+        }
+    }
+    std::process::exit(0)
+}
+
+/// Who keeps the job, for its record.
+#[derive(Clone, Debug, Default)]
+pub struct Crew {
+    pub keeper: Option<ProcId>,
+    pub understudy: Option<ProcId>,
+    pub nest: Option<Nest>,
+    pub mask: Mask,
+}
+
+type Prepared = (Desk, SignalFd, Lock, Crew, OwnedFd);
+
+fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Result<Prepared, StartFailure> {
+    let other = |error: std::io::Error| StartFailure::Other(error.to_string());
+    let (Some(background), Some(store)) = (&request.background, &job.store) else {
+        return Err(StartFailure::Other("no background job was asked for".into()));
+    };
+    let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
+    quell_sys::set_subreaper().map_err(other)?;
+    let record = |error: std::io::Error| StartFailure::Record(error.to_string());
+    let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
+    let listener = store.listen().map_err(record)?;
+    listener.set_nonblocking(true).map_err(record)?;
+    let desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
+    let crew = Crew {
+        keeper: own_identity(),
+        understudy: backstage.understudy,
+        nest: backstage.nest,
+        mask: backstage.mask,
+    };
+    Ok((desk, watch, backstage.lock, crew, backstage.stdin))
+}
+
+/// The keeper over all runs of its program.
+struct Keeper<'a> {
+    request: &'a RunRequest,
+    plan: &'a Plan,
+    /// What the caller gave the program to read.
+    stdin: OwnedFd,
+    run: u32,
+}
+
+impl Keeper<'_> {
+    fn live(mut self, mut job: Job, mut kit: Kit, mut evidence: Evidence) {
+        loop {
+            self.run += 1;
+            let (hold, refused) = match self.acquire(&kit) {
+                Ok(hold) => (hold, None),
+                Err(failure) => (Hold::nothing(self.plan.id, &self.plan.marker), Some(failure)),
+            };
+            let mut supervisor = Supervisor::new(job, hold, evidence, kit, self.run);
+            let stdio = match refused {
+                Some(failure) => Err(failure),
+                None => self.open_stdio(&mut supervisor),
+            };
+            match stdio {
+                // What the program reads stays open until the program has it.
+                Ok((stdio, _read)) => supervisor.start(&self.plan.program, &rules(stdio)),
+                Err(failure) => supervisor.fail_start(failure),
+            }
+            let (end, again);
+            (end, again, job, kit) = supervisor.run_background();
+            let Some(delay) = again else { return };
+            if !self.pause(&job, &mut kit, delay, &end.receipt) {
+                return;
+            }
+            evidence = Evidence::new(Clock::start());
+        }
+    }
+
+    fn acquire(&self, kit: &Kit) -> Result<Hold, StartFailure> {
+        let base = kit.crew.nest.as_ref().map(Nest::base);
+        let (contain, limits) = (self.request.contain, &self.request.limits);
+        Hold::acquire(self.plan.id, base, contain, limits, self.plan.session, &self.plan.marker).map_err(
+            |error| match error {
+                Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
+                Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
+            },
+        )
+    }
+
+    /// The standard streams of the next run. What the program reads is open as long as the second part lives.
+    fn open_stdio(&self, supervisor: &mut Supervisor) -> Result<(ChildStdio, OwnedFd), StartFailure> {
+        let other = |error: std::io::Error| StartFailure::Other(format!("its standard input: {error}"));
+        let (Some(background), Some(desk)) = (&self.request.background, supervisor.desk()) else {
+            return Err(StartFailure::Other("no background job was asked for".into()));
+        };
+        let output = desk.taps.ends.for_program();
+        if let Some(master) = desk.taps.ends.terminal() {
+            desk.input = Input::open(master.try_clone().map_err(other)?, true).map_err(other)?;
+            let stdio = ChildStdio { descriptors: [output[0]; 3], terminal: true };
+            return Ok((stdio, quell_sys::null().map_err(other)?));
+        }
+        let read = match (background.rules.stdin, &background.stdin_file) {
+            (Stdin::Pipe, _) => {
+                let (read, write) = quell_sys::pipe().map_err(other)?;
+                desk.input = Input::open(write, false).map_err(other)?;
+                read
+            }
+            (Stdin::Given, Some(file)) if self.run > 1 => OwnedFd::from(File::open(file).map_err(other)?),
+            (Stdin::Null | Stdin::Given, _) => self.stdin.try_clone().map_err(other)?,
+        };
+        let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };
+        Ok((stdio, read))
+    }
+
+    /// Waits before the program is started again; false if the job is to end instead, which is on record then.
+    fn pause(&self, job: &Job, kit: &mut Kit, delay: Duration, last: &Receipt) -> bool {
+        let until = Instant::now() + delay;
+        loop {
+            let Some(desk) = &kit.desk else { return false };
+            let mut fds = vec![Polled::Read(kit.signals.as_fd())];
+            fds.extend(kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
+            let desk_at = fds.len();
+            desk.polled(&mut fds);
+            let wake = desk.deadline().map_or(until, |due| due.min(until));
+            let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
+            drop(fds);
+            while kit.signals.next().is_some() {}
+            let mut stop = None;
+            if let Some(front) = &mut kit.front {
+                let arrived = front.hear::<Order>();
+                for order in arrived.messages {
+                    let _ = front.mention(&Note::Heard);
+                    if let Order::Stop(actor) = order {
+                        stop = Some((Cause::User, actor));
+                    }
+                }
+                if arrived.closed {
+                    kit.front = None;
+                }
+            }
+            let wishes = match &mut kit.desk {
+                Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
+                None => Vec::new(),
+            };
+            for wish in wishes {
+                stop = stop.or(kit.while_waiting(wish));
+            }
+            if let Some((cause, actor)) = stop {
+                kit.end_waiting(job, self.run, cause, actor, last);
+                return false;
+            }
+            if Instant::now() >= until {
+                return true;
+            }
+        }
+    }
+}
+
+impl Kit {
+    /// Answers what is wanted of a job that has no process at the moment; a reason to end it, if it is one.
+    fn while_waiting(&mut self, wish: Wish) -> Option<(Cause, Actor)> {
+        let desk = self.desk.as_mut()?;
+        match wish {
+            Wish::OwnerGone if desk.is_kept() => None,
+            Wish::OwnerGone => Some((Cause::OwnerGone, Actor::Quell)),
+            Wish::TimeToLiveOver => Some((Cause::Timeout, Actor::Quell)),
+            Wish::Call { key, pid, uid, call } => {
+                let refused = || Answer::Refused {
+                    code: "wrong_state".into(),
+                    why: "it waits to be started again".into(),
+                };
+                let answer = match call {
+                    Call::Stop { reason, .. } => {
+                        desk.answer(key, &Answer::Heard);
+                        return Some((Cause::User, Actor::Client { pid, uid, reason }));
+                    }
+                    Call::Look => Answer::Seen(Vec::new()),
+                    Call::Vitals => Answer::Vitals { cpu: 0, output: desk.taps.bytes() },
+                    Call::Signal { .. } | Call::Send { .. } => refused(),
+                };
+                desk.answer(key, &answer);
+                None
+            }
+        }
+    }
+
+    /// Ends a job that waits to be started again: all that is left to do is to say so.
+    fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
+        let Some(store) = &job.store else { return };
+        let mut troubles = Vec::new();
+        if let Ok(mut record) = store.record() {
+            record.state = State::Ended.word().into();
+            (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
+            record.since.wall = wall();
+            let ended = store.publish(&record, true).and_then(|()| store.settle());
+            troubles.extend(ended.err().map(|error| error.to_string()));
+        }
+        let outcome = last.root.outcome.clone();
+        for what in [
+            Happening::StopAsked { cause, actor: actor.clone() },
+            Happening::Ended { outcome, cause, actor, verdict: Verdict::Gone },
+        ] {
+            let event = JobEvent { time: wall(), job: job.spec.id, name: job.spec.name.clone(), run, what };
+            let _ = store.log_event(&event);
+            if let Some(desk) = &mut self.desk {
+                desk.tell(&event);
+            }
+        }
+        if let Some(desk) = &mut self.desk {
+            desk.dismiss();
+        }
+        if let Some(front) = &mut self.front {
+            let receipt = Box::new(Receipt { troubles, ..last.clone() });
+            let _ = front.say(&Note::Done { receipt, leaked: false, failed: None, unwritten: false });
+        }
+    }
+}
+
+fn rules(stdio: ChildStdio) -> ChildRules {
+    ChildRules {
+        own_session: true,
+        stdio: Some(stdio),
+        closed: [false; 3],
+        keep_ignored: Vec::new(),
+        open_files: quell_sys::raise_open_files(),
+        procs: None,
+    }
+}

@@ -1,0 +1,293 @@
+//! Where a background job's keeper meets the world: clients at its control socket, the owner it lives for, its output and
+//! input, its aide. It carries; what is asked for is decided by the supervisor.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use quell_core::{Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
+use quell_core::{Cause, Receipt};
+use quell_sys::{PidFd, Polled};
+
+use super::aide::{AideNote, Task};
+use super::input::{Input, Written};
+use super::ready::Readiness;
+use super::taps::Taps;
+use super::wire::Line;
+use crate::control::{Answer, Call, SEND_AT_ONCE};
+
+/// How many clients are served at a time; more of them wait in the socket's queue.
+const CLIENTS: usize = 256;
+
+struct Client {
+    key: u64,
+    line: Line,
+    pid: u32,
+    uid: u32,
+}
+
+/// What the world wants.
+pub enum Wish {
+    /// A client calls.
+    Call { key: u64, pid: u32, uid: u32, call: Call },
+    /// The owner is gone.
+    OwnerGone,
+    /// The time to live is over.
+    TimeToLiveOver,
+}
+
+/// The keeper's desk.
+pub struct Desk {
+    pub rules: Background,
+    pub taps: Taps,
+    pub input: Input,
+    pub readiness: Option<Readiness>,
+    listener: Option<UnixListener>,
+    clients: Vec<Client>,
+    next_key: u64,
+    owner: Option<PidFd>,
+    ends_by: Option<Instant>,
+    aide: Option<Line>,
+    restarts: u32,
+    delay: Duration,
+}
+
+impl Desk {
+    pub fn new(
+        rules: Background,
+        taps: Taps,
+        listener: Option<UnixListener>,
+        owner: Option<PidFd>,
+        aide: Option<Line>,
+    ) -> Self {
+        Self {
+            ends_by: rules.ttl.map(|ttl| Instant::now() + ttl),
+            delay: rules.restart.delay,
+            rules,
+            taps,
+            input: Input::default(),
+            readiness: None,
+            listener,
+            clients: Vec::new(),
+            next_key: 0,
+            owner,
+            aide,
+            restarts: 0,
+        }
+    }
+
+    /// What to poll; as many flags are to be given to [`Desk::handle`].
+    pub fn polled<'a>(&'a self, fds: &mut Vec<Polled<'a>>) -> usize {
+        let before = fds.len();
+        self.taps.polled(fds);
+        fds.extend(self.input.polled());
+        fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+        fds.extend(self.aide.as_ref().map(|aide| Polled::Read(aide.as_fd())));
+        let room = self.clients.len() < CLIENTS;
+        fds.extend(self.listener.as_ref().filter(|_| room).map(|listener| Polled::Read(listener.as_fd())));
+        for client in &self.clients {
+            fds.push(Polled::Read(client.line.as_fd()));
+            if client.line.has_more_to_say() {
+                fds.push(Polled::Write(client.line.as_fd()));
+            }
+        }
+        fds.len() - before
+    }
+
+    /// When something is due that no descriptor tells of.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.ends_by.into_iter().chain(self.readiness.as_ref().and_then(Readiness::deadline)).min()
+    }
+
+    /// Takes in what has come. `ready` goes with what [`Desk::polled`] had put down.
+    pub fn handle(&mut self, ready: &[bool]) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let mut ready = ready.iter().copied();
+        let mut next = || ready.next().unwrap_or(false);
+        let taps = [next(), if self.taps.ends.terminal().is_none() { next() } else { false }];
+        let input = self.input.polled().is_some() && next();
+        let owner = self.owner.is_some() && next();
+        let aide = self.aide.is_some() && next();
+        let listener = self.listener.is_some() && self.clients.len() < CLIENTS && next();
+        let calling: Vec<bool> = self
+            .clients
+            .iter()
+            .map(|client| {
+                let read = next();
+                let write = client.line.has_more_to_say() && next();
+                read || write
+            })
+            .collect();
+        if taps.contains(&true) {
+            let readiness = &mut self.readiness;
+            self.taps.read(&taps, |stream, bytes| {
+                if let Some(readiness) = readiness {
+                    readiness.read(stream, bytes);
+                }
+            });
+        }
+        if input {
+            self.write_input();
+        }
+        if owner {
+            self.owner = None;
+            wishes.push(Wish::OwnerGone);
+        }
+        if aide {
+            self.hear_aide();
+        }
+        self.hear_clients(&calling, &mut wishes);
+        if listener {
+            self.accept();
+        }
+        if self.ends_by.is_some_and(|end| end <= Instant::now()) {
+            self.ends_by = None;
+            wishes.push(Wish::TimeToLiveOver);
+        }
+        wishes
+    }
+
+    fn hear_aide(&mut self) {
+        let Some(aide) = &mut self.aide else { return };
+        let arrived = aide.hear::<AideNote>();
+        for AideNote::Found(probe) in arrived.messages {
+            if let Some(readiness) = &mut self.readiness {
+                readiness.found(probe);
+            }
+        }
+        if arrived.closed {
+            self.aide = None;
+        }
+    }
+
+    fn hear_clients(&mut self, calling: &[bool], wishes: &mut Vec<Wish>) {
+        let mut gone = Vec::new();
+        for (client, _) in self.clients.iter_mut().zip(calling).filter(|(_, calling)| **calling) {
+            client.line.say_more();
+            let arrived = client.line.hear::<Call>();
+            let (key, pid, uid) = (client.key, client.pid, client.uid);
+            wishes.extend(arrived.messages.into_iter().map(|call| Wish::Call { key, pid, uid, call }));
+            if arrived.closed || client.line.is_overlong() {
+                gone.push(key);
+            }
+        }
+        self.clients.retain(|client| !gone.contains(&client.key));
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        while self.clients.len() < CLIENTS {
+            let Ok((stream, _)) = listener.accept() else { break };
+            // The directory keeps others out; this keeps out who got the socket by other ways.
+            let Ok((pid, uid)) = quell_sys::peer(&stream) else { continue };
+            if uid != quell_sys::uid() && uid != 0 {
+                continue;
+            }
+            self.next_key += 1;
+            self.clients.push(Client { key: self.next_key, line: Line::over(stream), pid, uid });
+        }
+    }
+
+    /// Answers a client, if it is still there.
+    pub fn answer(&mut self, key: u64, answer: &Answer) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.key == key) {
+            client.line.queue(answer);
+            client.line.say_more();
+        }
+    }
+
+    /// Takes a request to write to the program.
+    pub fn send(&mut self, key: u64, data: Vec<u8>, eof: bool) {
+        let taken = if data.len() > SEND_AT_ONCE {
+            Err(format!("more than {SEND_AT_ONCE} bytes at once"))
+        } else {
+            self.input.push(key, data, eof)
+        };
+        match taken {
+            Ok(()) => self.write_input(),
+            Err(why) => self.answer(key, &Answer::Refused { code: "stdin_closed".into(), why }),
+        }
+    }
+
+    fn write_input(&mut self) {
+        let written = self.input.write();
+        self.tell_written(written);
+    }
+
+    /// Closes the program's standard input.
+    pub fn close_input(&mut self) {
+        let written = self.input.close("the program has ended");
+        self.tell_written(written);
+    }
+
+    fn tell_written(&mut self, written: Vec<Written>) {
+        for written in written {
+            match written {
+                Written::All(key) => self.answer(key, &Answer::Taken),
+                Written::Refused(key, why) => {
+                    self.answer(key, &Answer::Refused { code: "stdin_closed".into(), why });
+                }
+            }
+        }
+    }
+
+    /// Whether the job goes on without its owner.
+    pub fn is_kept(&self) -> bool {
+        self.rules.on_owner_exit == OnOwnerExit::Keep
+    }
+
+    /// Tells the aide of an event that hooks wait for.
+    pub fn tell(&mut self, event: &JobEvent) {
+        let Some(at) = event.what.hook_event() else { return };
+        if self.rules.hooks.iter().any(|hook| hook.on.contains(&at)) {
+            self.give(&Task::Event(Box::new(event.clone())));
+        }
+    }
+
+    /// Gives the aide something to do.
+    pub fn give(&mut self, task: &Task) {
+        if let Some(aide) = &mut self.aide {
+            // An aide that is gone, or so far behind that its line is full, does no more.
+            let _ = aide.mention(task);
+        }
+    }
+
+    /// How long to wait before the program is started again; none if it is not.
+    pub fn plan_restart(&mut self, receipt: &Receipt, lasted: Duration) -> Option<Duration> {
+        let rules = self.rules.restart;
+        let by_itself = match receipt.cause {
+            Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
+                true
+            }
+            Cause::User | Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => {
+                false
+            }
+        };
+        let failed = receipt.root.outcome != RootOutcome::Exited { code: 0 };
+        let wanted = match rules.policy {
+            RestartPolicy::No => false,
+            RestartPolicy::OnFailure => failed,
+            RestartPolicy::Always => true,
+        };
+        if lasted > rules.max_delay {
+            (self.delay, self.restarts) = (rules.delay, 0);
+        }
+        let allowed = rules.limit.is_none_or(|limit| self.restarts < limit);
+        if !wanted || !by_itself || !allowed || receipt.verdict != Verdict::Gone {
+            return None;
+        }
+        self.restarts += 1;
+        let delay = self.delay;
+        self.delay = (delay * 2).min(rules.max_delay);
+        Some(delay)
+    }
+
+    /// Lets go of the clients: each sees its line closed when all that was said to it has been.
+    pub fn dismiss(&mut self) {
+        for client in &mut self.clients {
+            client.line.say_more();
+        }
+        self.clients.clear();
+        self.listener = None;
+    }
+}

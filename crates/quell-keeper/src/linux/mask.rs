@@ -1,0 +1,43 @@
+//! Secrets that are shown nowhere.
+
+use std::ffi::OsString;
+
+/// The values of the variables that are to be masked.
+#[derive(Clone, Debug, Default)]
+pub struct Mask {
+    values: Vec<String>,
+}
+
+impl Mask {
+    /// The values that `names` have in `environment`. One that is too short to be a secret would only spoil the text.
+    pub fn new(names: &[String], environment: &[(OsString, OsString)]) -> Self {
+        const SHORTEST: usize = 3;
+        let mut values: Vec<String> = environment
+            .iter()
+            .filter(|(key, _)| names.iter().any(|name| key.as_os_str() == name.as_str()))
+            .map(|(_, value)| value.to_string_lossy().into_owned())
+            .filter(|value| value.len() >= SHORTEST)
+            .collect();
+        // A value that holds another one goes first.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self { values }
+    }
+
+    /// `text` without them.
+    pub fn apply(&self, text: &str) -> String {
+        self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_values_of_named_variables_are_masked() {
+        let environment = [("TOKEN", "s3cret"), ("LONGER", "s3cret-and-more"), ("HOME", "/root"), ("N", "1")];
+        let environment = environment.map(|(key, value)| (OsString::from(key), OsString::from(value)));
+        let mask = Mask::new(&["TOKEN".into(), "LONGER".into(), "N".into()], &environment);
+        assert_eq!(mask.apply("curl -H s3cret -x s3cret-and-more /root 1"), "curl -H *** -x *** /root 1");
+    }
+}

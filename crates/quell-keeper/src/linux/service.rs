@@ -1,0 +1,152 @@
+//! What a supervisor does for the world outside its job: it answers calls, heeds the owner, says when the job is ready, and
+//! writes its history. Only background jobs have that.
+
+use std::time::Instant;
+
+use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State};
+use quell_store::wall;
+
+use super::aide::Task;
+use super::desk::Wish;
+use super::ready::Readiness;
+use super::supervise::Supervisor;
+use crate::control::{Answer, Call, LiveMember};
+
+impl Supervisor {
+    /// Takes in what has come to the desk.
+    pub(super) fn hear_desk(&mut self, ready: &[bool]) {
+        let Some(desk) = self.desk() else { return };
+        for wish in desk.handle(ready) {
+            match wish {
+                Wish::OwnerGone => {
+                    let kept = self.desk().is_some_and(|desk| desk.is_kept());
+                    self.happen(Happening::OwnerGone { kept });
+                    if !kept {
+                        let manner = Manner::Within(self.job.rules.plan.grace);
+                        self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
+                    }
+                }
+                Wish::TimeToLiveOver => {
+                    self.happen(Happening::TimedOut);
+                    let manner = Manner::Within(self.job.rules.plan.grace);
+                    self.ask_stop(Cause::Timeout, Actor::Quell, manner);
+                }
+                Wish::Call { key, pid, uid, call } => self.on_call(key, pid, uid, call),
+            }
+        }
+        self.check_readiness();
+    }
+
+    fn on_call(&mut self, key: u64, pid: u32, uid: u32, call: Call) {
+        let answer = match call {
+            Call::Stop { kill, grace, reason } => {
+                let grace = grace.unwrap_or(self.job.rules.plan.grace);
+                let manner = if kill { Manner::Kill } else { Manner::Within(grace) };
+                if let Some(desk) = self.desk() {
+                    desk.answer(key, &Answer::Heard);
+                }
+                let reason = reason.map(|reason| self.kit.crew.mask.apply(&reason));
+                return self.ask_stop(Cause::User, Actor::Client { pid, uid, reason }, manner);
+            }
+            Call::Signal { signal, tree } => {
+                let sent =
+                    if tree { self.hold.pass_to_all(signal) } else { usize::from(self.hold.pass(signal)) };
+                Answer::Signaled { sent }
+            }
+            Call::Send { data, eof } => {
+                if let Some(desk) = self.desk() {
+                    desk.send(key, data, eof);
+                }
+                return;
+            }
+            Call::Look => Answer::Seen(self.members()),
+            Call::Vitals => Answer::Vitals {
+                cpu: self.hold.cpu_ticks() + quell_sys::collected_ticks(),
+                output: self.desk().map_or(0, |desk| desk.taps.bytes()),
+            },
+        };
+        if let Some(desk) = self.desk() {
+            desk.answer(key, &answer);
+        }
+    }
+
+    fn members(&self) -> Vec<LiveMember> {
+        let mut members = Vec::new();
+        let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
+        self.hold.each_member(|stat| {
+            let words = quell_sys::cmdline(stat.pid);
+            let command = if words.is_empty() { format!("[{}]", stat.comm) } else { words.join(" ") };
+            members.push(LiveMember {
+                id: quell_core::ProcId { pid: stat.pid, start: stat.start },
+                ppid: stat.ppid,
+                pgid: stat.pgid,
+                sid: stat.sid,
+                uid: quell_sys::uid_of(stat.pid).unwrap_or(0),
+                state: stat.state as char,
+                cpu: stat.cpu as f64 / tick,
+                memory: stat.resident * page,
+                command: self.kit.crew.mask.apply(&command),
+            });
+        });
+        members
+    }
+
+    /// Begins to look for what shows that the job is ready.
+    pub(super) fn look_for_readiness(&mut self) {
+        let interval = self.job.ready_interval;
+        let Some(desk) = self.desk() else { return };
+        match Readiness::new(&desk.rules.ready, interval) {
+            Ok(readiness) => {
+                desk.readiness = Some(readiness);
+                desk.give(&Task::Probe);
+            }
+            // The caller was told already, where it could be.
+            Err(why) => self.trouble(why),
+        }
+        self.check_readiness();
+    }
+
+    fn check_readiness(&mut self) {
+        if self.life.state() != State::Running {
+            return;
+        }
+        let Some(desk) = self.kit.desk.as_deref_mut() else { return };
+        let Some(readiness) = &mut desk.readiness else { return };
+        if readiness.deadline().is_some_and(|due| due <= Instant::now()) {
+            readiness.look(&self.hold);
+        }
+        if let Some(after) = readiness.take_ready() {
+            self.ready = Some(self.evidence.now());
+            self.publish();
+            self.happen(Happening::Ready { after });
+        }
+    }
+
+    /// Writes the history of a background job, and tells its hooks.
+    pub(super) fn happen(&mut self, what: Happening) {
+        let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
+        let (spec, run) = (&self.job.spec, self.run);
+        let event = JobEvent { time: wall(), job: spec.id, name: spec.name.clone(), run, what };
+        // A record that was removed on purpose needs no history.
+        let written = if store.exists() { store.log_event(&event) } else { Ok(()) };
+        desk.tell(&event);
+        if let Err(error) = written {
+            self.trouble(format!("an event could not be written: {error}"));
+        }
+    }
+
+    /// Takes the last of the output, and puts down what it came to.
+    pub(super) fn finish_output(&mut self, receipt: &mut Receipt) {
+        receipt.run = self.run;
+        for member in &mut receipt.members {
+            member.command = self.kit.crew.mask.apply(&member.command);
+        }
+        let Some(desk) = self.kit.desk.as_deref_mut() else { return };
+        desk.taps.read_last(|_, _| {});
+        if let Err(error) = desk.taps.sync() {
+            receipt.troubles.push(format!("the output could not be made safe from a power cut: {error}"));
+        }
+        receipt.troubles.extend(desk.taps.take_trouble());
+        receipt.output = Some(desk.taps.totals());
+    }
+}
