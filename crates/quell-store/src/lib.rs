@@ -16,6 +16,6 @@ mod home;
 mod job;
 mod log;
 
-pub use home::{Home, NameError};
+pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, wall};
 pub use log::{CaptureWriter, MIN_CAP, Stream};

@@ -49,6 +49,12 @@ pub fn stand_by() -> std::process::ExitCode {
     quell_sys::close_inherited(&inherited);
     let _ = quell_sys::let_go_of(true, true, true);
     let (Ok(socket), Ok(stdin)) = taken else { return std::process::ExitCode::FAILURE };
+    // The caller may live long and have other things to do than to collect us.
+    match quell_sys::fork() {
+        Ok(Forked::Child) => {}
+        Ok(Forked::Parent(_)) => return std::process::ExitCode::SUCCESS,
+        Err(_) => return std::process::ExitCode::FAILURE,
+    }
     let mut starter = UnixStream::from(socket);
     let mut text = String::new();
     let read = BufReader::new(&starter).read_line(&mut text);

@@ -1,0 +1,327 @@
+//! Starting a job in the background.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use quell_core::{
+    Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules, Stdin,
+    StopPlan, Until,
+};
+use quell_keeper::{BackgroundRequest, Environment, RunError, RunRequest, StartReply};
+use quell_store::{Home, Liveness};
+
+use crate::{Error, Job, Quell, Result};
+
+/// The verb by which a keeper is executed.
+pub const KEEP_VERB: &str = "__keep";
+
+/// How long a start may take: two talks with the user's systemd, on a busy machine.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The variables that name a job to its processes, and mark them.
+const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
+/// The variable that names the session which jobs are part of.
+const SESSION: &str = "QUELL_SESSION";
+
+/// What a job reads on its standard input.
+#[derive(Clone, Debug, Default)]
+pub enum Input {
+    /// Nothing.
+    #[default]
+    Null,
+    /// A file.
+    File(PathBuf),
+    /// What this process reads on its own. The job gets the descriptor itself; nothing is read here.
+    Inherit,
+    /// What is sent with [`Job::send`].
+    Pipe,
+}
+
+/// What to start, and how. [`Start::new`] has the defaults; the fields are there to be changed.
+///
+/// ```no_run
+/// # fn main() -> quell::Result<()> {
+/// use std::time::Duration;
+/// let mut start = quell::Start::new(["npm", "run", "dev"]);
+/// start.name = Some("web".into());
+/// start.ready.port = Some(3000);
+/// start.timeout = Some(Duration::from_secs(3600));
+/// let job = quell::Quell::new()?.start(&start)?;
+/// println!("{}", job.id());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Where it starts; the current directory if not given.
+    pub cwd: Option<PathBuf>,
+    /// Its environment.
+    pub environment: Environment,
+    /// How it is held.
+    pub contain: Contain,
+    /// What it may use.
+    pub limits: Limits,
+    /// How it is stopped.
+    pub plan: StopPlan,
+    /// When a run of it is stopped at the latest.
+    pub timeout: Option<Duration>,
+    /// What ends it.
+    pub until: Until,
+    /// What to do about what outlives the root.
+    pub leak: Leak,
+    /// A name, unique among live jobs.
+    pub name: Option<String>,
+    /// Labels for queries.
+    pub tags: BTreeMap<String, String>,
+    /// The session that it is part of; that of QUELL_SESSION if not given.
+    pub session: Option<String>,
+    /// What it reads.
+    pub stdin: Input,
+    /// Whether its standard streams are a terminal.
+    pub pty: bool,
+    /// How many bytes of each stream are kept.
+    pub max_log: u64,
+    /// What shows that it is ready.
+    pub ready: ReadyRules,
+    /// How often readiness is looked for where nothing tells of it.
+    pub ready_interval: Duration,
+    /// How long one such look may take.
+    pub ready_timeout: Duration,
+    /// When it is started again.
+    pub restart: RestartRules,
+    /// The process that it lives for; see [`owner_process`]. A job that is started inside a job lives for that one if
+    /// nothing is given here.
+    pub owner: Option<ProcId>,
+    /// What becomes of it when its owner is gone.
+    pub on_owner_exit: OnOwnerExit,
+    /// How long it may live in all, restarts included.
+    pub ttl: Option<Duration>,
+    /// What is done at its events.
+    pub hooks: Vec<Hook>,
+    /// The variables whose values are shown nowhere.
+    pub mask: Vec<String>,
+}
+
+/// How many bytes of each stream are kept by default.
+pub const MAX_LOG: u64 = 64 * 1024 * 1024;
+
+impl Start {
+    /// A command with the defaults for everything else.
+    pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            cwd: None,
+            environment: Environment::default(),
+            contain: Contain::default(),
+            limits: Limits::default(),
+            plan: StopPlan::default(),
+            timeout: None,
+            until: Until::default(),
+            leak: Leak::default(),
+            name: None,
+            tags: BTreeMap::new(),
+            session: None,
+            stdin: Input::default(),
+            pty: false,
+            max_log: MAX_LOG,
+            ready: ReadyRules::default(),
+            ready_interval: Duration::from_millis(250),
+            ready_timeout: Duration::from_secs(5),
+            restart: RestartRules::default(),
+            owner: None,
+            on_owner_exit: OnOwnerExit::default(),
+            ttl: None,
+            hooks: Vec::new(),
+            mask: Vec::new(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad = |why: String| Err(Error::BadValue(why));
+        if let Some(name) = &self.name
+            && !quell_store::is_name(name)
+        {
+            return bad(format!("`{name}` is no name: use 1 to 64 letters, digits, `.`, `-` or `_`"));
+        }
+        if let Some(session) = &self.session
+            && !quell_store::is_name(session)
+        {
+            return bad(format!("`{session}` is no session: use 1 to 64 letters, digits, `.`, `-` or `_`"));
+        }
+        if let Some(text) = &self.ready.log
+            && let Err(error) = regex_lite::Regex::new(text)
+        {
+            return bad(format!("`{text}` is no regular expression: {error}"));
+        }
+        if let Some(url) = &self.ready.http
+            && url.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest.starts_with('/'))
+        {
+            return bad(format!("`{url}` can't be asked: write http://HOST:PORT/PATH"));
+        }
+        if self.max_log < quell_store::MIN_CAP {
+            return bad(format!("a log of {} bytes is too small: give at least 4K", self.max_log));
+        }
+        if self.pty && !matches!(self.stdin, Input::Null | Input::Pipe) {
+            return bad("a terminal is its own standard input: leave --stdin out".into());
+        }
+        Ok(())
+    }
+
+    /// What a keeper is asked, and what the job reads, opened.
+    fn request(&self, home: &Home) -> Result<(RunRequest, OwnedFd)> {
+        self.check()?;
+        let (stdin, stdin_file, given) = self.open_stdin()?;
+        let session = self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
+        let outer = outer_job(home);
+        let owner = match (self.owner, outer) {
+            (Some(id), _) => Some(Owner::Process { id }),
+            (None, Some(job)) => Some(Owner::Job { job }),
+            (None, None) => None,
+        };
+        let rules = Background {
+            stdin,
+            pty: self.pty,
+            max_log: self.max_log,
+            ready: self.ready.clone(),
+            restart: self.restart,
+            owner,
+            on_owner_exit: self.on_owner_exit,
+            ttl: self.ttl,
+            hooks: self.hooks.clone(),
+            mask: self.mask.clone(),
+            restarted_from: None,
+        };
+        let cwd = match &self.cwd {
+            Some(dir) => std::path::absolute(dir).map_err(Error::io(dir))?,
+            None => std::env::current_dir()
+                .map_err(|error| RunError::Cwd { path: ".".into(), error: error.to_string() })?,
+        };
+        let request = RunRequest {
+            command: self.command.clone(),
+            cwd: Some(cwd),
+            environment: self.whole_environment(session.as_deref()),
+            contain: self.contain,
+            limits: self.limits,
+            plan: self.plan,
+            timeout: self.timeout,
+            until: self.until,
+            leak: self.leak,
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            receipts: Vec::new(),
+            uses_stdout: false,
+            home: Some(home.dir().to_owned()),
+            background: Some(BackgroundRequest {
+                rules,
+                session,
+                stdin_file,
+                nested: is_inside_a_job(),
+                ready_interval: self.ready_interval,
+                ready_timeout: self.ready_timeout,
+            }),
+        };
+        Ok((request, given))
+    }
+
+    fn open_stdin(&self) -> Result<(Stdin, Option<PathBuf>, OwnedFd)> {
+        let null = || File::open("/dev/null").map(OwnedFd::from).map_err(Error::io("/dev/null"));
+        Ok(match &self.stdin {
+            Input::Null => (Stdin::Null, None, null()?),
+            Input::Pipe => (Stdin::Pipe, None, null()?),
+            Input::Inherit => {
+                let own = std::io::stdin().as_fd().try_clone_to_owned().map_err(Error::io("/dev/stdin"))?;
+                (Stdin::Given, None, own)
+            }
+            Input::File(path) => {
+                let absolute = std::path::absolute(path).map_err(Error::io(path))?;
+                let file = File::open(&absolute).map_err(Error::io(path))?;
+                (Stdin::Given, Some(absolute), file.into())
+            }
+        })
+    }
+
+    /// All variables that the job gets, but those by which quell marks it.
+    fn whole_environment(&self, session: Option<&str>) -> Environment {
+        let mut all: BTreeMap<OsString, OsString> =
+            if self.environment.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
+        all.extend(self.environment.set.iter().cloned());
+        all.retain(|key, _| OWN_VARIABLES.iter().all(|own| key.as_os_str() != OsStr::new(own)));
+        if let Some(session) = session {
+            all.insert(SESSION.into(), session.into());
+        }
+        Environment { clear: true, set: all.into_iter().collect() }
+    }
+}
+
+fn is_inside_a_job() -> bool {
+    std::env::var_os("QUELL_MARK").is_some_and(|mark| !mark.is_empty())
+}
+
+/// The job that this process is part of, if it lives.
+fn outer_job(home: &Home) -> Option<JobId> {
+    let id: JobId = std::env::var("QUELL_JOB").ok()?.parse().ok()?;
+    matches!(home.job(id).liveness(), Ok(Liveness::Kept)).then_some(id)
+}
+
+/// The identity of the process `pid`, to be given as [`Start::owner`].
+pub fn owner_process(pid: u32) -> Result<ProcId> {
+    let stat = quell_sys::stat(pid).map_err(|_| RunError::OwnerGone(format!("there is no process {pid}")))?;
+    Ok(ProcId { pid, start: stat.start })
+}
+
+/// The parent of the process `pid`.
+pub fn parent_of(pid: u32) -> Result<u32> {
+    match quell_sys::stat(pid) {
+        Ok(stat) if stat.ppid > 1 => Ok(stat.ppid),
+        Ok(_) | Err(_) => Err(RunError::OwnerGone(format!("process {pid} has no parent that could be one")).into()),
+    }
+}
+
+impl Quell {
+    /// Starts a job: when this returns, the program runs, held and on record. With an error nothing runs, and nothing is
+    /// left behind.
+    ///
+    /// The keeper is another process, made by exec: this one is not forked, however many threads and how much memory it
+    /// has.
+    pub fn start(&self, start: &Start) -> Result<Job> {
+        let (request, stdin) = start.request(self.home())?;
+        self.start_request(&request, stdin)
+    }
+
+    pub(crate) fn start_request(&self, request: &RunRequest, stdin: OwnedFd) -> Result<Job> {
+        let failed = |what: &'static str| {
+            move |error: std::io::Error| {
+                Error::Start(RunError::System { what: what.into(), error: error.to_string() })
+            }
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
+        let mut command = Command::new(self.program());
+        command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
+        let mut keeper = command.spawn().map_err(|error| Error::NoProgram(format!("{error}")))?;
+        // Else the keeper's end would be open here as long as the command.
+        drop(command);
+        // What was executed forks and exits; it is the keeper's understudy that goes on, as nobody's child.
+        let mut bytes = serde_json::to_vec(request).unwrap_or_default();
+        bytes.push(b'\n');
+        ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
+        let mut line = String::new();
+        let told = (&ours).write_all(&bytes).and_then(|()| BufReader::new(&ours).read_line(&mut line));
+        let _ = keeper.wait();
+        told.map_err(|error| Error::Keeper(format!("the keeper does not answer: {error}")))?;
+        match serde_json::from_str(&line) {
+            Ok(StartReply::Started { id }) => Ok(self.job_with(id)),
+            Ok(StartReply::Failed(error)) => Err(error.into()),
+            Err(_) => Err(Error::Keeper("the keeper was lost before the program ran".into())),
+        }
+    }
+}
