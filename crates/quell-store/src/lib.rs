@@ -15,7 +15,12 @@
 mod home;
 mod job;
 mod log;
+mod watch;
 
 pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, wall};
-pub use log::{CaptureWriter, MIN_CAP, Stream};
+pub use log::{
+    BadCursor, CaptureWriter, Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
+    LogReader, MAX_LINE, MIN_CAP, Omitted, Piece, Stream, Streams,
+};
+pub use watch::Watch;

@@ -9,6 +9,15 @@
 //! whenever the writer may have been killed. Offsets and line counts are those of the whole stream, so what lies between
 //! one segment's last point and the next one's first is exactly what was cut.
 
+mod cursor;
+mod lines;
+mod map;
+mod query;
+mod read;
+mod segment;
+mod stream;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::fmt;
@@ -18,6 +27,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use cursor::{BadCursor, Cursor};
+pub use lines::{Line, LineOrCut, Lines, MAX_LINE};
+pub use query::{Entry, LogEnd, LogPage, LogQuery, Omitted};
+pub use read::{Cut, LogReader, Piece, Streams};
 pub use write::CaptureWriter;
 
 /// The smallest cap on a stream, in bytes.
@@ -95,6 +108,14 @@ enum SegmentId {
 }
 
 impl SegmentId {
+    /// The offset in the stream of its first byte.
+    fn start(self) -> u64 {
+        match self {
+            Self::Head => 0,
+            Self::Tail(start) => start,
+        }
+    }
+
     fn path(self, dir: &Path, stream: Stream, extension: &str) -> PathBuf {
         match self {
             Self::Head => dir.join(format!("{stream}.{extension}")),

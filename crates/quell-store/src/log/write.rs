@@ -14,7 +14,7 @@ use crate::home::gone_is_fine;
 
 /// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
 /// not to grow with them.
-const MAX_TAIL: usize = 256;
+const MAX_TAIL: usize = 64;
 
 /// Captures one stream into the job's directory. All its files together, data and index, never take more than the cap,
 /// at no instant; memory does not grow with what is written.
@@ -57,7 +57,6 @@ impl CaptureWriter {
         let mut writer = Self::empty(dir, stream, cap);
         let start = Point { time: now(), ..Point::default() };
         writer.open = Some(writer.make(SegmentId::Head, start)?);
-        writer.end = start;
         Ok(writer)
     }
 
@@ -110,7 +109,8 @@ impl CaptureWriter {
     /// streams). What can't be written is cut, exactly, and the error says why; later writes may succeed again, so the
     /// caller goes on.
     pub fn write(&mut self, mut bytes: &[u8], time_ns: u64) -> io::Result<()> {
-        self.end.time = time_ns;
+        // A reader relies on it, so that a clock that was set back does no harm.
+        self.end.time = self.end.time.max(time_ns);
         while !bytes.is_empty() {
             match self.put(bytes) {
                 Ok(written) => bytes = &bytes[written..],
@@ -138,7 +138,7 @@ impl CaptureWriter {
         }
     }
 
-    /// The time of the last write. After [`Self::resume`] the next one has to be later.
+    /// The time of the last write, 0 if there was none. After [`Self::resume`] that of the next one has to be later.
     pub fn last_time(&self) -> u64 {
         self.end.time
     }
@@ -270,7 +270,7 @@ impl CaptureWriter {
         else {
             return Ok(None);
         };
-        let (length, points) = (log.metadata()?.len(), idx.metadata()?.len() / POINT);
+        let (length, mut points) = (log.metadata()?.len(), idx.metadata()?.len() / POINT);
         if points == 0 {
             return Ok(None);
         }
@@ -278,6 +278,10 @@ impl CaptureWriter {
             let mut bytes = [0; POINT as usize];
             idx.read_exact_at(&mut bytes, number * POINT).map(|()| Point::from_bytes(&bytes))
         };
+        // A power cut can leave zeros at the end of a file.
+        while points > 1 && point(points - 1)? == Point::default() {
+            points -= 1;
+        }
         let (start, end) = (point(0)?, point(points - 1)?);
         let mut segment = Segment {
             id,
@@ -298,14 +302,10 @@ impl CaptureWriter {
         let open = |path: PathBuf| OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path));
         let mut log = open(id.log(&self.dir, self.stream))?;
         let mut idx = open(id.idx(&self.dir, self.stream))?;
-        idx.set_len(idx.metadata()?.len() / POINT * POINT)?;
-        idx.seek(SeekFrom::End(0))?;
         let (bytes, length) = (self.last().bytes, log.metadata()?.len());
-        let start = match id {
-            SegmentId::Head => 0,
-            SegmentId::Tail(start) => start,
-        };
-        if start + bytes < self.end.offset {
+        idx.set_len(self.last().disk - length)?;
+        idx.seek(SeekFrom::End(0))?;
+        if id.start() + bytes < self.end.offset {
             return Ok(());
         }
         log.seek(SeekFrom::Start(bytes))?;

@@ -1,0 +1,162 @@
+//! Both streams in the order in which they were written.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::stream::StreamReader;
+use super::{Cursor, Stream};
+
+/// Which streams are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Streams {
+    /// Both, merged.
+    #[default]
+    Both,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Streams {
+    /// Whether `stream` is among them.
+    pub fn has(self, stream: Stream) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Stdout => stream == Stream::Stdout,
+            Self::Stderr => stream == Stream::Stderr,
+        }
+    }
+}
+
+/// What is not there any more, or never could be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// Of which stream.
+    pub stream: Stream,
+    /// When what follows it came, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The offset in the stream of the first byte that is missing.
+    pub from: u64,
+    /// The offset of the first byte that is there again.
+    pub to: u64,
+    /// How many bytes are missing.
+    pub bytes: u64,
+    /// How many line ends are missing; unknown where reading began within what is missing.
+    pub lines: Option<u64>,
+}
+
+/// A piece of the output, as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Bytes; at most 64 KiB.
+    Data {
+        /// Of which stream.
+        stream: Stream,
+        /// When they came, in nanoseconds since 1970.
+        time_ns: u64,
+        /// The offset in the stream of the first of them.
+        offset: u64,
+        /// They; never empty.
+        bytes: &'a [u8],
+    },
+    /// A gap.
+    Cut(Cut),
+}
+
+/// Reads the captured output of a job. It takes nothing away, needs little memory, and may be used while the job writes:
+/// what is given out is a true beginning of the rest of the streams, in true order.
+#[derive(Debug)]
+pub struct LogReader {
+    streams: [StreamReader; 2],
+    which: Streams,
+    /// What came later than this is not read.
+    horizon: u64,
+    /// For each stream, how far the other one had looked when this one was found at its end.
+    quiet: [Option<u64>; 2],
+}
+
+impl LogReader {
+    /// A reader of the job in `dir`, at the beginning. Streams without files are empty.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let streams = Stream::ALL.map(|stream| StreamReader::new(dir.to_owned(), stream));
+        Ok(Self { streams, which: Streams::Both, horizon: u64::MAX, quiet: [None; 2] })
+    }
+
+    /// Reads only these.
+    pub fn only(mut self, which: Streams) -> Self {
+        self.which = which;
+        self
+    }
+
+    /// Reads on from `cursor`.
+    pub fn seek(&mut self, cursor: Cursor) {
+        for (reader, stream) in self.streams.iter_mut().zip(Stream::ALL) {
+            reader.seek(cursor.of(stream));
+        }
+        self.quiet = [None; 2];
+    }
+
+    /// Reads nothing that is behind `cursor`.
+    pub fn stop_at(&mut self, cursor: Cursor) {
+        for (reader, stream) in self.streams.iter_mut().zip(Stream::ALL) {
+            reader.stop = cursor.of(stream);
+        }
+    }
+
+    /// Reads nothing that came after `time_ns`.
+    pub fn stop_after(&mut self, time_ns: u64) {
+        self.horizon = time_ns;
+    }
+
+    /// How far it has come.
+    pub fn cursor(&self) -> Cursor {
+        let [out, err] = &self.streams;
+        Cursor { out: out.offset, err: err.offset }
+    }
+
+    /// The next piece; none if there is nothing more yet. Then it may be called again, when something has changed.
+    pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        match self.choose()? {
+            Some(index) => self.streams[index].take(),
+            None => Ok(None),
+        }
+    }
+
+    /// Which stream comes next.
+    fn choose(&mut self) -> io::Result<Option<usize>> {
+        let mut out = self.time(0)?;
+        let err = self.time(1)?;
+        if out.is_none() && err.is_some() {
+            // It may have got something earlier than `err` after the first look, but not after this one.
+            out = self.time(0)?;
+        }
+        let soon = |time: Option<u64>| time.filter(|time| *time <= self.horizon);
+        Ok(match (soon(out), soon(err)) {
+            (None, None) => None,
+            (Some(_), None) => Some(0),
+            (None, Some(_)) => Some(1),
+            (Some(out), Some(err)) => Some(usize::from(err < out)),
+        })
+    }
+
+    /// The time of what comes next in a stream.
+    fn time(&mut self, index: usize) -> io::Result<Option<u64>> {
+        if !self.which.has(Stream::ALL[index]) {
+            return Ok(None);
+        }
+        let other = &self.streams[1 - index];
+        let looks = other.looks;
+        // All that the other one has in hand was there when this one was found at its end, so nothing of this one can
+        // come before it. A look at the directory for each piece would be slow.
+        if other.is_ready() && self.quiet[index] == Some(looks) {
+            return Ok(None);
+        }
+        let time = self.streams[index].time()?;
+        self.quiet[index] = time.is_none().then_some(looks);
+        Ok(time)
+    }
+}

@@ -1,0 +1,105 @@
+//! Waiting for something to happen in jobs' directories.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use quell_sys::{Polled, poll_until};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+/// How often directories are looked at again where the kernel can't tell of changes: a user has 128 inotify instances,
+/// and there is no other event for a file that grows.
+const RELOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Waits for changes in directories: files made, written to, closed, moved in or removed. Add first, then look, then wait:
+/// what happens in between is not missed.
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+    /// Whether changes are told. If not, `fd` is a timer, and at each of its ticks there may be some.
+    told: bool,
+}
+
+impl Watch {
+    /// Watches nothing yet.
+    pub fn new() -> io::Result<Self> {
+        match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
+            Ok(fd) => Ok(Self { fd, told: true }),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSYS) => Self::timed(),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn timed() -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let tick = Itimerspec { it_interval: RELOOK, it_value: RELOOK };
+        timerfd_settime(&fd, TimerfdTimerFlags::empty(), &tick)?;
+        Ok(Self { fd, told: false })
+    }
+
+    /// Watches `dir`, too. From now on no change there is missed. When it vanishes, that is one last change.
+    pub fn add(&mut self, dir: &Path) -> io::Result<()> {
+        let flags = WatchFlags::MODIFY
+            | WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let added = if self.told { inotify::add_watch(&self.fd, dir, flags).map(|_| ()) } else { Ok(()) };
+        match added {
+            Ok(()) => Ok(()),
+            // The user has no watches left. What this one has seen so far may be news: the first tick says so.
+            Err(Errno::NOSPC | Errno::NOMEM) => {
+                *self = Self::timed()?;
+                Ok(())
+            }
+            Err(error) => {
+                let error = io::Error::from(error);
+                Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display())))
+            }
+        }
+    }
+
+    /// Waits until something has changed since the last call, or until `deadline`; says whether something has (or, where
+    /// the kernel can't tell, may have). Many changes are one.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        loop {
+            if self.drain()? {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            poll_until(&[Polled::Read(self.fd.as_fd())], deadline)?;
+        }
+    }
+
+    /// Says whether something has changed since the last call, without waiting. For callers who poll the descriptor
+    /// together with others.
+    pub fn drain(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        let mut changed = false;
+        loop {
+            match rustix::io::read(&self.fd, &mut buffer) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok(changed),
+                Ok(_) => changed = true,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Watch {
+    /// Readable when something has changed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
