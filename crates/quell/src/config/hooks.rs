@@ -143,7 +143,7 @@ fn append(reader: &Reader<'_>, value: &DeValue<'_>) -> Result<HookAction, Proble
         Some(text) if !text.is_empty() && !text.contains('\0') && !text.ends_with('/') => {
             find::beside(reader.path, text, reader.home).map(HookAction::Append)
         }
-        Some(text) => Err(Problem::new(format!("`{}` is no path of a file", text.escape_debug()), example)),
+        Some(text) => Err(Problem::new(format!("`{}` is no path of a file", text), example)),
         None => Err(Problem::new(format!("must be a string, not {}", kind(value)), example)),
     }
 }

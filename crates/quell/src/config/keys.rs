@@ -29,9 +29,18 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(message: impl ToString, hint: impl Into<String>) -> Self {
-        Self { message: message.to_string(), hint: hint.into() }
+    /// In one line each, whatever the user has written.
+    pub(crate) fn new(message: impl ToString, hint: impl ToString) -> Self {
+        Self { message: one_line(&message.to_string()), hint: one_line(&hint.to_string()) }
     }
+}
+
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 /// One setting.
@@ -197,7 +206,7 @@ fn variables(text: &str) -> Result<Vec<String>, Problem> {
 fn is_variable(name: &str) -> Result<(), Problem> {
     if name.contains(['=', '\0']) || name.contains(char::is_whitespace) {
         let hint = "give names only, such as API_TOKEN";
-        return Err(Problem::new(format!("`{}` is no name of a variable", name.escape_debug()), hint));
+        return Err(Problem::new(format!("`{}` is no name of a variable", name), hint));
     }
     Ok(())
 }

@@ -192,10 +192,9 @@ impl Environment {
         let mut settings = Vec::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
-            let ours = |section: &&str| name.starts_with(&format!("QUELL_{}_", section.to_uppercase()));
-            if !SECTIONS.iter().any(ours) {
-                continue;
-            }
+            let Some(rest) = name.strip_prefix("QUELL_") else { continue };
+            let ours = |section: &&&str| rest.starts_with(&format!("{}_", section.to_uppercase()));
+            let Some(section) = SECTIONS.iter().find(ours) else { continue };
             let refuse = |problem: Problem| Error::Variable {
                 hint: if problem.hint.is_empty() {
                     format!("mend it, or unset {name}")
@@ -206,11 +205,7 @@ impl Environment {
                 name: name.clone(),
             };
             let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
-                let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
-                let hint = match suggest::nearest(&name, known.iter().map(String::as_str)) {
-                    Some(near) => format!("did you mean {near}?"),
-                    None => "`quell config show` lists all settings".into(),
-                };
+                let hint = nearest_variable(rest, section);
                 return Err(refuse(Problem::new("there is no such setting", hint)));
             };
             let text = value.to_str().ok_or_else(|| refuse(Problem::new("is not UTF-8", "")))?;
@@ -218,5 +213,19 @@ impl Environment {
             settings.push((key, name, text.to_owned()));
         }
         Ok(settings)
+    }
+}
+
+/// What to do about `QUELL_` + `rest`, which is no setting.
+fn nearest_variable(rest: &str, section: &str) -> String {
+    let name = |key: &Key| key.variable().trim_start_matches("QUELL_").to_owned();
+    let all: Vec<String> = KEYS.iter().map(name).collect();
+    match suggest::nearest(rest, all.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean QUELL_{near}?"),
+        None => {
+            let here: Vec<String> =
+                KEYS.iter().filter(|key| key.section == section).map(Key::variable).collect();
+            format!("unset it; known are {}", here.join(", "))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Settings, and where each of them comes from: a flag, else a `QUELL_*` variable, else the project's `quell.toml`, else
 //! the user's own file, else the default. `docs/config.md` tells users about it.
 //!
-//! [`KEYS`](keys::KEYS) is the one table of all settings. Every layer gives texts, which the table's readers turn into
+//! `keys.rs` has the one table of all settings. Every layer gives texts, which the table's readers turn into
 //! the fields of [`Config`]; a text that can't be read is an error in every layer, also where a stronger one wins.
 
 mod file;
