@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod bad_input;
+mod config;
 mod escapes;
 mod events;
 mod exit_codes;

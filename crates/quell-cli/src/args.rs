@@ -37,6 +37,8 @@ pub enum Verb {
     Run(RunArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
+    /// Say which settings hold here, and where each of them comes from
+    Config(ConfigArgs),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -169,6 +171,37 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
+#[derive(Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+/// What can be done with the settings.
+#[derive(Subcommand)]
+pub enum ConfigVerb {
+    /// Show every setting with its value and its origin
+    Show(ConfigShowArgs),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A flag goes over a QUELL_* variable, that over quell.toml (the nearest one upwards from here), that over your own file
+($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else ~/.config/quell/config.toml), that over the default.
+docs/config.md lists all settings.
+
+Exit codes: 0; 2 if a file or a variable can't be used.
+
+Examples:
+  quell config show
+  QUELL_STOP_GRACE=1s quell config show
+  quell config show --json")]
+pub struct ConfigShowArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 fn timeout(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => {
@@ -194,7 +227,7 @@ fn name(text: &str) -> Result<String, String> {
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // A usage error must know the verb and --json, which are not parsed then.
     let verb = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
-    let known = ["run", "doctor"].contains(&verb.as_str());
+    let known = ["run", "doctor", "config"].contains(&verb.as_str());
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let verb = if known { verb } else { "quell".to_owned() };
     let parsed =

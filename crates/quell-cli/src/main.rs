@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config;
 mod doctor;
 mod output;
 mod run;
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Parsed::Verb(verb) => match *verb {
             Verb::Run(args) => run::run(args),
             Verb::Doctor(args) => doctor::doctor(&args),
+            Verb::Config(args) => config::config(&args),
         },
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
         Parsed::Usage { verb, json, error } => {

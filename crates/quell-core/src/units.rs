@@ -99,9 +99,16 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, ms) in
-            [("300ms", 300), ("1.5s", 1500), ("2m", 120_000), ("5", 5000), ("0", 0), ("1h", 3_600_000)]
-        {
+        for (text, ms) in [
+            ("300ms", 300),
+            ("1.5s", 1500),
+            ("2m", 120_000),
+            ("5", 5000),
+            ("0", 0),
+            ("1h", 3_600_000),
+            ("30d", 2_592_000_000),
+            ("0.5d", 43_200_000),
+        ] {
             assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(ms), "{text}");
         }
     }

@@ -1,7 +1,7 @@
 //! What can go wrong, with a stable word for programs, a sentence for people and what to do about it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use quell_core::ErrorBody;
 use serde_json::{Value, json};
@@ -43,8 +43,18 @@ pub enum Error {
     /// A value makes no sense.
     #[error("{0}")]
     BadValue(String),
+    /// A variable of the environment makes no sense.
+    #[error("{name}: {message}")]
+    Variable {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: String,
+    },
     /// A configuration file can't be used.
-    #[error("{file}:{line}: {message}", file = .file.display())]
+    #[error("{}: {message}", place(file, *line))]
     Config {
         /// Which.
         file: PathBuf,
@@ -80,6 +90,12 @@ pub enum Error {
     NoProgram(String),
 }
 
+/// A line of a file, or the file.
+fn place(file: &Path, line: usize) -> String {
+    let file = file.display();
+    if line == 0 { file.to_string() } else { format!("{file}:{line}") }
+}
+
 impl Error {
     /// An error about a file.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
@@ -97,7 +113,7 @@ impl Error {
             Self::State(_) => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
             Self::TimedOut(_) => "timed_out",
-            Self::BadValue(_) => "bad_value",
+            Self::BadValue(_) | Self::Variable { .. } => "bad_value",
             Self::Config { .. } => "bad_config",
             Self::Start(error) => error.code(),
             Self::Io { .. } => "io",
@@ -122,7 +138,7 @@ impl Error {
             Self::NotProvenDead(_) => "the receipt names the survivors; `quell stop` tries again".into(),
             Self::TimedOut(_) => "wait again, or longer".into(),
             Self::BadValue(_) => "see --help".into(),
-            Self::Config { hint, .. } => hint.clone(),
+            Self::Variable { hint, .. } | Self::Config { hint, .. } => hint.clone(),
             Self::Start(error) => error.hint().into(),
             Self::Io { .. } => "check that it is yours and that there is space".into(),
             Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
@@ -143,6 +159,7 @@ impl Error {
             | Self::NameTaken { .. }
             | Self::State(_)
             | Self::BadValue(_)
+            | Self::Variable { .. }
             | Self::Config { .. }
             | Self::Io { .. }
             | Self::NoHome
@@ -154,7 +171,11 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoSuchJob(_) => 3,
-            Self::Ambiguous { .. } | Self::BadJob(_) | Self::BadValue(_) | Self::Config { .. } => 2,
+            Self::Ambiguous { .. }
+            | Self::BadJob(_)
+            | Self::BadValue(_)
+            | Self::Variable { .. }
+            | Self::Config { .. } => 2,
             Self::NameTaken { .. } | Self::State(_) => 1,
             Self::NotProvenDead(_) => 5,
             Self::TimedOut(_) => 6,
@@ -168,8 +189,10 @@ impl Error {
         let details: Value = match self {
             Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
-            Self::Config { file, line, .. } => json!({ "file": file, "line": line }),
-            Self::Io { path, .. } => json!({ "path": path }),
+            Self::Variable { name, .. } => json!({ "variable": name }),
+            // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
+            Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
+            Self::Io { path, .. } => json!({ "path": path.display().to_string() }),
             Self::NoSuchJob(job) | Self::BadJob(job) => json!({ "job": job }),
             Self::State(_)
             | Self::NotProvenDead(_)

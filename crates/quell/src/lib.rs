@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+pub mod config;
 mod error;
 
+pub use config::{Config, Loaded};
 pub use error::Error;
 pub use quell_core as core;
 pub use quell_store::{Home, JobDir};

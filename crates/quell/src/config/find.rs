@@ -1,0 +1,138 @@
+//! Where the files are, and whose: a stranger's file must not set anything for us.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::keys::Problem;
+use crate::Error;
+
+/// The name of a project's file.
+pub(crate) const PROJECT_FILE: &str = "quell.toml";
+
+/// More than anybody writes by hand.
+const LARGEST: u64 = 1 << 20;
+
+/// `~` and `~/x` below the home; anything else as it is. None if there is no home to put there.
+pub(crate) fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match text.strip_prefix('~') {
+        Some("") => home.map(Path::to_owned),
+        Some(rest) if rest.starts_with('/') => home.map(|home| home.join(rest.trim_start_matches('/'))),
+        Some(_) | None => Some(PathBuf::from(text)),
+    }
+}
+
+/// A path in a file is meant from the file's directory.
+pub(crate) fn beside(file: &Path, text: &str, home: Option<&Path>) -> Result<PathBuf, Problem> {
+    let path = expand(text, home).ok_or_else(|| {
+        Problem::new(format!("`{text}`: there is no home directory"), "set HOME, or give the whole path")
+    })?;
+    // Without the dots of `./hook.sh`, which only hide in messages what is meant.
+    Ok(file.parent().unwrap_or(Path::new("/")).join(path).components().collect())
+}
+
+/// The project's file for `cwd`: the nearest `quell.toml` upwards. The search ends at a directory that belongs to
+/// another user (and that the user has not said to trust), because what lies above it is none of our business.
+/// A place that is no directory has no project.
+pub(crate) fn project_file(cwd: &Path, trusted: &[PathBuf]) -> Option<PathBuf> {
+    // Physical, so that "upwards" is what the kernel means by it.
+    let cwd = fs::canonicalize(cwd).ok()?;
+    for dir in cwd.ancestors() {
+        let file = dir.join(PROJECT_FILE);
+        // Whatever bears the name counts, also what is then refused: to go on would let another file take its place.
+        if fs::symlink_metadata(&file).is_ok() {
+            return Some(file);
+        }
+        let ours = fs::metadata(dir).is_ok_and(|found| is_ours(&found));
+        if !ours && !trusted.iter().any(|trusted| dir.starts_with(trusted)) {
+            return None;
+        }
+    }
+    None
+}
+
+/// The directories as the file system knows them; those that are not there trust nothing.
+pub(crate) fn physical(directories: &[PathBuf]) -> Vec<PathBuf> {
+    directories.iter().filter_map(|dir| fs::canonicalize(dir).ok()).collect()
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    [0, quell_sys::uid()].contains(&found.uid())
+}
+
+/// The text of a file that is ours, or root's, and that nobody else can write. With `any_owner` the user has said that it
+/// may be somebody else's. What is checked is what is read: the open file, not its name.
+pub(crate) fn read(path: &Path, any_owner: bool) -> Result<String, Error> {
+    let refuse =
+        |message: String, hint: String| Error::Config { file: path.to_owned(), line: 0, message, hint };
+    let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
+    let link = fs::symlink_metadata(path).map_err(failed)?;
+    // To open a fifo would wait for its writer.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(refuse("is no regular file".into(), "put a file there, or remove it".into()));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    // Also of a link: who makes one in a shared directory chooses what is read.
+    if let Some(stranger) = [&link, &found].into_iter().find(|found| !is_ours(found) && !any_owner) {
+        let message =
+            format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
+        return Err(refuse(message, how_to_own(path)));
+    }
+    if found.mode() & 0o002 != 0 {
+        return Err(refuse("everybody can write it".into(), format!("chmod o-w {}", path.display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(refuse("is larger than 1 MiB".into(), "it can't be quell's configuration".into()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        let (message, hint) = ("is not UTF-8".into(), "save it as UTF-8".into());
+        Error::Config { file: path.to_owned(), line, message, hint }
+    })
+}
+
+fn how_to_own(path: &Path) -> String {
+    let own = format!("chown {} {}", quell_sys::uid(), path.display());
+    if path.file_name() == Some(OsStr::new(PROJECT_FILE)) {
+        let dir = path.parent().unwrap_or(Path::new("/")).display();
+        return format!(
+            "{own}; or add {dir} to [trust] projects in your own file; or put an empty {PROJECT_FILE} of yours nearer"
+        );
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tilde_is_the_home_only_at_the_beginning_of_a_path() {
+        let home = Some(Path::new("/home/u"));
+        for (text, path) in [
+            ("~", "/home/u"),
+            ("~/a", "/home/u/a"),
+            ("~//a", "/home/u/a"),
+            ("a/~/b", "a/~/b"),
+            ("~b/c", "~b/c"),
+        ] {
+            assert_eq!(expand(text, home), Some(PathBuf::from(path)), "{text}");
+        }
+        assert_eq!(expand("~/a", None), None);
+    }
+
+    #[test]
+    fn a_path_is_meant_from_the_directory_of_its_file() {
+        let file = Path::new("/p/quell.toml");
+        for (text, path) in [("./a", "/p/a"), ("b/c", "/p/b/c"), ("/x", "/x"), ("../a", "/p/../a")] {
+            assert_eq!(beside(file, text, None), Ok(PathBuf::from(path)), "{text}");
+        }
+        assert!(beside(file, "~/a", None).is_err());
+    }
+}

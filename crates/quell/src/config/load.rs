@@ -1,0 +1,231 @@
+//! The layers, one over the other.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::file::{self, Settings};
+use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
+use super::{Config, ConfigFile, Layer, Source, Sourced, find, hooks, suggest};
+use crate::Error;
+
+/// The settings and where they come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// Each of them as text with its origin, in a fixed order; then the hooks as `hooks[1]`, `hooks[2]`, …; then
+    /// `trust.projects`.
+    pub values: Vec<Sourced>,
+    /// The files that were read, weakest first.
+    pub files: Vec<ConfigFile>,
+    /// What was left out and why, for people.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Puts all layers together: the defaults, the user's file, the project's file for the directory `cwd`, and the
+    /// variables. `environment` is all of it, such as [`std::env::vars_os`] gives. Files that are not there are no error,
+    /// but for one that QUELL_CONFIG names. Nothing is changed anywhere.
+    pub fn load(
+        cwd: &Path,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Loaded, Error> {
+        let environment = Environment::new(environment);
+        let mut loaded = Loaded::defaults();
+        let home = environment.home();
+        let user = environment.user_file(cwd, home.as_deref())?;
+        if let Some(path) = &user {
+            loaded.read_file(path, Layer::User, true, home.as_deref())?;
+        }
+        let trusted = find::physical(&loaded.config.trusted);
+        let project = find::project_file(cwd, &trusted)
+            .filter(|path| user.as_deref().is_none_or(|user| !same_file(user, path)));
+        if let Some(path) = &project {
+            let trusted = path.parent().is_some_and(|dir| trusted.iter().any(|trusted| trusted == dir));
+            loaded.read_file(path, Layer::Project, trusted, home.as_deref())?;
+        }
+        for (key, name, text) in environment.settings()? {
+            loaded.put(key, &text, Source::Env { name });
+        }
+        Ok(loaded)
+    }
+
+    /// The settings for this process: its directory and its environment. If its directory is gone it has no project.
+    pub fn load_here() -> Result<Loaded, Error> {
+        Self::load(&std::env::current_dir().unwrap_or_default(), std::env::vars_os())
+    }
+}
+
+impl Loaded {
+    fn defaults() -> Self {
+        let default =
+            |key: &Key| Sourced { key: key.full(), value: key.default.to_owned(), source: Source::Default };
+        let mut values: Vec<Sourced> = KEYS.iter().map(default).collect();
+        let trust = Sourced { key: "trust.projects".into(), value: String::new(), source: Source::Default };
+        values.push(trust);
+        Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Puts the value of a flag over everything, in the words of the command line. `key` is such as `stop.grace`.
+    pub fn set_flag(&mut self, key: &str, text: &str) -> Result<(), Error> {
+        let bad = |message: String| Error::BadValue(format!("{key}: {message}"));
+        let known =
+            KEYS.iter().find(|known| known.full() == key).ok_or_else(|| bad("no such setting".into()))?;
+        file::check(known, text).map_err(|problem| bad(problem.message))?;
+        self.put(known, text, Source::Flag);
+        Ok(())
+    }
+
+    fn read_file(
+        &mut self,
+        path: &Path,
+        layer: Layer,
+        trusted: bool,
+        home: Option<&Path>,
+    ) -> Result<(), Error> {
+        let any_owner = layer == Layer::Project && trusted;
+        let text = find::read(path, any_owner)?;
+        let Settings { values, hooks, trusted: trusts } = file::parse(path, layer, home, &text)?;
+        self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
+        for setting in values {
+            // It decides about the records of all jobs, also those of other projects.
+            if setting.key.section == "gc" && !trusted {
+                self.distrust(path, setting.line, &setting.key.full());
+                continue;
+            }
+            self.put(setting.key, &setting.text, layer.source(path, setting.line));
+        }
+        for (hook, line) in hooks {
+            if !trusted {
+                self.distrust(path, line, "a hook");
+                continue;
+            }
+            // Before `trust.projects`, which is the last.
+            let at = self.values.len().saturating_sub(1);
+            let key = format!("hooks[{}]", self.config.hooks.len() + 1);
+            let value = hooks::describe(&hook);
+            self.values.insert(at, Sourced { key, value, source: layer.source(path, line) });
+            self.config.hooks.push(hook);
+        }
+        if let Some((directories, line)) = trusts {
+            let words: Vec<String> = directories.iter().map(|dir| dir.display().to_string()).collect();
+            self.note("trust.projects", words.join(","), layer.source(path, line));
+            self.config.trusted = directories;
+        }
+        Ok(())
+    }
+
+    fn distrust(&mut self, path: &Path, line: usize, what: &str) {
+        let dir = path.parent().unwrap_or(path).display();
+        self.warnings.push(format!(
+            "{}:{line}: {what} is ignored, for this project is not trusted (add \"{dir}\" to [trust] projects in your own \
+             file if you trust it)",
+            path.display()
+        ));
+    }
+
+    /// Sets what has been checked.
+    fn put(&mut self, key: &Key, text: &str, source: Source) {
+        let text = match key.form {
+            Form::Text | Form::Flag | Form::Count => text.to_owned(),
+            // A weaker layer's words stay: none of them can unmask what another one masks.
+            Form::Words => format!("{},{text}", self.config.start.mask.join(",")),
+        };
+        if (key.set)(&mut self.config, &text).is_ok() {
+            let text = if key.form == Form::Words { self.config.start.mask.join(",") } else { text };
+            self.note(&key.full(), text, source);
+        }
+    }
+
+    fn note(&mut self, key: &str, value: String, source: Source) {
+        if let Some(sourced) = self.values.iter_mut().find(|sourced| sourced.key == key) {
+            *sourced = Sourced { key: key.to_owned(), value, source };
+        }
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((std::fs::canonicalize(one), std::fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// The variables that are set to something: an empty one counts as unset.
+struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self(variables.into_iter().filter(|(_, value)| !value.is_empty()).collect())
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.0.get(OsStr::new(name)).map(PathBuf::from)
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        self.path("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home)
+    }
+
+    /// The user's file, if there is one.
+    fn user_file(&self, cwd: &Path, home: Option<&Path>) -> Result<Option<PathBuf>, Error> {
+        if let Some(named) = self.path("QUELL_CONFIG") {
+            // What everybody means by it: no file.
+            if named == Path::new("/dev/null") {
+                return Ok(None);
+            }
+            let path = std::path::absolute(cwd.join(&named)).unwrap_or(named);
+            if std::fs::symlink_metadata(&path).is_err() {
+                let message = format!("there is no file {}", path.display());
+                let hint = "set it to a file that is there, or to /dev/null for none, or unset it".into();
+                return Err(Error::Variable { name: "QUELL_CONFIG".into(), message, hint });
+            }
+            return Ok(Some(path));
+        }
+        let dir = self.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+        let dir = dir.or_else(|| home.map(|home| home.join(".config")));
+        let file = dir.map(|dir| dir.join("quell/config.toml"));
+        Ok(file.filter(|file| std::fs::symlink_metadata(file).is_ok()))
+    }
+
+    /// The settings among the variables, checked. One that looks like a setting and is none is an error: it would be
+    /// ignored while somebody relies on it.
+    fn settings(&self) -> Result<Vec<(&'static Key, String, String)>, Error> {
+        let mut settings = Vec::new();
+        for (name, value) in &self.0 {
+            let name = name.to_string_lossy().into_owned();
+            let Some(rest) = name.strip_prefix("QUELL_") else { continue };
+            let ours = |section: &&&str| rest.starts_with(&format!("{}_", section.to_uppercase()));
+            let Some(section) = SECTIONS.iter().find(ours) else { continue };
+            let refuse = |problem: Problem| Error::Variable {
+                hint: if problem.hint.is_empty() {
+                    format!("mend it, or unset {name}")
+                } else {
+                    problem.hint
+                },
+                message: problem.message,
+                name: name.clone(),
+            };
+            let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
+                let hint = nearest_variable(rest, section);
+                return Err(refuse(Problem::new("there is no such setting", hint)));
+            };
+            let text = value.to_str().ok_or_else(|| refuse(Problem::new("is not UTF-8", "")))?;
+            file::check(key, text).map_err(refuse)?;
+            settings.push((key, name, text.to_owned()));
+        }
+        Ok(settings)
+    }
+}
+
+/// What to do about `QUELL_` + `rest`, which is no setting.
+fn nearest_variable(rest: &str, section: &str) -> String {
+    let name = |key: &Key| key.variable().trim_start_matches("QUELL_").to_owned();
+    let all: Vec<String> = KEYS.iter().map(name).collect();
+    match suggest::nearest(rest, all.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean QUELL_{near}?"),
+        None => {
+            let here: Vec<String> =
+                KEYS.iter().filter(|key| key.section == section).map(Key::variable).collect();
+            format!("unset it; known are {}", here.join(", "))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Where a setting comes from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+
+/// Where a setting comes from. Shown as `/home/u/.config/quell/config.toml:3`, `QUELL_STOP_GRACE`, `default` or `flag`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// The user's file.
+    User {
+        /// Which.
+        #[serde(serialize_with = "lossy")]
+        file: PathBuf,
+        /// Where in it, from 1 on.
+        line: usize,
+    },
+    /// The project's `quell.toml`.
+    Project {
+        /// Which.
+        #[serde(serialize_with = "lossy")]
+        file: PathBuf,
+        /// Where in it, from 1 on.
+        line: usize,
+    },
+    /// A variable.
+    Env {
+        /// Which.
+        name: String,
+    },
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::User { file, line } | Self::Project { file, line } => {
+                write!(f, "{}:{line}", file.display())
+            }
+            Self::Env { name } => f.write_str(name),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// One setting with its origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sourced {
+    /// Its name, such as `stop.grace`.
+    pub key: String,
+    /// Its value as it was written; the words of a list with commas between them.
+    pub value: String,
+    /// Where that is from. For a list that several gave to: the strongest of them.
+    pub source: Source,
+}
+
+/// Which of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// The user's.
+    User,
+    /// The project's.
+    Project,
+}
+
+impl Layer {
+    /// The source that a line of this file is.
+    pub(crate) fn source(self, file: &Path, line: usize) -> Source {
+        let file = file.to_owned();
+        match self {
+            Self::User => Source::User { file, line },
+            Self::Project => Source::Project { file, line },
+        }
+    }
+}
+
+/// A file that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConfigFile {
+    /// Which of the two.
+    pub layer: Layer,
+    /// Where it is.
+    #[serde(serialize_with = "lossy")]
+    pub path: PathBuf,
+    /// Whether its hooks and its `[gc]` count: always for the user's, for a project's only if the user's file trusts it.
+    pub trusted: bool,
+}
+
+/// JSON has no bytes: a path that is no UTF-8 is shown as well as it can be.
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}

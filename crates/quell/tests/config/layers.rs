@@ -1,0 +1,147 @@
+//! Which layer wins.
+
+use std::time::Duration;
+
+use quell::Config;
+use quell::config::{Layer, Source};
+use quell::core::{Contain, RestartPolicy, Signal};
+
+use crate::{Place, shown};
+
+#[test]
+fn without_files_and_variables_everything_is_the_default() {
+    let place = Place::new();
+    let loaded = place.load(&[]).unwrap();
+    assert_eq!(loaded.config, Config::default());
+    assert!(loaded.values.iter().all(|sourced| sourced.source == Source::Default));
+    assert_eq!(loaded.values.len(), 20);
+    assert!(loaded.files.is_empty() && loaded.warnings.is_empty());
+    assert_eq!(shown(&loaded, "gc.max_age"), ("30d".into(), "default".into()));
+}
+
+#[test]
+fn each_layer_goes_over_the_one_below() {
+    let place = Place::new();
+    let grace = |loaded: &quell::Loaded| loaded.config.stop.grace.as_secs();
+    let user = place.user("# mine\n[stop]\ngrace = \"1s\"\nsignal = \"INT\"\n");
+    let loaded = place.load(&[]).unwrap();
+    assert_eq!((grace(&loaded), loaded.config.stop.signal), (1, Signal::INT));
+    assert_eq!(shown(&loaded, "stop.grace"), ("1s".into(), format!("{}:3", user.display())));
+
+    let project = place.project("[stop]\ngrace = \"2s\"\n");
+    let loaded = place.load(&[]).unwrap();
+    assert_eq!((grace(&loaded), loaded.config.stop.signal), (2, Signal::INT));
+    assert_eq!(shown(&loaded, "stop.grace"), ("2s".into(), format!("{}:2", project.display())));
+    let files: Vec<_> = loaded.files.iter().map(|file| (file.layer, file.path.clone())).collect();
+    assert_eq!(files, [(Layer::User, user), (Layer::Project, project)]);
+
+    let mut loaded = place.load(&[("QUELL_STOP_GRACE", "3s")]).unwrap();
+    assert_eq!(grace(&loaded), 3);
+    assert_eq!(shown(&loaded, "stop.grace"), ("3s".into(), "QUELL_STOP_GRACE".into()));
+
+    loaded.set_flag("stop.grace", "4s").unwrap();
+    assert_eq!(grace(&loaded), 4);
+    assert_eq!(shown(&loaded, "stop.grace"), ("4s".into(), "flag".into()));
+    assert!(loaded.set_flag("stop.grace", "soon").is_err() && loaded.set_flag("stop.x", "1").is_err());
+    assert_eq!(grace(&loaded), 4);
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let place = Place::new();
+    let empty = [
+        ("QUELL_STOP_GRACE", ""),
+        ("QUELL_STOP_NONSENSE", ""),
+        ("QUELL_CONFIG", ""),
+        ("XDG_CONFIG_HOME", ""),
+    ];
+    place.user("[stop]\ngrace = \"1s\"\n");
+    assert_eq!(place.load(&empty).unwrap().config.stop.grace, Duration::from_secs(1));
+}
+
+#[test]
+fn every_setting_has_a_variable_that_sets_it() {
+    let place = Place::new();
+    let given = [
+        ("stop.grace", "1s"),
+        ("stop.signal", "INT"),
+        ("stop.verify", "2s"),
+        ("start.max_log", "1M"),
+        ("start.contain", "reaper"),
+        ("start.until", "tree"),
+        ("start.wait_ready", "3s"),
+        ("start.restart", "on-failure"),
+        ("start.restart_limit", "none"),
+        ("start.restart_delay", "4s"),
+        ("start.restart_max_delay", "5s"),
+        ("start.on_owner_exit", "keep"),
+        ("start.mask", "A,B"),
+        ("gc.auto", "no"),
+        ("gc.max_age", "none"),
+        ("gc.max_count", "6"),
+        ("gc.max_size", "none"),
+        ("ready.interval", "7ms"),
+        ("ready.timeout", "8ms"),
+    ];
+    let names: Vec<String> =
+        given.iter().map(|(key, _)| format!("QUELL_{}", key.replace('.', "_").to_uppercase())).collect();
+    let variables: Vec<(&str, &str)> =
+        names.iter().zip(given).map(|(name, (_, value))| (name.as_str(), value)).collect();
+    let loaded = place.load(&variables).unwrap();
+    for ((key, value), name) in given.iter().zip(&names) {
+        assert_eq!(shown(&loaded, key), (value.to_string(), name.clone()));
+    }
+    let config = loaded.config;
+    assert_eq!(
+        (config.start.contain, config.start.restart.policy),
+        (Contain::Reaper, RestartPolicy::OnFailure)
+    );
+    assert_eq!((config.start.restart.limit, config.start.max_log), (None, 1 << 20));
+    assert_eq!(
+        (config.gc.auto, config.gc.max_age, config.gc.max_count, config.gc.max_size),
+        (false, None, Some(6), None)
+    );
+    assert_eq!(config.ready.timeout, Duration::from_millis(8));
+    assert_ne!(config.start.until, Config::default().start.until);
+    assert_ne!(config.start.on_owner_exit, Config::default().start.on_owner_exit);
+}
+
+#[test]
+fn quells_other_variables_are_no_settings() {
+    let place = Place::new();
+    let others = ["QUELL_HOME", "QUELL_JOB", "QUELL_MARK", "QUELL_SESSION", "QUELL_BIN", "QUELL_STOPWATCH"];
+    assert_eq!(place.load(&others.map(|name| (name, "x"))).unwrap().config, Config::default());
+}
+
+#[test]
+fn masks_of_all_layers_add_up() {
+    let place = Place::new();
+    place.user("[start]\nmask = [\"TOKEN\", \"KEY\"]\n");
+    place.project("[start]\nmask = []\n");
+    assert_eq!(place.load(&[]).unwrap().config.start.mask, ["TOKEN", "KEY"]);
+    let loaded = place.load(&[("QUELL_START_MASK", "KEY, MORE")]).unwrap();
+    assert_eq!(loaded.config.start.mask, ["TOKEN", "KEY", "MORE"]);
+    assert_eq!(shown(&loaded, "start.mask"), ("TOKEN,KEY,MORE".into(), "QUELL_START_MASK".into()));
+}
+
+#[test]
+fn a_file_may_be_written_in_any_way_that_toml_has() {
+    let place = Place::new();
+    place
+        .user("\u{feff}stop.grace = '1s'\r\nready = { interval = \"9ms\" }\r\n[gc]\r\nmax_count = 1_000\r\n");
+    let config = place.load(&[]).unwrap().config;
+    assert_eq!(config.stop.grace, Duration::from_secs(1));
+    assert_eq!((config.ready.interval, config.gc.max_count), (Duration::from_millis(9), Some(1000)));
+}
+
+#[test]
+fn a_source_is_data_for_programs() {
+    let place = Place::new();
+    let user = place.user("[stop]\ngrace = \"1s\"\n");
+    let loaded = place.load(&[("QUELL_STOP_VERIFY", "1s")]).unwrap();
+    let values = serde_json::to_value(&loaded.values).unwrap();
+    let source = serde_json::json!({ "kind": "user", "file": user, "line": 2 });
+    assert_eq!(values[0], serde_json::json!({ "key": "stop.grace", "value": "1s", "source": source }));
+    assert_eq!(values[1]["source"], serde_json::json!({ "kind": "default" }));
+    assert_eq!(values[2]["source"], serde_json::json!({ "kind": "env", "name": "QUELL_STOP_VERIFY" }));
+}

@@ -1,0 +1,76 @@
+//! Settings from real files and given variables.
+#![cfg(target_os = "linux")]
+
+mod docs;
+mod errors;
+mod files;
+mod layers;
+mod trust;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quell::{Config, Error, Loaded};
+
+/// A home with a project in it, removed when dropped.
+struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        static SERIAL: AtomicUsize = AtomicUsize::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("quell-config-{}-{serial}", std::process::id()));
+        fs::create_dir_all(dir.join("project/sub/dir")).unwrap();
+        // Physical, as the files are named.
+        Self { dir: fs::canonicalize(dir).unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        // Whatever the umask is.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        path
+    }
+
+    fn user(&self, text: &str) -> PathBuf {
+        self.write(".config/quell/config.toml", text)
+    }
+
+    fn project(&self, text: &str) -> PathBuf {
+        self.write("project/quell.toml", text)
+    }
+
+    /// The settings in the project, with these variables beside HOME.
+    fn load(&self, variables: &[(&str, &str)]) -> Result<Loaded, Error> {
+        self.load_in(&self.path("project"), variables)
+    }
+
+    fn load_in(&self, cwd: &Path, variables: &[(&str, &str)]) -> Result<Loaded, Error> {
+        let home = (OsString::from("HOME"), self.dir.clone().into_os_string());
+        let given = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        Config::load(cwd, [home].into_iter().chain(given))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The value of a setting and where it is from, as people see it.
+fn shown(loaded: &Loaded, key: &str) -> (String, String) {
+    let found = loaded.values.iter().find(|sourced| sourced.key == key).unwrap_or_else(|| panic!("no {key}"));
+    (found.value.clone(), found.source.to_string())
+}
