@@ -15,5 +15,5 @@
 mod home;
 mod job;
 
-pub use home::{Home, NameError};
+pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, wall};
