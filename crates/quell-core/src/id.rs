@@ -21,6 +21,11 @@ impl JobId {
     pub fn new(unix_ms: u64, random: u128) -> Self {
         Self(Ulid::from_parts(unix_ms, random))
     }
+
+    /// The wall clock when it was made, in milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
+        self.0.timestamp_ms()
+    }
 }
 
 impl fmt::Display for JobId {
@@ -67,6 +72,7 @@ mod tests {
     fn an_id_survives_the_round_trip() {
         let id = JobId::new(1_700_000_000_000, 42);
         assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
+        assert_eq!(id.unix_ms(), 1_700_000_000_000);
     }
 
     #[test]

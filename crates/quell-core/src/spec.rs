@@ -77,6 +77,7 @@ pub enum Leak {
 
 /// Limits on the whole tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Bytes of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,11 +4,20 @@
 
 pub mod config;
 mod error;
+mod find;
+mod gc;
+mod index;
+mod stats;
+mod view;
 
 pub use config::{Config, Loaded};
 pub use error::Error;
+pub use find::{BadTag, Filter, Listing, TagFilter, list, resolve};
+pub use gc::{GcReport, GcRules, Skipped, gc, remove};
 pub use quell_core as core;
 pub use quell_store::{Home, JobDir};
+pub use stats::{Exits, Spread, Stats, stats};
+pub use view::{JobState, JobView};
 
 /// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;

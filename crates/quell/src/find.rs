@@ -1,0 +1,214 @@
+//! From what users type to jobs, and lists of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use quell_core::JobId;
+use quell_store::{Home, is_name};
+use serde::{Deserialize, Serialize};
+
+use crate::index::{self, Fail, Index, Wanted};
+use crate::view::{JobState, JobView};
+use crate::{Error, Result};
+
+/// The least that is taken for the beginning of an id.
+const SHORTEST_PREFIX: usize = 4;
+
+/// How many jobs an ambiguity names.
+const AMBIGUOUS_SHOWN: usize = 5;
+
+/// How many finished jobs are listed if nobody says.
+const FINISHED_SHOWN: usize = 10;
+
+/// The job that `text` means: its id, its name, or the beginning of its id in either case, if no other begins so. A name
+/// goes before a beginning.
+///
+/// Nothing that could leave quell's home touches a path: it is [`Error::BadJob`]. The job is on record when this returns.
+pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
+    // Ids and their beginnings have fewer characters than names.
+    if !is_name(text) {
+        return Err(Error::BadJob(text.to_owned()));
+    }
+    let upper = text.to_ascii_uppercase();
+    if let Some(id) = upper.parse::<JobId>().ok().filter(|&id| home.job(id).exists()) {
+        return Ok(id);
+    }
+    if let Some(id) = home.named(text).filter(|&id| home.job(id).exists()) {
+        return Ok(id);
+    }
+    let live = home.live().map_err(Error::io(home.dir().join("live")))?;
+    index::with(home, |index| {
+        if let Some(id) = still_there(home, index, |index| Ok(index.last_named(text)?.into_iter().collect()))?
+            .into_iter()
+            .next()
+        {
+            return Ok(id);
+        }
+        if text.len() < SHORTEST_PREFIX || !upper.bytes().all(is_of_ids) {
+            return Err(Error::NoSuchJob(text.to_owned()).into());
+        }
+        let finished = still_there(home, index, |index| index.beginning_with(&upper, AMBIGUOUS_SHOWN + 1))?;
+        let alive = live.iter().copied().filter(|id| id.to_string().starts_with(&upper));
+        let found: BTreeSet<JobId> =
+            finished.into_iter().chain(alive.filter(|&id| home.job(id).exists())).collect();
+        match found.len() {
+            0 => Err(Error::NoSuchJob(text.to_owned()).into()),
+            1 => Ok(found.into_iter().next().ok_or_else(|| Error::NoSuchJob(text.to_owned()))?),
+            _ => Err(Error::Ambiguous {
+                prefix: text.to_owned(),
+                ids: found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect(),
+            }
+            .into()),
+        }
+    })
+}
+
+/// Whether ids are made of it: Crockford's base 32.
+fn is_of_ids(byte: u8) -> bool {
+    byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte))
+}
+
+/// Asks the index for jobs and takes those out of it whose directory is gone, until all are there.
+fn still_there(
+    home: &Home,
+    index: &mut Index,
+    ask: impl Fn(&Index) -> std::result::Result<Vec<JobId>, Fail>,
+) -> std::result::Result<Vec<JobId>, Fail> {
+    loop {
+        let ids = ask(index)?;
+        if index.drop_gone(home, &ids)?.is_empty() {
+            return Ok(ids);
+        }
+    }
+}
+
+/// A label that is asked for: a key, with its value or any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagFilter {
+    /// The key.
+    pub key: String,
+    /// The value; any if there is none.
+    pub value: Option<String>,
+}
+
+/// A text that asks for no label.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no label: write KEY or KEY=VALUE")]
+pub struct BadTag(String);
+
+impl FromStr for TagFilter {
+    type Err = BadTag;
+
+    fn from_str(text: &str) -> std::result::Result<Self, BadTag> {
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (text, None),
+        };
+        if key.is_empty() || text.contains('\0') {
+            return Err(BadTag(text.to_owned()));
+        }
+        Ok(Self { key: key.to_owned(), value })
+    }
+}
+
+impl TagFilter {
+    fn fits(&self, tags: &BTreeMap<String, String>) -> bool {
+        tags.get(&self.key).is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
+    }
+}
+
+/// Which jobs to list. The default: the live ones and the last ten that ended.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// All finished ones, whatever `limit` says.
+    pub all: bool,
+    /// In one of these states; in any if there is none.
+    pub states: Vec<JobState>,
+    /// With all of these labels.
+    pub tags: Vec<TagFilter>,
+    /// Of this session.
+    pub session: Option<String>,
+    /// Of this name.
+    pub name: Option<String>,
+    /// How many finished ones at most.
+    pub limit: Option<usize>,
+    /// Of the finished ones, those that ended then or later.
+    pub since: Option<SystemTime>,
+}
+
+impl Filter {
+    fn fits(&self, view: &JobView) -> bool {
+        let same = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        (self.states.is_empty() || self.states.contains(&view.state))
+            && self.tags.iter().all(|tag| tag.fits(&view.tags))
+            && same(&self.session, &view.session)
+            && same(&self.name, &view.name)
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            states: self.states.clone(),
+            tags: self.tags.clone(),
+            session: self.session.clone(),
+            name: self.name.clone(),
+            since: self.since,
+        }
+    }
+}
+
+/// A list of jobs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Listing {
+    /// The live ones, newest first; then the finished ones, those that ended last first.
+    pub jobs: Vec<JobView>,
+    /// How many more finished ones there are.
+    pub more: u64,
+    /// Jobs whose records can't be read, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
+}
+
+/// The jobs that `filter` asks for. A live job that nobody keeps is `lost`; nothing is done about that here.
+///
+/// A home that isn't there has no jobs; it is not made.
+pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
+    let mut troubles = Vec::new();
+    let mut live = live(home, &mut troubles)?;
+    live.retain(|view| filter.fits(view));
+    let limit = (!filter.all).then(|| filter.limit.unwrap_or(FINISHED_SHOWN));
+    let wanted = filter.wanted();
+    let (finished, count, broken) = index::with(home, |index| {
+        let finished = loop {
+            let views = index.newest(&wanted, limit)?;
+            let ids: Vec<JobId> = views.iter().map(|view| view.id).collect();
+            if index.drop_gone(home, &ids)?.is_empty() {
+                break views;
+            }
+        };
+        Ok((finished, index.count(&wanted)?, index.broken(limit)?))
+    })?;
+    // What has ended since it was found among the live ones is listed once, as ended.
+    let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
+    live.retain(|view| !over.contains(&view.id));
+    troubles.extend(broken.into_iter().map(|broken| broken.why));
+    let more = count.saturating_sub(finished.len() as u64);
+    Ok(Listing { jobs: live.into_iter().chain(finished).collect(), more, troubles })
+}
+
+/// The live jobs, newest first.
+fn live(home: &Home, troubles: &mut Vec<String>) -> Result<Vec<JobView>> {
+    let mut views = Vec::new();
+    for id in home.live().map_err(Error::io(home.dir().join("live")))?.into_iter().rev() {
+        match JobView::look(&home.job(id)) {
+            Ok(view) => views.push(view),
+            // It is just being put on record, or was removed meanwhile.
+            Err(Error::NoSuchJob(_)) => {}
+            Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => troubles.push(error.to_string()),
+        }
+    }
+    Ok(views)
+}

@@ -1,0 +1,276 @@
+//! Removing finished jobs. Never a live one.
+//!
+//! A job's directory leaves its place in one step: whoever is killed here leaves the job or no job, and of several who
+//! remove it one has done so. Its row in the index, its name and its last bytes go after that; each of them is dropped
+//! by whoever meets it later, if that is not reached.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use quell_core::{JobId, Verdict};
+use quell_store::{Home, JobDir, Liveness};
+use serde::{Deserialize, Serialize};
+
+use crate::index::{self, Candidate};
+use crate::view::{JobState, JobView};
+use crate::{Error, Result};
+
+/// What a directory is called on its way out.
+const OUTGOING: &str = ".gone-";
+
+/// What is not whole may still be in the making for this long.
+const IN_THE_MAKING: Duration = Duration::from_secs(3600);
+
+/// Which finished jobs may stay. A rule that isn't given keeps all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcRules {
+    /// Those that ended no longer ago than this.
+    pub max_age: Option<Duration>,
+    /// This many, those that ended last.
+    pub max_count: Option<usize>,
+    /// As many as fit into these bytes on disk, those that ended last.
+    pub max_size: Option<u64>,
+    /// Remove also those whose processes are not proven dead. They can't be stopped by quell after that.
+    pub force: bool,
+}
+
+/// A job that should have gone by the rules, and stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Skipped {
+    /// Which.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Why.
+    pub why: String,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GcReport {
+    /// Whether nothing was done: then this is what would be.
+    pub dry_run: bool,
+    /// The jobs, those that ended first first.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub removed: Vec<JobId>,
+    /// The bytes on disk that they took.
+    pub bytes: u64,
+    /// How many finished jobs stay.
+    pub kept: u64,
+    /// Those that stay although the rules say otherwise.
+    pub skipped: Vec<Skipped>,
+    /// How many remains of jobs that never came to be, or were removed by half, were cleaned away.
+    pub remains: u64,
+}
+
+/// Removes the finished jobs that `rules` don't keep, those that ended first first; and the remains of those that never
+/// came to be. With `dry_run` it only says which.
+pub fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+    let mut report = GcReport { dry_run, ..GcReport::default() };
+    if !home.dir().is_dir() {
+        return Ok(report);
+    }
+    let (mut candidates, broken) = index::with(home, |index| {
+        index.reconcile(home)?;
+        Ok((index.candidates(None)?, index.broken(None)?))
+    })?;
+    let broken: Vec<JobId> = broken.into_iter().map(|broken| broken.id).collect();
+    report.remains = clean(home, &broken, dry_run)?;
+    candidates.retain(|candidate| !candidate.broken || home.job(candidate.id).exists());
+    let boot = quell_sys::boot_id();
+    let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()));
+    for candidate in &candidates[..doomed] {
+        let why = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
+            Some(why) => why,
+            None if dry_run => {
+                report.removed.push(candidate.id);
+                report.bytes += candidate.size;
+                continue;
+            }
+            None => match take_away(home, candidate.id, candidate.name.as_deref()) {
+                Ok(ours) => {
+                    if ours {
+                        report.removed.push(candidate.id);
+                        report.bytes += candidate.size;
+                    }
+                    continue;
+                }
+                Err(error) => error.to_string(),
+            },
+        };
+        report.skipped.push(Skipped { id: candidate.id, why });
+    }
+    report.kept = (candidates.len() - doomed + report.skipped.len()) as u64;
+    index::forget(home, &report.removed);
+    Ok(report)
+}
+
+/// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One whose
+/// processes are not proven dead is [`Error::NotProvenDead`], unless by `force`.
+pub fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
+    let job = home.job(id);
+    if !job.exists() {
+        return Err(Error::NoSuchJob(id.to_string()));
+    }
+    not_live(&job)?;
+    // What can't be read can be removed all the same.
+    let view = JobView::read(&job).ok();
+    let left = view.as_ref().and_then(|view| match &view.verdict {
+        Some(Verdict::Survivors { count }) => Some(format!("{count} of its processes are not dead")),
+        Some(Verdict::Unproven { why }) => Some(format!("its processes are not proven dead: {why}")),
+        Some(Verdict::Gone) | None => None,
+    });
+    if let Some(left) = left.filter(|_| !force && of_this_boot(&job)) {
+        return Err(Error::NotProvenDead(format!("job {id} stays: {left}")));
+    }
+    take_away(home, id, view.and_then(|view| view.name).as_deref())?;
+    index::forget(home, &[id]);
+    Ok(())
+}
+
+fn of_this_boot(job: &JobDir) -> bool {
+    job.spec().map_or(true, |spec| spec.boot_id == quell_sys::boot_id())
+}
+
+fn not_live(job: &JobDir) -> Result<()> {
+    match job.liveness().map_err(Error::io(job.dir()))? {
+        Liveness::Over => Ok(()),
+        Liveness::Kept => Err(Error::State(format!("job {} is live: stop it first", job.id()))),
+        Liveness::Lost(_) => {
+            Err(Error::State(format!("job {} was lost by its keeper and is not finished yet", job.id())))
+        }
+    }
+}
+
+/// How many of the candidates, from the first on, the rules don't keep.
+fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64) -> usize {
+    let old = rules.max_age.map_or(0, |age| {
+        let limit = now.saturating_sub_unsigned(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        candidates.partition_point(|candidate| candidate.ended < limit)
+    });
+    let many = rules.max_count.map_or(0, |count| candidates.len().saturating_sub(count));
+    let large = rules.max_size.map_or(0, |size| {
+        let mut left = size;
+        let fits = |candidate: &&Candidate| match left.checked_sub(candidate.size) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        candidates.len() - candidates.iter().rev().take_while(fits).count()
+    });
+    old.max(many).max(large)
+}
+
+/// Why a job that the rules don't keep must stay. No process outlives a restart of the machine.
+fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<String> {
+    if let Err(error) = not_live(&home.job(candidate.id)) {
+        return Some(error.to_string());
+    }
+    if candidate.broken || candidate.boot.as_deref() != Some(boot) {
+        return None;
+    }
+    match candidate.verdict.as_deref() {
+        Some("survivors") => Some("some of its processes are not dead".into()),
+        Some("unproven") => Some("its processes are not proven dead".into()),
+        Some(_) => None,
+        None if candidate.state == JobState::Lost.word() => {
+            Some("it was lost by its keeper; its processes are not proven dead".into())
+        }
+        None => None,
+    }
+}
+
+/// Removes the directory and the notes of a job that is not live. Whether it was us who did.
+fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
+    let job = home.job(id);
+    // Once more, and whatever the rules say.
+    not_live(&job)?;
+    let out = outgoing(home, id);
+    let ours = match fs::rename(job.dir(), &out) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(Error::Io { path: job.dir().to_owned(), error }),
+    };
+    if let Some(name) = name {
+        home.unclaim(name, id);
+    }
+    if ours {
+        remove_all(&out)?;
+    }
+    job.remove().map_err(Error::io(job.dir()))?;
+    Ok(ours)
+}
+
+fn outgoing(home: &Home, id: JobId) -> PathBuf {
+    home.dir().join("jobs").join(format!("{OUTGOING}{id}"))
+}
+
+/// Removes a directory on its way out, which another one may be removing too.
+fn remove_all(dir: &PathBuf) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound && dir.exists() => {
+            Err(Error::Io { path: dir.clone(), error })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Cleans away what crashes have left: directories on their way out, locks without a job, jobs without a specification,
+/// names without a job. How many there were.
+fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
+    let mut found = 0;
+    let now = quell_sys::unix_ms();
+    let old = |id: &JobId| now.saturating_sub(id.unix_ms()) > IN_THE_MAKING.as_millis() as u64;
+    for out in entries(&home.dir().join("jobs"))?.iter().filter(|name| name.starts_with(OUTGOING)) {
+        found += 1;
+        if !dry_run {
+            remove_all(&home.dir().join("jobs").join(out))?;
+        }
+    }
+    let live = home.live().map_err(Error::io(home.dir().join("live")))?;
+    for id in live.iter().chain(broken).filter(|id| old(id)) {
+        let job = home.job(*id);
+        if job.dir().join("spec.json").exists() {
+            continue;
+        }
+        // Held, if it was free, until it is removed: nobody keeps it, and nobody will.
+        let liveness = job.liveness().map_err(Error::io(job.dir()))?;
+        if matches!(liveness, Liveness::Kept) {
+            continue;
+        }
+        found += 1;
+        if !dry_run {
+            job.remove().map_err(Error::io(job.dir()))?;
+            index::forget(home, &[*id]);
+        }
+    }
+    for name in entries(&home.dir().join("names"))? {
+        if let Some(id) = home.named(&name).filter(|id| old(id) && !home.job(*id).exists()) {
+            found += 1;
+            if !dry_run {
+                home.unclaim(&name, id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The names in a directory that need not be there.
+fn entries(dir: &PathBuf) -> Result<Vec<String>> {
+    let read = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    };
+    match read() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(Error::io(dir)),
+    }
+}

@@ -1,0 +1,91 @@
+//! How jobs get into the index and out of it.
+//!
+//! A job that is removed meanwhile never stays in it: its directory goes first and its row after that, and whoever puts a
+//! row in has seen the directory in the same transaction.
+
+use std::collections::HashSet;
+
+use quell_core::JobId;
+use quell_store::Home;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::row::Row;
+use super::{Fail, select};
+use crate::Error;
+
+/// How many jobs are put in at once: enough to be quick, few enough not to keep others from writing.
+const BATCH: usize = 500;
+
+/// Takes in the jobs that are noted as ended.
+pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
+    let done = home.done().map_err(Error::io(home.dir().join("done")))?;
+    for batch in done.chunks(BATCH) {
+        add(db, home, batch)?;
+        for &id in batch {
+            // If this fails, it is taken in once more.
+            let _ = home.indexed(id);
+        }
+    }
+    Ok(())
+}
+
+/// Takes in all jobs that are not live.
+pub(super) fn add_all(db: &mut Connection, home: &Home) -> Result<(), Fail> {
+    finished(home)?.chunks(BATCH).try_for_each(|batch| add(db, home, batch))
+}
+
+/// All jobs on record that are not live, oldest first.
+fn finished(home: &Home) -> Result<Vec<JobId>, Fail> {
+    // In this order: a job has its lock before its directory, so one that is on record and not live has ended.
+    let mut all = home.all().map_err(Error::io(home.dir().join("jobs")))?;
+    let live: HashSet<JobId> = home.live().map_err(Error::io(home.dir().join("live")))?.into_iter().collect();
+    all.retain(|id| !live.contains(id));
+    Ok(all)
+}
+
+/// Takes in these jobs.
+fn add(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<(), Fail> {
+    let rows: Vec<Row> = ids.iter().filter_map(|&id| Row::of(&home.job(id))).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let write = write(db)?;
+    for row in rows.iter().filter(|row| home.job(row.id()).exists()) {
+        row.insert(&write)?;
+    }
+    Ok(write.commit()?)
+}
+
+/// Begins to write; waits for others who do.
+fn write(db: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    db.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+/// Takes in what is missing or was broken, and drops what is gone.
+pub(super) fn reconcile(db: &mut Connection, home: &Home) -> Result<(), Fail> {
+    let finished = finished(home)?;
+    let (known, broken) = select::known(db)?;
+    let missing: Vec<JobId> =
+        finished.iter().copied().filter(|id| !known.contains(id) || broken.contains(id)).collect();
+    for batch in missing.chunks(BATCH) {
+        add(db, home, batch)?;
+    }
+    let there: HashSet<JobId> = finished.into_iter().collect();
+    let gone: Vec<JobId> = known.into_iter().filter(|id| !there.contains(id)).collect();
+    drop_gone(db, home, &gone).map(drop)
+}
+
+/// Drops the rows of those whose directory is gone, and gives those.
+pub(super) fn drop_gone(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
+    let gone: Vec<JobId> = ids.iter().copied().filter(|&id| !home.job(id).exists()).collect();
+    for batch in gone.chunks(BATCH) {
+        let write = write(db)?;
+        for id in batch {
+            let text = id.to_string();
+            write.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([&text])?;
+            write.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([&text])?;
+        }
+        write.commit()?;
+    }
+    Ok(gone)
+}

@@ -1,0 +1,198 @@
+//! What the index knows of one job.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use jiff::Timestamp;
+use quell_core::{Cause, JobId, Receipt, RootOutcome, StepKind, Verdict};
+use quell_store::JobDir;
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use crate::view::{JobView, Records};
+
+/// A finished job whose records can't be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    /// Which.
+    pub id: JobId,
+    /// What is wrong with it, with the file.
+    pub why: String,
+}
+
+/// One row.
+pub(super) struct Row {
+    id: JobId,
+    size: u64,
+    found: Result<Known, Broken>,
+}
+
+struct Known {
+    view: JobView,
+    boot: String,
+    /// Numbers of the last run.
+    run: Option<Run>,
+}
+
+#[derive(Default)]
+struct Run {
+    duration: f64,
+    stopped: bool,
+    escalated: bool,
+    leaked: bool,
+    grace_asked: f64,
+    grace_used: Option<f64>,
+}
+
+impl Run {
+    fn of(receipt: &Receipt) -> Self {
+        let stop = |kind| matches!(kind, StepKind::StopAsked | StepKind::Ask | StepKind::Kill);
+        Self {
+            duration: (receipt.ended.at - receipt.started.at).max(0.0),
+            stopped: receipt.steps.iter().any(|step| stop(step.step)),
+            escalated: receipt.escalated(),
+            leaked: !receipt.left_at_root_exit.is_empty(),
+            grace_asked: receipt.grace.asked,
+            grace_used: receipt.grace.used,
+        }
+    }
+}
+
+impl Row {
+    /// The row of a job that nobody keeps; none if it is not there.
+    pub fn of(job: &JobDir) -> Option<Self> {
+        let found = match Records::read(job) {
+            Ok(records) => Ok(Known {
+                view: records.view().kept_by_nobody(),
+                boot: records.spec.boot_id.clone(),
+                run: records.receipt.as_ref().map(Run::of),
+            }),
+            Err(_) if !job.exists() => return None,
+            Err(error) => Err(Broken { id: job.id(), why: error.to_string() }),
+        };
+        Some(Self { id: job.id(), size: size_of(job.dir()), found })
+    }
+
+    /// Which job.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Puts it into the index, in place of what was known of the job.
+    pub fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
+        let id = self.id.to_string();
+        db.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([&id])?;
+        match &self.found {
+            Ok(known) => self.insert_known(db, &id, known),
+            Err(broken) => {
+                let born = i64::try_from(self.id.unix_ms()).unwrap_or(i64::MAX);
+                db.prepare_cached(
+                    "INSERT OR REPLACE INTO jobs (id, state, created, ended, command, tags, size, stopped, escalated,
+                     timed_out, leaked, broken) VALUES (?1, 'lost', ?2, ?2, '', '{}', ?3, 0, 0, 0, 0, ?4)",
+                )?
+                .execute(params![id, born, self.size.cast_signed(), broken.why])?;
+                Ok(())
+            }
+        }
+    }
+
+    fn insert_known(&self, db: &Connection, id: &str, known: &Known) -> rusqlite::Result<()> {
+        let Known { view, boot, run } = known;
+        let born = i64::try_from(self.id.unix_ms()).unwrap_or(i64::MAX);
+        let created = unix_ms(&view.created).unwrap_or(born);
+        let ended = view.ended.as_deref().or(Some(&view.since)).and_then(unix_ms).unwrap_or(created);
+        let code = match &view.outcome {
+            Some(RootOutcome::Exited { code }) => Some(*code),
+            Some(RootOutcome::Signaled { .. } | RootOutcome::NotStarted { .. } | RootOutcome::Unknown)
+            | None => None,
+        };
+        let none = Run::default();
+        let numbers = run.as_ref().unwrap_or(&none);
+        db.prepare_cached(
+            "INSERT OR REPLACE INTO jobs (id, name, session, state, created, ended, command, tags, size, boot, cause,
+             outcome, code, verdict, duration, stopped, escalated, timed_out, leaked, grace_asked, grace_used, view)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+             ?22)",
+        )?
+        .execute(params![
+            id,
+            view.name,
+            view.session,
+            view.state.word(),
+            created,
+            ended,
+            view.command.join(" "),
+            json(&view.tags),
+            self.size.cast_signed(),
+            boot,
+            view.cause.as_ref().map(word),
+            view.outcome.as_ref().map(kind_of_outcome),
+            code,
+            view.verdict.as_ref().map(kind_of_verdict),
+            run.as_ref().map(|run| run.duration),
+            numbers.stopped,
+            numbers.escalated,
+            view.cause == Some(Cause::Timeout),
+            numbers.leaked,
+            run.as_ref().map(|run| run.grace_asked),
+            numbers.grace_used,
+            json(view),
+        ])?;
+        let mut tag =
+            db.prepare_cached("INSERT OR REPLACE INTO tags (key, value, id) VALUES (?1, ?2, ?3)")?;
+        for (key, value) in &view.tags {
+            tag.execute([key.as_str(), value.as_str(), id])?;
+        }
+        Ok(())
+    }
+}
+
+/// A time by the wall clock in milliseconds since 1970.
+pub(super) fn unix_ms(wall: &str) -> Option<i64> {
+    wall.parse::<Timestamp>().ok().map(|time| time.as_millisecond())
+}
+
+fn json(value: &impl Serialize) -> String {
+    // quell's own types, none of which can fail to be written but a path that is no text.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The word that serde writes for a variant without fields.
+fn word(value: &impl Serialize) -> String {
+    json(value).trim_matches('"').to_owned()
+}
+
+fn kind_of_outcome(outcome: &RootOutcome) -> &'static str {
+    match outcome {
+        RootOutcome::Exited { .. } => "exited",
+        RootOutcome::Signaled { .. } => "signaled",
+        RootOutcome::NotStarted { .. } => "not_started",
+        RootOutcome::Unknown => "unknown",
+    }
+}
+
+fn kind_of_verdict(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Gone => "gone",
+        Verdict::Survivors { .. } => "survivors",
+        Verdict::Unproven { .. } => "unproven",
+    }
+}
+
+/// The bytes that a directory takes on disk, as far as it can be read.
+fn size_of(dir: &Path) -> u64 {
+    let sum = || -> io::Result<u64> {
+        let mut bytes = fs::symlink_metadata(dir)?.blocks() * 512;
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            bytes += match entry.file_type()?.is_dir() {
+                true => size_of(&entry.path()),
+                false => entry.metadata().map_or(0, |metadata| metadata.blocks() * 512),
+            };
+        }
+        Ok(bytes)
+    };
+    sum().unwrap_or(0)
+}

@@ -1,0 +1,214 @@
+//! The questions that the index answers.
+
+use std::collections::HashSet;
+use std::time::SystemTime;
+
+use quell_core::JobId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+
+use super::{Broken, Fail, Index};
+use crate::find::TagFilter;
+use crate::view::{JobState, JobView};
+
+/// Which finished jobs are wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// In one of these states; in any if there is none.
+    pub states: Vec<JobState>,
+    /// With all of these labels.
+    pub tags: Vec<TagFilter>,
+    /// Of this session.
+    pub session: Option<String>,
+    /// Of this name.
+    pub name: Option<String>,
+    /// That ended then or later.
+    pub since: Option<SystemTime>,
+}
+
+/// A finished job as `gc` sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub id: JobId,
+    pub name: Option<String>,
+    /// In milliseconds since 1970.
+    pub ended: i64,
+    pub size: u64,
+    pub state: String,
+    pub verdict: Option<String>,
+    pub boot: Option<String>,
+    pub broken: bool,
+}
+
+/// A condition in SQL, with its values.
+pub(super) struct Condition {
+    pub sql: String,
+    pub values: Vec<Value>,
+}
+
+impl Wanted {
+    pub(super) fn condition(&self) -> Condition {
+        // A job that can't be read is nowhere but among the troubles.
+        let mut sql = String::from("broken IS NULL");
+        let mut values: Vec<Value> = Vec::new();
+        if !self.states.is_empty() {
+            let marks = vec!["?"; self.states.len()].join(", ");
+            sql += &format!(" AND state IN ({marks})");
+            values.extend(self.states.iter().map(|state| Value::from(state.word().to_owned())));
+        }
+        for tag in &self.tags {
+            sql += " AND id IN (SELECT id FROM tags WHERE key = ?";
+            values.push(tag.key.clone().into());
+            if let Some(value) = &tag.value {
+                sql += " AND value = ?";
+                values.push(value.clone().into());
+            }
+            sql += ")";
+        }
+        if let Some(session) = &self.session {
+            sql += " AND session = ?";
+            values.push(session.clone().into());
+        }
+        if let Some(name) = &self.name {
+            sql += " AND name = ?";
+            values.push(name.clone().into());
+        }
+        if let Some(since) = self.since {
+            sql += " AND ended >= ?";
+            values.push(ms_of(since).into());
+        }
+        Condition { sql, values }
+    }
+}
+
+/// A time in milliseconds since 1970.
+pub(crate) fn ms_of(time: SystemTime) -> i64 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    }
+}
+
+impl Index {
+    /// Those that ended last, newest first; all of them without a limit.
+    pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
+        let Condition { sql, mut values } = wanted.condition();
+        values.push(limit_value(limit));
+        let mut query = self.db.prepare_cached(&format!(
+            "SELECT size, view FROM jobs WHERE {sql} ORDER BY ended DESC, id DESC LIMIT ?"
+        ))?;
+        let mut rows = query.query(params_from_iter(values))?;
+        let mut views = Vec::new();
+        while let Some(row) = rows.next()? {
+            let text: String = row.get(1)?;
+            let mut view: JobView =
+                serde_json::from_str(&text).map_err(|error| Fail::Damaged(error.to_string()))?;
+            view.size_on_disk = Some(row.get::<_, i64>(0)?.cast_unsigned());
+            views.push(view);
+        }
+        Ok(views)
+    }
+
+    /// How many there are.
+    pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
+        let Condition { sql, values } = wanted.condition();
+        let mut query = self.db.prepare_cached(&format!("SELECT count(*) FROM jobs WHERE {sql}"))?;
+        let count: i64 = query.query_row(params_from_iter(values), |row| row.get(0))?;
+        Ok(count.cast_unsigned())
+    }
+
+    /// Those whose records can't be read, newest first.
+    pub fn broken(&self, limit: Option<usize>) -> Result<Vec<Broken>, Fail> {
+        let mut query = self.db.prepare_cached(
+            "SELECT id, broken FROM jobs WHERE broken IS NOT NULL ORDER BY id DESC LIMIT ?",
+        )?;
+        let mut rows = query.query([limit_value(limit)])?;
+        let mut broken = Vec::new();
+        while let Some(row) = rows.next()? {
+            broken.push(Broken { id: id_of(row)?, why: row.get(1)? });
+        }
+        Ok(broken)
+    }
+
+    /// Some of those whose id begins with `prefix`, which is in the alphabet of ids.
+    pub fn beginning_with(&self, prefix: &str, limit: usize) -> Result<Vec<JobId>, Fail> {
+        // `~` sorts behind every character of an id.
+        let mut query =
+            self.db.prepare_cached("SELECT id FROM jobs WHERE id >= ?1 AND id < ?1 || '~' LIMIT ?2")?;
+        let mut rows = query.query((prefix, limit_value(Some(limit))))?;
+        let mut ids = Vec::new();
+        while let Some(row) = rows.next()? {
+            ids.push(id_of(row)?);
+        }
+        Ok(ids)
+    }
+
+    /// The last one that was made with this name.
+    pub fn last_named(&self, name: &str) -> Result<Option<JobId>, Fail> {
+        let mut query =
+            self.db.prepare_cached("SELECT id FROM jobs WHERE name = ?1 ORDER BY id DESC LIMIT 1")?;
+        query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
+    }
+
+    /// What is known of these jobs, or of all, to judge whether they may be removed; those that ended first come first.
+    pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
+        let mut query = self.db.prepare_cached(
+            "SELECT id, name, ended, size, state, verdict, boot, broken IS NOT NULL FROM jobs
+             WHERE ?1 IS NULL OR id = ?1 ORDER BY ended, id",
+        )?;
+        let mut rows = query.query([only.map(|id| id.to_string())])?;
+        let mut candidates = Vec::new();
+        while let Some(row) = rows.next()? {
+            candidates.push(Candidate {
+                id: id_of(row)?,
+                name: row.get(1)?,
+                ended: row.get(2)?,
+                size: row.get::<_, i64>(3)?.cast_unsigned(),
+                state: row.get(4)?,
+                verdict: row.get(5)?,
+                boot: row.get(6)?,
+                broken: row.get(7)?,
+            });
+        }
+        Ok(candidates)
+    }
+
+    /// The database, for sums.
+    pub(crate) fn sums<T>(
+        &self,
+        columns: &str,
+        wanted: &Wanted,
+        rest: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Fail> {
+        let Condition { sql, values } = wanted.condition();
+        let mut query = self.db.prepare_cached(&format!("SELECT {columns} FROM jobs WHERE {sql} {rest}"))?;
+        let rows = query.query_map(params_from_iter(values), read)?;
+        Ok(rows.collect::<rusqlite::Result<Vec<T>>>()?)
+    }
+}
+
+/// All ids in the index, and those of them that are broken.
+pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>), Fail> {
+    let mut query = db.prepare_cached("SELECT id, broken IS NOT NULL FROM jobs")?;
+    let mut rows = query.query([])?;
+    let (mut known, mut broken) = (HashSet::new(), HashSet::new());
+    while let Some(row) = rows.next()? {
+        let id = id_of(row)?;
+        known.insert(id);
+        if row.get(1)? {
+            broken.insert(id);
+        }
+    }
+    Ok((known, broken))
+}
+
+fn limit_value(limit: Option<usize>) -> Value {
+    // SQLite takes a negative limit for none.
+    limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into()
+}
+
+fn id_of(row: &Row<'_>) -> Result<JobId, Fail> {
+    let text: String = row.get(0)?;
+    text.parse().map_err(|error: quell_core::BadId| Fail::Damaged(error.to_string()))
+}

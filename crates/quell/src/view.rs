@@ -1,0 +1,366 @@
+//! A job as it is shown: the one shape that every listing and status has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Timestamp};
+use quell_core::{
+    Actor, Cause, HeldBy, JobId, JobSpec, Limits, Mode, Moment, Output, Owner, ProcId, Receipt, Record,
+    RestartPolicy, RootOutcome, Stdin, Verdict,
+};
+use quell_store::{JobDir, Liveness};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It is on record; nothing has been started.
+    Created,
+    /// Its program is being started.
+    Starting,
+    /// Its program runs.
+    Running,
+    /// It runs and has shown that it is ready.
+    Ready,
+    /// It is being stopped.
+    Stopping,
+    /// It waits to be started again.
+    Waiting,
+    /// It has ended.
+    Ended,
+    /// It has not ended, and nobody keeps it.
+    Lost,
+}
+
+impl JobState {
+    /// All of them, in the order of a life.
+    pub const ALL: [Self; 8] = [
+        Self::Created,
+        Self::Starting,
+        Self::Running,
+        Self::Ready,
+        Self::Stopping,
+        Self::Waiting,
+        Self::Ended,
+        Self::Lost,
+    ];
+
+    /// The word that people and programs read.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Ready => "ready",
+            Self::Stopping => "stopping",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for JobState {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::word).join(", ");
+            Error::BadValue(format!("`{text}` is no state of a job: there are {words}"))
+        })
+    }
+}
+
+/// One job as it is shown. What is not known, or not there, is left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobView {
+    /// Its id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// The session that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// How it was called.
+    pub mode: Mode,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// When it came into this state, by the wall clock.
+    pub since: String,
+    /// When it was put on record.
+    pub created: String,
+    /// When its program was started, for the present or last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// When it was found ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
+    /// When it had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// How it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldBy>,
+    /// Its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<ProcId>,
+    /// Who keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<ProcId>,
+    /// Who would finish the stop if the keeper were lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub understudy: Option<ProcId>,
+    /// Whom it lives for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// Which run of the program this is, from 1 on.
+    pub run: u32,
+    /// When it is started again; absent for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RestartPolicy>,
+    /// The job that it took the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub restarted_from: Option<JobId>,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    /// The time that it is given, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// What it reads, for a background job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Stdin>,
+    /// Whether its standard streams are a terminal of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pty: bool,
+    /// How the root ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RootOutcome>,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Who brought that about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Actor>,
+    /// What was proven about its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Who is not proven dead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<ProcId>,
+    /// What it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
+    /// The bytes that its directory takes, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_on_disk: Option<u64>,
+}
+
+impl JobView {
+    /// The job as its files tell it. A job without a state is `created`; nothing is ever `lost` here, because that takes
+    /// a look at its lock: see [`JobView::look`].
+    pub fn read(job: &JobDir) -> Result<Self> {
+        Ok(Records::read(job)?.view())
+    }
+
+    /// The job as its files and its lock tell it: what has not ended and is kept by nobody is `lost`.
+    ///
+    /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
+    /// puts a job on record takes the lock first, and must not find it taken.
+    pub fn look(job: &JobDir) -> Result<Self> {
+        let view = Self::read(job)?;
+        if view.state == JobState::Ended {
+            return Ok(view);
+        }
+        let liveness = job.liveness().map_err(Error::io(job.dir()))?;
+        match liveness {
+            Liveness::Kept => Ok(view),
+            // It may have ended since it was read.
+            Liveness::Lost(_) | Liveness::Over => {
+                drop(liveness);
+                Ok(Self::read(job)?.kept_by_nobody())
+            }
+        }
+    }
+
+    /// What it is if nobody keeps it.
+    pub(crate) fn kept_by_nobody(mut self) -> Self {
+        self.state = match self.state {
+            JobState::Ended => JobState::Ended,
+            JobState::Created
+            | JobState::Starting
+            | JobState::Running
+            | JobState::Ready
+            | JobState::Stopping
+            | JobState::Waiting
+            | JobState::Lost => JobState::Lost,
+        };
+        self
+    }
+}
+
+/// What is on record about a job.
+pub(crate) struct Records {
+    pub spec: JobSpec,
+    pub record: Option<Record>,
+    state: JobState,
+    /// That of the last run; only where the job has ended.
+    pub receipt: Option<Receipt>,
+}
+
+impl Records {
+    pub fn read(job: &JobDir) -> Result<Self> {
+        let at = |name: &str| job.dir().join(name);
+        let spec = match job.spec() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !job.exists() => {
+                return Err(Error::NoSuchJob(job.id().to_string()));
+            }
+            other => other.map_err(about(&at("spec.json")))?,
+        };
+        if spec.id != job.id() {
+            let error = io::Error::new(io::ErrorKind::InvalidData, format!("it is that of job {}", spec.id));
+            return Err(Error::Io { path: at("spec.json"), error });
+        }
+        let record = absent(job.record()).map_err(about(&at("state.json")))?;
+        let state = match &record {
+            None => JobState::Created,
+            Some(record) => record.state.parse().map_err(|error: Error| {
+                about(&at("state.json"))(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+            })?,
+        };
+        let receipt = match state {
+            JobState::Ended => absent(job.receipt()).map_err(about(&at("receipt.json")))?,
+            // What lies there now is of a run before this one.
+            JobState::Created
+            | JobState::Starting
+            | JobState::Running
+            | JobState::Ready
+            | JobState::Stopping
+            | JobState::Waiting
+            | JobState::Lost => None,
+        };
+        Ok(Self { spec, record, state, receipt })
+    }
+
+    pub fn view(&self) -> JobView {
+        let Self { spec, record, state, receipt } = self;
+        let (state, record, receipt) = (*state, record.as_ref(), receipt.as_ref());
+        let background = spec.background.as_ref();
+        let over = || matches!(state, JobState::Ended);
+        JobView {
+            id: spec.id,
+            name: spec.name.clone(),
+            tags: spec.tags.clone(),
+            session: spec.session.clone(),
+            mode: spec.mode,
+            command: spec.command.clone(),
+            cwd: spec.cwd.clone(),
+            state,
+            since: record.map_or_else(|| spec.created.clone(), |record| record.since.wall.clone()),
+            created: spec.created.clone(),
+            started: match receipt {
+                Some(receipt) => Some(receipt.started.wall.clone()),
+                None => record.filter(|_| runs(state)).and_then(|record| start_of(&record.since)),
+            },
+            ready: record.and_then(|record| record.ready.as_ref()).map(|moment| moment.wall.clone()),
+            ended: match receipt {
+                Some(receipt) => Some(receipt.ended.wall.clone()),
+                None => record.filter(|_| over()).map(|record| record.since.wall.clone()),
+            },
+            held: record
+                .and_then(|record| record.held)
+                .or_else(|| receipt.map(|receipt| receipt.held.containment)),
+            root: record
+                .and_then(|record| record.root)
+                .or_else(|| receipt.and_then(|receipt| receipt.root.id)),
+            keeper: record.and_then(|record| record.keeper),
+            understudy: record.and_then(|record| record.understudy),
+            owner: background.and_then(|background| background.owner),
+            run: record.map_or(1, |record| record.run),
+            restart: background
+                .map(|background| background.restart.policy)
+                .filter(|policy| *policy != RestartPolicy::No),
+            restarted_from: background.and_then(|background| background.restarted_from),
+            limits: spec.limits,
+            timeout: spec.timeout.map(|timeout| timeout.as_secs_f64()),
+            stdin: background.map(|background| background.stdin),
+            pty: background.is_some_and(|background| background.pty),
+            outcome: record
+                .and_then(|record| record.outcome.clone())
+                .or_else(|| receipt.map(|receipt| receipt.root.outcome.clone())),
+            cause: record.and_then(|record| record.cause).or_else(|| receipt.map(|receipt| receipt.cause)),
+            actor: record
+                .and_then(|record| record.actor.clone())
+                .or_else(|| receipt.map(|receipt| receipt.actor.clone())),
+            verdict: record
+                .and_then(|record| record.verdict.clone())
+                .or_else(|| receipt.map(|receipt| receipt.verdict.clone())),
+            survivors: match record {
+                Some(record) if !record.survivors.is_empty() => record.survivors.clone(),
+                Some(_) | None => receipt.map(|receipt| receipt.survivors.clone()).unwrap_or_default(),
+            },
+            output: receipt.and_then(|receipt| receipt.output),
+            size_on_disk: None,
+        }
+    }
+}
+
+/// Whether a program runs in this state, or ran until it.
+fn runs(state: JobState) -> bool {
+    match state {
+        JobState::Running | JobState::Ready | JobState::Stopping | JobState::Ended => true,
+        JobState::Created | JobState::Starting | JobState::Waiting | JobState::Lost => false,
+    }
+}
+
+/// When that began of which `moment` counts the seconds.
+fn start_of(moment: &Moment) -> Option<String> {
+    let wall: Timestamp = moment.wall.parse().ok()?;
+    let start = wall.checked_sub(SignedDuration::try_from_secs_f64(moment.at).ok()?).ok()?;
+    Some(start.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An error about `path`, which is named once, also where the error's own text begins with it.
+fn about(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |error| {
+        let text = error.to_string();
+        let error = match text.strip_prefix(&format!("{}: ", path.display())) {
+            Some(rest) => io::Error::new(error.kind(), rest),
+            None => error,
+        };
+        Error::Io { path, error }
+    }
+}
