@@ -5,6 +5,7 @@ mod args;
 mod doctor;
 mod output;
 mod run;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => match *verb {
             Verb::Run(args) => run::run(args),
+            Verb::Sweep(args) => sweep::sweep(&args),
             Verb::Doctor(args) => doctor::doctor(&args),
         },
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),

@@ -41,6 +41,8 @@ struct Plan {
     program: Program,
     session: SessionKind,
     keep_ignored: Vec<Signal>,
+    /// The front itself, who finishes the stop if the keeper is lost.
+    front: Option<ProcId>,
     /// Children that this process had before: no part of the job.
     strays: Vec<ProcId>,
     /// Descriptors that the caller had passed on, for the program and nobody else.
@@ -68,6 +70,7 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         session: if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own },
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
+        front: quell_contain::identify(quell_sys::pid()),
         strays: quell_contain::strays(),
         marker,
         inherited,
@@ -160,6 +163,7 @@ fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>) -> Job {
         spec: spec_of(request, plan),
         rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
         session: plan.session,
+        understudy: plan.front,
         store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
         outlets,
     }
@@ -386,6 +390,7 @@ impl Front {
         let mut job = job_of(&self.request, plan, outlets);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
+        job.understudy = None;
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
         let end = Supervisor::finish(job, hold, evidence, self.signals, self.known);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, JobSpec, Known, Life, LifeRules, Manner, Receipt, Record, Request,
-    RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
+    Action, Actor, Cause, Count, Event, JobSpec, Known, Life, LifeRules, Manner, ProcId, Receipt, Record,
+    Request, RootOutcome, SCHEMA, SessionKind, State, StepKind, Verdict,
 };
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
@@ -34,6 +34,8 @@ pub struct Job {
     pub rules: LifeRules,
     /// Whose session the root is in.
     pub session: SessionKind,
+    /// Who would finish the stop if the one who runs this were lost.
+    pub understudy: Option<ProcId>,
     /// Its record, unless none is wanted.
     pub store: Option<JobDir>,
     /// Where its receipt goes.
@@ -383,8 +385,8 @@ impl Supervisor {
             held: Some(self.hold.kind()),
             cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
             root: self.hold.root(),
-            keeper: None,
-            understudy: None,
+            keeper: quell_contain::identify(quell_sys::pid()),
+            understudy: self.job.understudy,
             run: 1,
             ready: None,
             session: self.job.session,

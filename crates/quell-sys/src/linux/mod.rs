@@ -14,7 +14,7 @@ mod wait;
 pub use early::closed_at_start;
 pub use host::{
     Polled, UserNamespaces, boot_id, kernel_release, own_home, poll_until, raise_open_files, random_u128,
-    rusage_children, ticks_since_boot, unix_ms, user_name, user_namespaces,
+    rusage_children, seconds_since, ticks_since_boot, unix_ms, user_name, user_namespaces,
 };
 pub use launch::{ChildRules, Launch, LaunchError, Launched, Program, Stage, launch, read_status};
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
