@@ -35,6 +35,8 @@ struct Cli {
 pub enum Verb {
     /// Run a command in the foreground and leave nothing of it behind
     Run(RunArgs),
+    /// Finish the stop of jobs whose keeper was killed, and put away what quell left
+    Sweep(SweepArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
     /// Say which settings hold here, and where each of them comes from
@@ -160,6 +162,26 @@ pub struct RunArgs {
 
 #[derive(Args)]
 #[command(after_help = "\
+Every job that is on record as alive and that nobody keeps any more is killed, counted and ended; every other command does
+so with the jobs that it meets. What is kept is not touched.
+
+Exit codes: 0 if all that was found is gone, 5 if something is not proven dead.
+
+Examples:
+  quell sweep --dry-run
+  quell sweep
+  quell sweep --json")]
+pub struct SweepArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
 Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
 
 Examples:
@@ -227,7 +249,7 @@ fn name(text: &str) -> Result<String, String> {
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // A usage error must know the verb and --json, which are not parsed then.
     let verb = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
-    let known = ["run", "doctor", "config"].contains(&verb.as_str());
+    let known = ["run", "sweep", "doctor", "config"].contains(&verb.as_str());
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let verb = if known { verb } else { "quell".to_owned() };
     let parsed =

@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod output;
 mod run;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => match *verb {
             Verb::Run(args) => run::run(args),
+            Verb::Sweep(args) => sweep::sweep(&args),
             Verb::Doctor(args) => doctor::doctor(&args),
             Verb::Config(args) => config::config(&args),
         },

@@ -13,6 +13,9 @@ use crate::job::{JobDir, Liveness, private_file};
 /// How long a claim to a name waits for another one to be settled, which takes microseconds.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
+/// After how long nobody can be about to lock a new job's lock any more.
+const UNBORN_AGE: Duration = Duration::from_secs(60);
+
 /// quell's home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
@@ -80,6 +83,29 @@ impl Home {
     /// The jobs that have not ended, oldest first; their keepers may be lost.
     pub fn live(&self) -> io::Result<Vec<JobId>> {
         ids_in(&self.sub("live"))
+    }
+
+    /// Removes the locks of jobs whose makers were killed before anything of them could be found; how many there were.
+    pub fn clear_unborn(&self) -> io::Result<usize> {
+        let entries = match fs::read_dir(self.sub("live")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            other => other?,
+        };
+        let mut cleared = 0;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let hidden = name.to_str().and_then(|name| name.strip_prefix('.')).map(str::parse::<JobId>);
+            // One that was made a moment ago may not be locked yet.
+            let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
+            if matches!(hidden, Some(Ok(_)))
+                && old().is_ok_and(|age| age > UNBORN_AGE)
+                && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+            {
+                gone_is_fine(fs::remove_file(entry.path()))?;
+                cleared += 1;
+            }
+        }
+        Ok(cleared)
     }
 
     /// The jobs that have ended and are not in the index yet, oldest first.

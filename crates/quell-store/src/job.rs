@@ -2,7 +2,7 @@
 //! sees the old one or the new one and never a part.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +21,18 @@ const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 /// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Lock {
+    /// Says that the holder does not keep the job but finishes its stop, so that whoever finds it locked knows that it is
+    /// about to be over.
+    pub fn finishing(&self) -> io::Result<()> {
+        let mut file = &self.file;
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(b"finishing\n")
+    }
 }
 
 /// Whether somebody keeps a job.
@@ -70,16 +81,22 @@ impl JobDir {
     pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
         private_dirs(&self.home.sub("jobs"))?;
         private_dirs(&self.home.sub("live"))?;
-        let file = private_file().create_new(true).open(self.live_path())?;
-        let made = file.try_lock().map_err(io::Error::from).and_then(|()| {
-            DirBuilder::new().mode(0o700).create(&self.dir)?;
+        // Locked before it can be found: nobody may take a job for lost that is about to be made.
+        let hidden = self.home.sub("live").join(format!(".{}", self.id));
+        let file = private_file().create_new(true).open(&hidden)?;
+        let shown = file.try_lock().map_err(io::Error::from);
+        if let Err(error) = shown.and_then(|()| fs::rename(&hidden, self.live_path())) {
+            let _ = fs::remove_file(&hidden);
+            return Err(error);
+        }
+        let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             if let Some(launch) = launch {
                 write_new(&self.dir.join("launch.json"), launch, false)?;
             }
             write_new(&self.dir.join("spec.json"), spec, false)
         });
         match made {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(error) => {
                 let _ = self.remove();
                 Err(error)
@@ -112,10 +129,15 @@ impl JobDir {
         match file.try_lock() {
             // It may have ended between the two calls.
             Ok(()) if !path.exists() => Ok(Liveness::Over),
-            Ok(()) => Ok(Liveness::Lost(Lock { _file: file })),
+            Ok(()) => Ok(Liveness::Lost(Lock { file })),
             Err(fs::TryLockError::WouldBlock) => Ok(Liveness::Kept),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Whether the one who holds its lock finishes the stop of a lost job. Means something only while it is held.
+    pub fn is_being_finished(&self) -> bool {
+        fs::metadata(self.live_path()).is_ok_and(|metadata| metadata.len() > 0)
     }
 
     /// Replaces the state. With `sync` a power cut can't take it back.

@@ -208,6 +208,13 @@ impl Cgroup {
         }
     }
 
+    /// The pids of the members, those of all cgroups below too. Each is a hint until it is pinned.
+    pub fn members(&self) -> Vec<u32> {
+        let mut found = Vec::new();
+        list_members(&self.path, &mut found);
+        found
+    }
+
     /// Whether the kernel has ended a member at the memory limit.
     pub fn was_out_of_memory(&self) -> bool {
         let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
@@ -225,8 +232,18 @@ impl Cgroup {
     }
 }
 
+fn list_members(path: &Path, found: &mut Vec<u32>) {
+    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list_members(&entry.path(), found);
+        }
+    }
+}
+
 /// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).
-fn remove_tree(path: &Path) -> io::Result<()> {
+pub fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(()) => Ok(()),

@@ -4,9 +4,12 @@ mod audit;
 mod cgroup;
 mod doctor;
 mod hold;
+mod litter;
 mod nest;
+mod recover;
 mod roll;
 mod scope;
+mod search;
 mod stop;
 mod walk;
 
@@ -14,7 +17,10 @@ use quell_core::{HeldBy, Limits, ProcId};
 
 pub use doctor::doctor;
 pub use hold::{Birth, Hold, SpawnError, Told};
+pub use litter::{Litter, litter};
 pub use nest::Nest;
+pub use recover::{Recovered, look_for, recover};
+pub use search::Left;
 pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.
@@ -51,6 +57,16 @@ impl Unavailable {
 pub fn strays() -> Vec<ProcId> {
     let children = quell_sys::own_children().unwrap_or_default();
     children.iter().filter_map(|&pid| quell_sys::stat(pid).ok()).map(|stat| roll::identity(&stat)).collect()
+}
+
+/// Who has the number `pid` now. Only good for oneself, or for somebody who can't have been reaped.
+pub fn identify(pid: u32) -> Option<ProcId> {
+    quell_sys::stat(pid).ok().map(|stat| roll::identity(&stat))
+}
+
+/// Whether this very process is alive.
+pub fn is_alive(id: ProcId) -> bool {
+    walk::pin(id.pid, |stat| roll::identity(stat) == id).is_some()
 }
 
 /// What could defeat a containment, in words for receipts and `quell doctor`.

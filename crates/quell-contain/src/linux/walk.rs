@@ -42,10 +42,22 @@ pub fn walk(mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
             queue.push_back(Proven::of(&seen));
         }
     }
+    descend(queue, Some(me), visit);
+}
+
+/// The same for what is below processes that the caller has proven, of which this one need be no ancestor: an orphan is
+/// nobody's child then, and has to be found in another way.
+pub fn walk_below(from: impl IntoIterator<Item = Proven>, visit: impl FnMut(&Seen) -> Below) {
+    descend(from.into_iter().collect(), None, visit);
+}
+
+/// `heir` is who adopts the children of whoever dies meanwhile, if that is known.
+fn descend(mut queue: VecDeque<Proven>, heir: Option<u32>, mut visit: impl FnMut(&Seen) -> Below) {
     while let Some(parent) = queue.pop_front() {
         let Some(pinned) = parent.pin_again() else { continue };
         for pid in quell_sys::children(parent.id.pid, parent.threads).unwrap_or_default() {
-            let ours = |stat: &Stat| stat.ppid == me || (stat.ppid == parent.id.pid && pinned.is_alive());
+            let ours =
+                |stat: &Stat| heir == Some(stat.ppid) || (stat.ppid == parent.id.pid && pinned.is_alive());
             if let Some(seen) = pin(pid, ours)
                 && visit(&seen) == Below::Visit
             {
@@ -80,7 +92,7 @@ impl Proven {
 }
 
 /// Pins `pid`, reads its stat line and checks it with `ours`; nothing if it is dead by then.
-fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
+pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
     let pidfd = PidFd::open(pid).ok()?;
     let stat = quell_sys::stat(pid).ok()?;
     let proven = ours(&stat);

@@ -150,7 +150,7 @@ fn serve(request: RunRequest, starter: &UnixStream, stdin: OwnedFd) -> Result<()
         nest: nest.as_ref(),
     });
     let aide = aide.map_err(|error| failed(system("start an aide")(error)))?;
-    let understudy = own_identity();
+    let understudy = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
     let outcome = split(request, plan, job, backstage, starter);
     if outcome.is_err() {
@@ -203,12 +203,6 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     store.create(&job.spec, Some(&launch)).map_err(|error| record_error(request, error.to_string()))
-}
-
-/// Who this process is.
-pub fn own_identity() -> Option<ProcId> {
-    let stat = quell_sys::stat(quell_sys::pid()).ok()?;
-    Some(ProcId { pid: stat.pid, start: stat.start })
 }
 
 /// The owner, pinned and checked.
@@ -281,7 +275,7 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     listener.set_nonblocking(true).map_err(record)?;
     let desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
     let crew = Crew {
-        keeper: own_identity(),
+        keeper: quell_contain::identify(quell_sys::pid()),
         understudy: backstage.understudy,
         nest: backstage.nest,
         mask: backstage.mask,

@@ -14,7 +14,7 @@ use quell_core::{
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
-use super::background::{self, Backstage, Crew, own_identity};
+use super::background::{self, Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::mask::Mask;
@@ -76,7 +76,7 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
         strays: quell_contain::strays(),
-        front: if request.home.is_some() { own_identity() } else { None },
+        front: if request.home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
         marker,
         inherited,
     };
@@ -127,7 +127,11 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 open_files: quell_sys::raise_open_files(),
                 procs: None,
             };
-            let crew = Crew { keeper: own_identity(), understudy: plan.front, ..Crew::default() };
+            let crew = Crew {
+                keeper: quell_contain::identify(quell_sys::pid()),
+                understudy: plan.front,
+                ..Crew::default()
+            };
             let kit = Kit { front: Some(front), signals: watch, desk: None, lock, crew };
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, 1);
             supervisor.start(&plan.program, &rules);

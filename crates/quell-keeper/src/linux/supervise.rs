@@ -550,7 +550,8 @@ impl Supervisor {
         if self.again.is_some() {
             record.state = "waiting".into();
         }
-        let over = self.again.is_none() && receipt.verdict == Verdict::Gone;
+        // With survivors it is not over: whoever finds it without a keeper tries again.
+        let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
         let kept = store
             .keep(receipt, sync)
             .and_then(|()| store.publish(&record, sync))

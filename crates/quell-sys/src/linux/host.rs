@@ -80,6 +80,12 @@ pub fn ticks_since_boot() -> u64 {
     now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
 }
 
+/// How many seconds ago something started, by its start time as /proc gives it.
+pub fn seconds_since(start: u64) -> f64 {
+    let per_second = rustix::param::clock_ticks_per_second();
+    ticks_since_boot().saturating_sub(start) as f64 / per_second as f64
+}
+
 /// The id of this boot; empty where /proc doesn't tell.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()

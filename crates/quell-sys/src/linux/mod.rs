@@ -15,8 +15,8 @@ mod wait;
 pub use early::closed_at_start;
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, own_home, page_size, poll_until,
-    raise_open_files, random_u128, rusage_children, ticks_per_second, ticks_since_boot, unix_ms, user_name,
-    user_namespaces,
+    raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second, ticks_since_boot,
+    unix_ms, user_name, user_namespaces,
 };
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,

@@ -1,0 +1,119 @@
+//! `quell sweep`: jobs that nobody keeps any more are brought to their end.
+
+use std::process::ExitCode;
+
+use crate::args::SweepArgs;
+use crate::output;
+
+/// Sweeps, and says what was found and done.
+#[cfg(target_os = "linux")]
+pub fn sweep(args: &SweepArgs) -> ExitCode {
+    let swept = quell::Home::find().ok_or(quell::Error::NoHome);
+    let report = match swept.and_then(|home| quell::sweep(&home, args.dry_run)) {
+        Ok(report) => report,
+        Err(error) => return output::fail("sweep", args.json, error.exit_code(), &error.body()),
+    };
+    let text = if args.json {
+        format!("{}\n", quell_core::success("sweep", &report))
+    } else {
+        words::describe(&report)
+    };
+    let verdict = if report.all_gone() { ExitCode::SUCCESS } else { ExitCode::from(words::NOT_PROVEN_DEAD) };
+    output::to_stdout(&text).unwrap_or(verdict)
+}
+
+/// Says that there is nothing to be swept here.
+#[cfg(not(target_os = "linux"))]
+pub fn sweep(args: &SweepArgs) -> ExitCode {
+    let message = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
+    let error = quell_core::ErrorBody {
+        code: "unsupported_platform".into(),
+        message,
+        hint: "run quell on Linux".into(),
+        retryable: false,
+        details: serde_json::json!({ "dry_run": args.dry_run }),
+    };
+    output::fail("sweep", args.json, output::FAILED, &error)
+}
+
+#[cfg(target_os = "linux")]
+mod words {
+    use std::fmt::Write;
+
+    use quell::{LeftoverAction, SweepAction, SweepReport, SweptJob};
+    use quell_core::{Cause, Verdict};
+
+    /// Exit code: not proven dead.
+    pub const NOT_PROVEN_DEAD: u8 = 5;
+
+    /// The report for people.
+    pub fn describe(report: &SweepReport) -> String {
+        let mut text = String::new();
+        for job in &report.jobs {
+            let name = job.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+            let what = if report.dry_run { plan(job) } else { deed(job) };
+            let _ = writeln!(text, "{}{name}: {what}", job.id);
+            if let Some(error) = &job.error {
+                let _ = writeln!(text, "  {error}");
+            }
+            for id in &job.survivors {
+                let _ = writeln!(text, "  still alive: pid {}", id.pid);
+            }
+        }
+        for leftover in &report.leftovers {
+            let path = leftover.path.display();
+            let _ = match (&leftover.error, report.dry_run, leftover.action) {
+                (Some(error), _, _) => writeln!(text, "{path}: can't be removed: {error}"),
+                (None, true, LeftoverAction::Kill) => {
+                    writeln!(text, "{path}: what is in it would be killed, and it removed")
+                }
+                (None, true, LeftoverAction::Remove) => writeln!(text, "{path}: would be removed"),
+                (None, false, LeftoverAction::Kill) => {
+                    writeln!(text, "{path}: killed what was in it, removed")
+                }
+                (None, false, LeftoverAction::Remove) => writeln!(text, "{path}: removed"),
+            };
+        }
+        let kept = match report.kept {
+            0 => "no job is alive".to_owned(),
+            1 => "1 job is alive and kept".to_owned(),
+            n => format!("{n} jobs are alive and kept"),
+        };
+        let lost = match report.jobs.len() {
+            0 => "no job was lost".to_owned(),
+            1 => "1 job was lost".to_owned(),
+            n => format!("{n} jobs were lost"),
+        };
+        let _ = writeln!(text, "{lost}, {kept}");
+        text
+    }
+
+    fn processes(count: usize) -> String {
+        if count == 1 { "1 process".into() } else { format!("{count} processes") }
+    }
+
+    fn plan(job: &SweptJob) -> String {
+        match job.action {
+            SweepAction::Stop => format!("its keeper is lost; {} would be killed", processes(job.processes)),
+            SweepAction::Settle => "it has ended; its record would be closed".into(),
+            SweepAction::Remove => "it never ran; its record would be removed".into(),
+            SweepAction::Wait => "another quell is finishing it".into(),
+        }
+    }
+
+    fn deed(job: &SweptJob) -> String {
+        let left = match &job.verdict {
+            Some(Verdict::Gone) => ", 0 left".to_owned(),
+            Some(Verdict::Survivors { count }) => format!(", {count} LEFT ALIVE"),
+            Some(Verdict::Unproven { why }) => format!(", not proven dead: {why}"),
+            None => String::new(),
+        };
+        match job.action {
+            SweepAction::Stop if job.cause == Some(Cause::HostReboot) => "ended with its host".into(),
+            SweepAction::Stop => format!("its keeper was lost: {} found{left}", processes(job.processes)),
+            SweepAction::Settle => format!("it had ended{left}"),
+            SweepAction::Remove => "it never ran; its record is removed".into(),
+            SweepAction::Wait => format!("finished by another quell{left}"),
+        }
+    }
+}

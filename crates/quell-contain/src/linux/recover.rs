@@ -1,0 +1,398 @@
+//! The stop of a job that nobody keeps any more, from its record alone.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use quell_core::{
+    Fate, Held, HeldBy, JobId, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
+};
+use quell_sys::{Polled, Sent};
+
+use super::cgroup::{Cgroup, own_dir, remove_tree};
+use super::roll::{Roll, identity};
+use super::search::{Bond, Left, Search, ourselves};
+use super::stop::Round;
+use super::walk::Proven;
+
+/// How often the brake goes over the members in one round before the kill comes anyway.
+const BRAKE_PASSES: usize = 64;
+/// How often a cgroup is killed again while it is not empty: before Linux 6.14 a kill could miss a fork, and no event
+/// tells of that.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// How many steps are listed; a kill that takes its whole time has many rounds, all alike.
+const STEPS: usize = 64;
+
+/// What a recovery came to.
+#[derive(Debug)]
+pub struct Recovered {
+    /// What held the job.
+    pub held: Held,
+    /// The root itself, as far as it is known (in a PID namespace the record knows only its init).
+    pub root: Option<ProcId>,
+    /// How the root ended, if it was alive until now.
+    pub outcome: Option<RootOutcome>,
+    /// What was done.
+    pub steps: Vec<Step>,
+    /// Everyone who was still there, with their fates.
+    pub members: Vec<Member>,
+    /// How many more there were than are listed.
+    pub members_omitted: u64,
+    /// Who is not proven dead.
+    pub survivors: Vec<ProcId>,
+    /// What was proven.
+    pub verdict: Verdict,
+    /// The tree's peak of memory, where its cgroup knows it.
+    pub peak_memory: Option<u64>,
+    /// What went wrong without harm to the stop, such as a cgroup that could not be removed.
+    pub troubles: Vec<String>,
+}
+
+/// The job's cgroup, as it is found.
+enum Place {
+    /// None holds it.
+    Nowhere,
+    /// It is there.
+    Here(Cgroup),
+    /// It was removed, which nobody can do to a cgroup with a living process in it.
+    Removed,
+    /// It can't be used.
+    Closed(String),
+}
+
+impl Place {
+    fn of(left: &Left<'_>) -> Self {
+        let path = match (left.cgroup, left.held) {
+            (Some(path), _) if is_named_for(path, left.id) => path.to_owned(),
+            (Some(path), _) => {
+                return Self::Closed(format!("{} is not named as a cgroup of this job", path.display()));
+            }
+            // What was born in a cgroup before that was written down is found by its name.
+            (None, None | Some(HeldBy::Cgroup)) => match known_place(left.id) {
+                Some(path) => path,
+                None => return Self::Nowhere,
+            },
+            (None, Some(HeldBy::Reaper | HeldBy::Pidns | HeldBy::Scope)) => return Self::Nowhere,
+        };
+        match Cgroup::open(&path) {
+            Ok(cgroup) => Self::Here(cgroup),
+            Err(_) if is_removed(&path) => Self::Removed,
+            Err(error) => Self::Closed(error.to_string()),
+        }
+    }
+
+    fn cgroup(&self) -> Option<&Cgroup> {
+        match self {
+            Self::Here(cgroup) => Some(cgroup),
+            Self::Nowhere | Self::Removed | Self::Closed(_) => None,
+        }
+    }
+}
+
+fn is_named_for(path: &Path, id: JobId) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name == Cgroup::name(id) || name == format!("{}.scope", Cgroup::name(id)))
+}
+
+/// Job `id`'s cgroup below our own or one above it, where a keeper of ours would have made it.
+fn known_place(id: JobId) -> Option<PathBuf> {
+    let own = own_dir().ok()?;
+    let path = own.ancestors().map(|dir| dir.join(Cgroup::name(id))).find(|path| path.is_dir());
+    path.filter(|path| path.join("cgroup.procs").exists())
+}
+
+/// Whether a cgroup that was there once is gone: it is nowhere to be seen, in a hierarchy that we do see.
+fn is_removed(path: &Path) -> bool {
+    let gone = || path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    // Our own cgroup is in the same hierarchy, so the two have more in common than the mount's own path.
+    let seen = path.ancestors().skip(1).find(|dir| dir.is_dir());
+    gone() && seen.is_some_and(|dir| dir.join("cgroup.procs").exists())
+}
+
+/// Who of the job is alive now. Nobody is touched.
+pub fn look_for(left: &Left<'_>) -> Vec<Member> {
+    let place = Place::of(left);
+    let mut roll = Roll::default();
+    Search::new(left, place.cgroup()).pass(|seen, bond| {
+        if bond != Bond::Init {
+            roll.see(&seen.stat);
+        }
+    });
+    let members = roll.close(&[]).0.into_iter();
+    members.map(|member| Member { fate: Fate::Alive, ..member }).collect()
+}
+
+/// Kills what is left of a job whose keeper and understudy are gone, and counts. `now` is the job's clock.
+///
+/// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the
+/// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
+/// count. It can be broken off at any instant and begun again.
+pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
+    let deadline = Instant::now() + plan.verify;
+    let place = Place::of(left);
+    let mut work = Work {
+        search: Search::new(left, place.cgroup()),
+        left,
+        cgroup: place.cgroup(),
+        now,
+        roll: Roll::default(),
+        steps: Vec::new(),
+        outcome: None,
+        inner: None,
+        refused: BTreeSet::new(),
+        elsewhere: 0,
+    };
+    let inside = work.members_above_us();
+    if inside.is_empty() {
+        while work.round(deadline) && Instant::now() < deadline {}
+    } else {
+        work.step(
+            StepKind::Kill,
+            "not done: this quell is itself a process of the job".into(),
+            Round::default(),
+        );
+    }
+    let survivors = if inside.is_empty() { work.survivors() } else { inside };
+    let verdict = work.verdict(&place, &survivors);
+    let note = match &verdict {
+        Verdict::Gone => "0 left".into(),
+        Verdict::Survivors { count } => format!("{count} left"),
+        Verdict::Unproven { why } => why.clone(),
+    };
+    work.step(StepKind::Verify, note, Round::default());
+    work.close(&place, survivors, verdict)
+}
+
+struct Work<'a> {
+    search: Search<'a>,
+    left: &'a Left<'a>,
+    cgroup: Option<&'a Cgroup>,
+    now: &'a dyn Fn() -> Moment,
+    roll: Roll,
+    steps: Vec<Step>,
+    outcome: Option<RootOutcome>,
+    /// The root below a PID namespace's init.
+    inner: Option<ProcId>,
+    /// Whom we may not signal: trying again is of no use.
+    refused: BTreeSet<ProcId>,
+    /// How many bear the marker in a service that is none of the job's.
+    elsewhere: usize,
+}
+
+impl Work<'_> {
+    /// We and those above us, as far as we are of the job ourselves: quell was called from within it.
+    fn members_above_us(&mut self) -> Vec<ProcId> {
+        let own = ourselves();
+        let mut met = Vec::new();
+        self.search.pass(|seen, _| {
+            if own.contains(&identity(&seen.stat)) {
+                self.roll.see(&seen.stat);
+                met.push(identity(&seen.stat));
+            }
+        });
+        met
+    }
+
+    /// One round: brake, kill, wait. Whether there was anyone whom another round might still meet.
+    fn round(&mut self, deadline: Instant) -> bool {
+        let began = (self.now)();
+        let found = self.brake(deadline);
+        let mut round = Round::default();
+        if let Some(cgroup) = self.cgroup {
+            match cgroup.kill() {
+                Ok(()) => round.note = "cgroup.kill".into(),
+                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
+            }
+        }
+        // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
+        // found again.
+        for (member, bond) in found.iter().rev().filter(|(_, bond)| *bond != Bond::Held) {
+            let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
+            if sent == Sent::Refused {
+                self.refused.insert(member.id);
+            }
+            if *bond == Bond::Init {
+                round.note = "KILL to the namespace's init".into();
+            }
+            round.push(Signal::KILL, member.id, sent);
+        }
+        let met = !found.is_empty();
+        if met {
+            self.step_at(began, StepKind::Kill, round);
+        }
+        for (member, _) in
+            found.iter().filter(|(member, bond)| *bond != Bond::Held && !self.refused.contains(&member.id))
+        {
+            if let Some(pidfd) = member.pin_again() {
+                let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(deadline));
+            }
+        }
+        let populated = self.wait_empty(deadline);
+        populated || found.iter().any(|(member, _)| !self.refused.contains(&member.id))
+    }
+
+    /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
+    /// holds is stopped, over and over, until a pass finds nobody new.
+    fn brake(&mut self, deadline: Instant) -> Vec<(Proven, Bond)> {
+        if let Some(cgroup) = self.cgroup {
+            cgroup.brake();
+        }
+        let (mut known, mut found) = (BTreeSet::new(), Vec::new());
+        for _ in 0..BRAKE_PASSES {
+            let mut loose = false;
+            let Self { search, roll, inner, outcome, left, .. } = self;
+            let elsewhere = search.pass(|seen, bond| {
+                let id = identity(&seen.stat);
+                if !known.insert(id) {
+                    return;
+                }
+                match bond {
+                    Bond::Init => {}
+                    Bond::Held if left.held == Some(HeldBy::Pidns) => {
+                        inner.get_or_insert(id);
+                    }
+                    Bond::Held => {}
+                    Bond::Loose => {
+                        loose = true;
+                        seen.pidfd.signal(Signal::STOP);
+                    }
+                }
+                if bond != Bond::Init {
+                    roll.see(&seen.stat);
+                    roll.killed(id);
+                }
+                if left.root == Some(id) || *inner == Some(id) {
+                    *outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
+                }
+                found.push((Proven::of(seen), bond));
+            });
+            self.elsewhere = elsewhere.len();
+            if !loose || Instant::now() >= deadline {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Waits until the cgroup, if there is one, is empty. Whether it is not.
+    fn wait_empty(&self, deadline: Instant) -> bool {
+        let Some(cgroup) = self.cgroup else { return false };
+        while cgroup.populated().unwrap_or(true) {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            let Some(news) = cgroup.events() else { return false };
+            let again = deadline.min(Instant::now() + KILL_AGAIN);
+            let _ = quell_sys::poll_until(&[Polled::News(news)], Some(again));
+            if cgroup.populated().unwrap_or(true) {
+                let _ = cgroup.kill();
+            }
+        }
+        false
+    }
+
+    fn survivors(&mut self) -> Vec<ProcId> {
+        let mut alive = Vec::new();
+        let Self { search, roll, .. } = self;
+        search.pass(|seen, _| {
+            roll.see(&seen.stat);
+            alive.push(identity(&seen.stat));
+        });
+        alive
+    }
+
+    fn verdict(&self, place: &Place, survivors: &[ProcId]) -> Verdict {
+        if !survivors.is_empty() {
+            return Verdict::Survivors { count: survivors.len() };
+        }
+        let unproven = |why: String| Verdict::Unproven { why };
+        match (self.left.held, place) {
+            // The kernel lets a namespace's init go when everyone in it is gone.
+            (Some(HeldBy::Pidns), _) => match self.left.root {
+                Some(_) => Verdict::Gone,
+                None => unproven("the init of its PID namespace is not known".into()),
+            },
+            (_, Place::Here(cgroup)) => match cgroup.populated() {
+                Ok(false) => Verdict::Gone,
+                Ok(true) => unproven("its cgroup is not empty, and its members can't be seen".into()),
+                Err(error) => unproven(format!("its cgroup can't be read: {error}")),
+            },
+            (_, Place::Removed) => Verdict::Gone,
+            (_, Place::Closed(why)) => unproven(format!("its cgroup can't be used: {why}")),
+            (Some(HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope) | None, Place::Nowhere) => {
+                let others = match self.elsewhere {
+                    0 => String::new(),
+                    n => format!("; {n} marked processes in other services were left alone"),
+                };
+                unproven(format!(
+                    "its keeper was lost and only the reaper held it: nobody bears its marker any more, but a process \
+                     that had cleared its environment could not be counted{others}"
+                ))
+            }
+        }
+    }
+
+    fn step(&mut self, step: StepKind, note: String, round: Round) {
+        self.step_at((self.now)(), step, Round { note, ..round });
+    }
+
+    fn step_at(&mut self, moment: Moment, step: StepKind, round: Round) {
+        if self.steps.len() < STEPS || step == StepKind::Verify {
+            self.steps.push(Step { moment, step, note: round.note, signals: round.signals });
+        }
+    }
+
+    fn close(self, place: &Place, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
+        let mut troubles = Vec::new();
+        let peak_memory = self.cgroup.and_then(Cgroup::peak_memory);
+        let scope = self.left.held == Some(HeldBy::Scope);
+        // A scope's directory is systemd's to remove, when it sees it empty.
+        if let Some(cgroup) = self.cgroup.filter(|_| verdict == Verdict::Gone && !scope)
+            && let Err(error) = cgroup.remove()
+        {
+            troubles.push(format!("the cgroup {} could not be removed: {error}", cgroup.path().display()));
+        }
+        let containment = match (self.left.held, place) {
+            (Some(held), _) => held,
+            (None, Place::Here(_)) => HeldBy::Cgroup,
+            (None, Place::Nowhere | Place::Removed | Place::Closed(_)) => HeldBy::Reaper,
+        };
+        let path = self.cgroup.map(Cgroup::path).or(self.left.cgroup);
+        if verdict == Verdict::Gone
+            && let Some(path) = path
+        {
+            remove_nest(path);
+        }
+        let (members, members_omitted) = self.roll.close(&survivors);
+        let pidns = containment == HeldBy::Pidns;
+        let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.inner);
+        Recovered {
+            held: Held {
+                containment,
+                session: self.left.session,
+                cgroup: path.map(|path| path.display().to_string()),
+                defeated_by: super::defeated_by(containment),
+            },
+            root: if pidns { self.inner } else { self.left.root },
+            outcome: self.outcome.filter(|_| !alive),
+            steps: self.steps,
+            members,
+            members_omitted,
+            survivors,
+            verdict,
+            peak_memory,
+            troubles,
+        }
+    }
+}
+
+/// Removes the cgroup that the keeper itself was in, beside that of its job. If somebody is in it still, it stays.
+fn remove_nest(path: &Path) {
+    if let Some(name) = path.file_name() {
+        let mut name = name.to_owned();
+        name.push("-keeper");
+        let _ = remove_tree(&path.with_file_name(name));
+    }
+}

@@ -1,0 +1,262 @@
+//! The search for the members of a job that nobody keeps any more, by a process that is no ancestor of them.
+//!
+//! What makes a living process a member, each checked behind a pin:
+//! - it is the recorded root: pid and start time;
+//! - it is in the job's cgroup;
+//! - it bears the job's marker, and no service manager has put it into a service of its own;
+//! - its parent is a member;
+//! - it is in the session that the root made, while a member that was proven otherwise is in it too. The number of a
+//!   session can't be another's as long as somebody is in it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use quell_core::{HeldBy, JobId, ProcId, SessionKind};
+use quell_sys::Stat;
+
+use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
+use super::roll::identity;
+use super::walk::{Below, Proven, Seen, pin, walk_below};
+
+/// What the record says of a job whose keeper and understudy are gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// Which job.
+    pub id: JobId,
+    /// What held it, as far as that was written down.
+    pub held: Option<HeldBy>,
+    /// Its root, or the init of its PID namespace. None: no instruction of the program has run, or nobody knows.
+    pub root: Option<ProcId>,
+    /// Its cgroup. Used only if it is named as one of quell's.
+    pub cgroup: Option<&'a Path>,
+    /// Whose session the root was in.
+    pub session: SessionKind,
+    /// The job's marker; empty where it is not known.
+    pub marker: &'a str,
+}
+
+/// How a member is got hold of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bond {
+    /// The cgroup or the namespace takes it.
+    Held,
+    /// It is the init of the job's PID namespace.
+    Init,
+    /// Only a signal of its own.
+    Loose,
+}
+
+/// The search for one job's members.
+pub(super) struct Search<'a> {
+    left: &'a Left<'a>,
+    cgroup: Option<&'a Cgroup>,
+    hierarchy: Option<Hierarchy>,
+    /// The services in which the job may be at home.
+    services: BTreeSet<String>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(left: &'a Left<'a>, cgroup: Option<&'a Cgroup>) -> Self {
+        let mut services = services_of(quell_sys::pid());
+        if let Some(root) = left.root.filter(|root| super::is_alive(*root)) {
+            services.extend(services_of(root.pid));
+        }
+        services.extend(left.cgroup.and_then(|path| service_in(&path.to_string_lossy())));
+        Self { left, cgroup, hierarchy: Hierarchy::find(), services }
+    }
+
+    /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
+    /// What bears the marker in another service is left alone, and returned.
+    pub(super) fn pass(&self, mut show: impl FnMut(&Seen, Bond)) -> Vec<ProcId> {
+        let mut pass = Pass { search: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
+        if let Some(root) = self.left.root
+            && let Some(seen) = pin(root.pid, |stat| identity(stat) == root)
+        {
+            let init = self.left.held == Some(HeldBy::Pidns);
+            let bond = if init { Bond::Init } else { self.bond(root.pid) };
+            pass.meet(&seen, bond, &mut show);
+            if init {
+                // Who is below init is in its namespace, and goes with it.
+                pass.descend(|_| Bond::Held, &mut show);
+            }
+        }
+        for pid in self.cgroup.map(Cgroup::members).unwrap_or_default() {
+            if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Held) {
+                pass.meet(&seen, Bond::Held, &mut show);
+            }
+        }
+        let mut elsewhere = Vec::new();
+        for pid in quell_sys::pids().unwrap_or_default() {
+            if !self.bears_marker(pid) {
+                continue;
+            }
+            // Asked again behind the pin.
+            let Some(seen) = pin(pid, |stat| self.is_marked(stat)) else { continue };
+            if self.is_at_home(pid) {
+                pass.meet(&seen, self.bond(pid), &mut show);
+            } else if pass.known.insert(identity(&seen.stat)) {
+                elsewhere.push(identity(&seen.stat));
+            }
+        }
+        pass.descend(|pid| self.bond(pid), &mut show);
+        pass.meet_session(&mut show);
+        pass.descend(|pid| self.bond(pid), &mut show);
+        elsewhere
+    }
+
+    fn bond(&self, pid: u32) -> Bond {
+        let dir = || self.hierarchy.as_ref()?.dir(pid);
+        let held = self.cgroup.is_some_and(|cgroup| dir().is_some_and(|dir| dir.starts_with(cgroup.path())));
+        if held { Bond::Held } else { Bond::Loose }
+    }
+
+    fn bears_marker(&self, pid: u32) -> bool {
+        let marker = self.left.marker;
+        if marker.is_empty() || pid == quell_sys::pid() {
+            return false;
+        }
+        quell_sys::environ_contains(pid, marker)
+            // The environment can't be read through a leader that has exited while other threads live.
+            || (quell_sys::stat(pid).is_ok_and(|stat| stat.state == b'Z' && stat.threads > 1)
+                && threads(pid).any(|thread| quell_sys::environ_contains(thread, marker)))
+    }
+
+    fn is_marked(&self, stat: &Stat) -> bool {
+        self.left.root.is_none_or(|root| stat.start >= root.start) && self.bears_marker(stat.pid)
+    }
+
+    /// A job may have handed its environment to a service manager, which gives it to services that are none of its
+    /// business. They are known by the service that they are in; a scope or a plain cgroup is where people's own commands
+    /// run, and a job in a service is expected in the same one as its root, its cgroup or us.
+    fn is_at_home(&self, pid: u32) -> bool {
+        self.bond(pid) == Bond::Held || services_of(pid).is_subset(&self.services)
+    }
+}
+
+struct Pass<'s, 'a> {
+    search: &'s Search<'a>,
+    known: BTreeSet<ProcId>,
+    /// Who was met, and has not been looked below yet.
+    seeds: Vec<Proven>,
+    /// Who is in a session of the root's number.
+    anchors: Vec<Proven>,
+}
+
+impl Pass<'_, '_> {
+    fn meet(&mut self, seen: &Seen, bond: Bond, show: &mut impl FnMut(&Seen, Bond)) -> Below {
+        if !self.known.insert(identity(&seen.stat)) {
+            return Below::Skip;
+        }
+        let root = self.search.left.root;
+        if bond != Bond::Init && root.is_some_and(|root| root.pid == seen.stat.sid) {
+            self.anchors.push(Proven::of(seen));
+        }
+        self.seeds.push(Proven::of(seen));
+        show(seen, bond);
+        Below::Visit
+    }
+
+    fn descend(&mut self, bond: impl Fn(u32) -> Bond, show: &mut impl FnMut(&Seen, Bond)) {
+        let seeds = std::mem::take(&mut self.seeds);
+        walk_below(seeds, |seen| self.meet(seen, bond(seen.stat.pid), show));
+        // The walk has been below all of them.
+        self.seeds.clear();
+    }
+
+    fn meet_session(&mut self, show: &mut impl FnMut(&Seen, Bond)) {
+        let left = self.search.left;
+        let own = left.session == SessionKind::Own && left.held != Some(HeldBy::Pidns);
+        let Some(root) = left.root.filter(|_| own) else { return };
+        // A number that a process bears is no longer that of an older session.
+        if quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) != root) {
+            return;
+        }
+        let anchors = std::mem::take(&mut self.anchors);
+        let Some(anchor) = anchors.iter().find_map(Proven::pin_again) else { return };
+        for pid in quell_sys::pids().unwrap_or_default() {
+            if let Some(seen) = pin(pid, |stat| stat.sid == root.pid && anchor.is_alive()) {
+                self.meet(&seen, self.search.bond(pid), show);
+            }
+        }
+    }
+}
+
+/// This process and those above it: who must never be signalled.
+pub(super) fn ourselves() -> BTreeSet<ProcId> {
+    let mut found = BTreeSet::new();
+    let mut pid = quell_sys::pid();
+    while let Ok(stat) = quell_sys::stat(pid) {
+        // A number that was reused on the way up could lead in a circle.
+        if !found.insert(identity(&stat)) || stat.ppid == 0 {
+            break;
+        }
+        pid = stat.ppid;
+    }
+    found
+}
+
+fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
+}
+
+/// Where the cgroup v2 hierarchy is.
+struct Hierarchy {
+    root: String,
+    mount: String,
+}
+
+impl Hierarchy {
+    fn find() -> Option<Self> {
+        let (root, mount) = cgroup2_mount(&std::fs::read_to_string("/proc/self/mountinfo").ok()?)?;
+        Some(Self { root, mount })
+    }
+
+    fn dir(&self, pid: u32) -> Option<PathBuf> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        dir_of(&self.root, &self.mount, v2_path(&text)?)
+    }
+}
+
+/// The services that service managers have put a process into: by its cgroup v2, and by systemd's own hierarchy on hybrid
+/// hosts.
+fn services_of(pid: u32) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
+    text.lines().filter(placed).filter_map(service_in).collect()
+}
+
+/// The innermost unit in a path of cgroups, if it is a service.
+fn service_in(path: &str) -> Option<String> {
+    let unit = path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
+    unit.ends_with(".service").then(|| unit.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_in_the_user_manager_is_no_service() {
+        let service = |path: &str| service_in(path);
+        assert_eq!(service("0::/user.slice/user-1.slice/user@1.service/app.slice/term.scope"), None);
+        assert_eq!(service("0::/user.slice/user-1.slice/session-3.scope"), None);
+        assert_eq!(service("0::/"), None);
+    }
+
+    #[test]
+    fn the_service_of_a_cgroup_within_it_is_found() {
+        let found = |path: &str, name: &str| assert_eq!(service_in(path).as_deref(), Some(name));
+        found("0::/system.slice/web.service", "web.service");
+        found("1:name=systemd:/user.slice/user@1.service/app.slice/db.service/worker", "db.service");
+        found("/sys/fs/cgroup/system.slice/agent.service/quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB", "agent.service");
+    }
+
+    #[test]
+    fn we_are_among_ourselves_and_so_is_our_parent() {
+        let own = ourselves();
+        let stat = quell_sys::stat(quell_sys::pid()).unwrap();
+        assert!(own.contains(&identity(&stat)));
+        assert!(own.iter().any(|id| id.pid == stat.ppid));
+    }
+}

@@ -1,0 +1,263 @@
+//! The sweep: every lost job is finished, and what quell has left lying about is put away.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quell_contain::Litter;
+use quell_core::{Cause, JobId, ProcId, Verdict};
+use quell_store::{Home, JobDir, Liveness};
+use serde::Serialize;
+
+use crate::recover::{Case, Finish, Lost, finish_lost, settle_lost};
+use crate::{Error, Result};
+
+/// How long what is left of an ended job in its cgroup may take to die.
+const LITTER_PATIENCE: Duration = Duration::from_secs(10);
+/// How often the live jobs are gone over. One that is stopped may take with it the keepers of jobs that were started in it.
+const ROUNDS: usize = 16;
+
+/// What a sweep found, and did or would do.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SweepReport {
+    /// Whether nothing was done, only said.
+    pub dry_run: bool,
+    /// How many jobs are alive and kept.
+    pub kept: usize,
+    /// The lost ones.
+    pub jobs: Vec<SweptJob>,
+    /// What else quell had left.
+    pub leftovers: Vec<Leftover>,
+}
+
+/// What is to be done about a lost job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SweepAction {
+    /// What is left of it is killed, and its end put on record.
+    Stop,
+    /// It has ended, and is only put among the ended ones.
+    Settle,
+    /// It never ran, and its record is removed.
+    Remove,
+    /// Another quell is finishing it, and is waited for.
+    Wait,
+}
+
+/// A lost job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SweptJob {
+    /// Its id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its command.
+    pub command: Vec<String>,
+    /// What is done about it.
+    pub action: SweepAction,
+    /// How many processes of it were found alive.
+    pub processes: usize,
+    /// Why it ended, once it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// What was proven, once it was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Who is not proven dead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<ProcId>,
+    /// Why it could not be finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What is to be done about a cgroup that belongs to no live job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LeftoverAction {
+    /// It is empty, and is removed.
+    Remove,
+    /// Its job has ended; who is in it is killed, and it is removed.
+    Kill,
+}
+
+/// A cgroup that belongs to no live job of this home.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leftover {
+    /// Where it is.
+    pub path: PathBuf,
+    /// For which job it was made.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// What is done about it.
+    pub action: LeftoverAction,
+    /// Why that could not be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl SweepReport {
+    /// Whether everything that was found is proven gone (or, in a dry run, could be tried).
+    pub fn all_gone(&self) -> bool {
+        let gone = |job: &SweptJob| {
+            job.error.is_none()
+                && matches!(job.verdict, None | Some(Verdict::Gone))
+                && job.survivors.is_empty()
+        };
+        let cleared = |leftover: &Leftover| match leftover.action {
+            LeftoverAction::Kill => leftover.error.is_none(),
+            // An empty directory is nobody.
+            LeftoverAction::Remove => true,
+        };
+        self.jobs.iter().all(gone) && self.leftovers.iter().all(cleared)
+    }
+}
+
+impl SweptJob {
+    fn new(job: &JobDir, action: SweepAction) -> Self {
+        let spec = job.spec().ok();
+        Self {
+            id: job.id(),
+            name: spec.as_ref().and_then(|spec| spec.name.clone()),
+            command: spec.map(|spec| spec.command).unwrap_or_default(),
+            action,
+            processes: 0,
+            cause: None,
+            verdict: None,
+            survivors: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// What the record says by now.
+    fn with_record(mut self, job: &JobDir) -> Self {
+        if let Ok(record) = job.record() {
+            (self.cause, self.verdict, self.survivors) = (record.cause, record.verdict, record.survivors);
+        }
+        self
+    }
+}
+
+/// Finishes every lost job in `home`, and removes what else was left. With `dry_run` it only says what it would do.
+///
+/// An error is about the home itself; what goes wrong with one job is in the report, and does not keep the others waiting.
+pub fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
+    let failed = |error| Error::Io { path: home.dir().to_owned(), error };
+    // Read before the first job is finished: an ended one may be removed.
+    let places = recorded_places(home)?;
+    let mut report = SweepReport { dry_run, kept: 0, jobs: Vec::new(), leftovers: Vec::new() };
+    let mut met = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        report.kept = 0;
+        let before = met.len();
+        for id in home.live().map_err(failed)? {
+            if met.contains(&id) {
+                continue;
+            }
+            match sweep_job(&home.job(id), dry_run) {
+                Some(swept) => {
+                    met.insert(id);
+                    report.jobs.push(swept);
+                }
+                None => report.kept += 1,
+            }
+        }
+        if dry_run || met.len() == before {
+            break;
+        }
+    }
+    if !dry_run {
+        home.clear_unborn().map_err(failed)?;
+    }
+    for litter in quell_contain::litter(&places) {
+        report.leftovers.extend(clear(home, &litter, dry_run));
+    }
+    Ok(report)
+}
+
+/// The cgroups below which live jobs say that theirs are.
+fn recorded_places(home: &Home) -> Result<Vec<PathBuf>> {
+    let live = home.live().map_err(|error| Error::Io { path: home.dir().to_owned(), error })?;
+    let cgroups = live.into_iter().filter_map(|id| home.job(id).record().ok()?.cgroup);
+    Ok(cgroups.filter_map(|path| Some(path.parent()?.to_owned())).collect())
+}
+
+/// One job; none if it is kept, or was over before we came.
+fn sweep_job(job: &JobDir, dry_run: bool) -> Option<SweptJob> {
+    let lock = match job.liveness() {
+        Ok(Liveness::Over) => return None,
+        Ok(Liveness::Kept) if !job.is_being_finished() => return None,
+        Ok(Liveness::Kept) if dry_run => return Some(SweptJob::new(job, SweepAction::Wait)),
+        Ok(Liveness::Kept) => {
+            let mut swept = SweptJob::new(job, SweepAction::Wait);
+            swept.error = settle_lost(job).err().map(|error| error.to_string());
+            return Some(swept.with_record(job));
+        }
+        Ok(Liveness::Lost(lock)) => lock,
+        Err(error) => {
+            return Some(SweptJob {
+                error: Some(error.to_string()),
+                ..SweptJob::new(job, SweepAction::Stop)
+            });
+        }
+    };
+    let found = match Case::of(job) {
+        Ok(Case::Kept) => return None,
+        Ok(Case::Unmade(_)) => SweptJob::new(job, SweepAction::Remove),
+        Ok(Case::Over) => SweptJob::new(job, SweepAction::Settle).with_record(job),
+        Ok(Case::Rebooted(_)) => SweptJob::new(job, SweepAction::Stop),
+        Ok(Case::Lost(lost)) if dry_run => would_stop(job, &lost),
+        Ok(Case::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
+        Err(error) => {
+            return Some(SweptJob {
+                error: Some(error.to_string()),
+                ..SweptJob::new(job, SweepAction::Stop)
+            });
+        }
+    };
+    if dry_run {
+        return Some(found);
+    }
+    match finish_lost(job, lock) {
+        Ok(Finish::Kept) => None,
+        Ok(Finish::Removed | Finish::Settled) => Some(found),
+        Ok(Finish::Stopped(receipt)) => Some(SweptJob {
+            processes: receipt.members.len() + receipt.members_omitted as usize,
+            cause: Some(receipt.cause),
+            verdict: Some(receipt.verdict),
+            survivors: receipt.survivors,
+            ..found
+        }),
+        Err(error) => Some(SweptJob { error: Some(error.to_string()), ..found }),
+    }
+}
+
+fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {
+    let processes = quell_contain::look_for(&lost.left(job)).len();
+    SweptJob { processes, ..SweptJob::new(job, SweepAction::Stop) }
+}
+
+/// What is done about a cgroup that is named for a job; none if that job lives, or may live in another home than this.
+fn clear(home: &Home, litter: &Litter, dry_run: bool) -> Option<Leftover> {
+    let job = home.job(litter.id);
+    let action = match job.liveness() {
+        // One that could not be finished is in the report already.
+        Ok(Liveness::Kept | Liveness::Lost(_)) | Err(_) => return None,
+        Ok(Liveness::Over) if job.exists() && litter.is_populated() => LeftoverAction::Kill,
+        Ok(Liveness::Over) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
+        Ok(Liveness::Over) => return None,
+    };
+    if litter.is_keepers && action == LeftoverAction::Kill {
+        // A keeper that has written its last word is about to leave.
+        return None;
+    }
+    let error = if dry_run { None } else { litter.clear(LITTER_PATIENCE).err() };
+    Some(Leftover { path: litter.path.clone(), id: litter.id, action, error })
+}
