@@ -2,11 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod config;
 mod doctor;
 mod output;
 mod run;
-mod sweep;
+#[cfg_attr(target_os = "linux", path = "verbs/mod.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -16,9 +17,8 @@ fn main() -> ExitCode {
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => match *verb {
             Verb::Run(args) => run::run(args),
-            Verb::Sweep(args) => sweep::sweep(&args),
             Verb::Doctor(args) => doctor::doctor(&args),
-            Verb::Config(args) => config::config(&args),
+            other => verbs::carry_out(other),
         },
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
         Parsed::Usage { verb, json, error } => {

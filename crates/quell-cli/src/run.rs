@@ -1,9 +1,11 @@
 //! `quell run`: a command in the foreground, and nothing of it left behind.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use quell_core::{
     Actor, Cause, Contain, ErrorBody, Leak, Limits, RootOutcome, Signal, StopPlan, Until, Verdict, account,
@@ -12,7 +14,7 @@ use quell_core::{
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
 
-use crate::args::{ContainArg, LeakArg, RunArgs, UntilArg};
+use crate::args::{ContainArg, JobArgs, LeakArg, RunArgs, UntilArg};
 use crate::output::{self, FAILED};
 
 /// Exit code: not proven dead.
@@ -45,30 +47,69 @@ pub fn run(args: RunArgs) -> ExitCode {
     }
 }
 
-fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
+/// What is configured for all jobs.
+pub struct Settings {
+    /// How they are stopped.
+    pub plan: StopPlan,
+    /// How they are held.
+    pub contain: Contain,
+    /// What ends them.
+    pub until: Until,
+}
+
+#[cfg(target_os = "linux")]
+fn settings() -> Result<Settings, ErrorBody> {
+    let config = quell::Config::load_here().map_err(|error| error.body())?.config;
+    Ok(Settings { plan: config.stop, contain: config.start.contain, until: config.start.until })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn settings() -> Result<Settings, ErrorBody> {
+    Ok(Settings { plan: StopPlan::default(), contain: Contain::default(), until: Until::default() })
+}
+
+/// What `run` and `start` have in common, over what is configured.
+pub struct Common {
+    pub cwd: Option<PathBuf>,
+    pub environment: Environment,
+    pub contain: Contain,
+    pub limits: Limits,
+    pub plan: StopPlan,
+    pub timeout: Option<Duration>,
+    pub until: Until,
+    pub leak: Leak,
+    pub name: Option<String>,
+    pub tags: BTreeMap<String, String>,
+}
+
+/// The arguments that `run` and `start` have in common, checked.
+pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
     let mut set: Vec<(OsString, OsString)> = Vec::new();
     for file in &args.env_file {
         set.extend(read_env_file(file)?);
     }
     set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
-    let receipts =
-        args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
-    Ok(RunRequest {
-        command: args.command,
+    Ok(Common {
         cwd: args.cwd,
         environment: Environment { clear: args.clear_env, set },
         contain: match args.contain {
-            ContainArg::Auto => Contain::Auto,
-            ContainArg::Cgroup => Contain::Cgroup,
-            ContainArg::Pidns => Contain::Pidns,
-            ContainArg::Reaper => Contain::Reaper,
+            None => settings.contain,
+            Some(ContainArg::Auto) => Contain::Auto,
+            Some(ContainArg::Cgroup) => Contain::Cgroup,
+            Some(ContainArg::Pidns) => Contain::Pidns,
+            Some(ContainArg::Reaper) => Contain::Reaper,
         },
         limits: Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu },
-        plan: StopPlan { signal: args.signal, grace: args.grace, ..StopPlan::default() },
+        plan: StopPlan {
+            signal: args.signal.unwrap_or(settings.plan.signal),
+            grace: args.grace.unwrap_or(settings.plan.grace),
+            ..settings.plan
+        },
         timeout: args.timeout,
         until: match args.until {
-            UntilArg::Root => Until::Root,
-            UntilArg::Tree => Until::Tree,
+            None => settings.until,
+            Some(UntilArg::Root) => Until::Root,
+            Some(UntilArg::Tree) => Until::Tree,
         },
         leak: match args.leak {
             LeakArg::Stop => Leak::Stop,
@@ -77,6 +118,25 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         },
         name: args.name,
         tags: args.tag.into_iter().collect(),
+    })
+}
+
+fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
+    let common = common(args.job, &settings()?)?;
+    let receipts =
+        args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
+    Ok(RunRequest {
+        command: args.command,
+        cwd: common.cwd,
+        environment: common.environment,
+        contain: common.contain,
+        limits: common.limits,
+        plan: common.plan,
+        timeout: common.timeout,
+        until: common.until,
+        leak: common.leak,
+        name: common.name,
+        tags: common.tags,
         receipts: receipts.collect(),
         uses_stdout: args.json,
         background: None,
@@ -84,18 +144,17 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
     })
 }
 
-/// quell's home: QUELL_HOME, else the user's state directory.
+#[cfg(target_os = "linux")]
 fn home() -> Result<PathBuf, ErrorBody> {
-    let dir = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = || dir("XDG_STATE_HOME").filter(|path| path.is_absolute());
-    let home = || dir("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home);
-    let found = dir("QUELL_HOME")
-        .or_else(|| state().map(|path| path.join("quell")))
-        .or_else(|| home().map(|path| path.join(".local/state/quell")));
-    let found = found.and_then(|path| std::path::absolute(path).ok());
-    found.ok_or_else(|| {
+    let home = quell::Home::find().map(|home| home.dir().to_owned());
+    home.ok_or_else(|| {
         body("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
     })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn home() -> Result<PathBuf, ErrorBody> {
+    Ok(PathBuf::new())
 }
 
 fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {

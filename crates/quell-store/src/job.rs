@@ -2,7 +2,7 @@
 //! sees the old one or the new one and never a part.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,17 +21,15 @@ const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 /// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
-    file: File,
+    _file: File,
+    path: PathBuf,
 }
 
 impl Lock {
     /// Says that the holder does not keep the job but finishes its stop, so that whoever finds it locked knows that it is
     /// about to be over.
     pub fn finishing(&self) -> io::Result<()> {
-        let mut file = &self.file;
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(b"finishing\n")
+        fs::write(&self.path, b"finishing\n")
     }
 }
 
@@ -96,7 +94,7 @@ impl JobDir {
             write_new(&self.dir.join("spec.json"), spec, false)
         });
         match made {
-            Ok(()) => Ok(Lock { file }),
+            Ok(()) => Ok(Lock { _file: file, path: self.live_path() }),
             Err(error) => {
                 let _ = self.remove();
                 Err(error)
@@ -109,7 +107,8 @@ impl JobDir {
         self.dir.is_dir()
     }
 
-    fn live_path(&self) -> PathBuf {
+    /// Its lock while it has not ended.
+    pub fn live_path(&self) -> PathBuf {
         self.home.sub("live").join(self.id.to_string())
     }
 
@@ -129,7 +128,7 @@ impl JobDir {
         match file.try_lock() {
             // It may have ended between the two calls.
             Ok(()) if !path.exists() => Ok(Liveness::Over),
-            Ok(()) => Ok(Liveness::Lost(Lock { file })),
+            Ok(()) => Ok(Liveness::Lost(Lock { _file: file, path: self.live_path() })),
             Err(fs::TryLockError::WouldBlock) => Ok(Liveness::Kept),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }

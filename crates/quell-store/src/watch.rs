@@ -44,14 +44,21 @@ impl Watch {
 
     /// Watches `dir`, too. From now on no change there is missed. When it vanishes, that is one last change.
     pub fn add(&mut self, dir: &Path) -> io::Result<()> {
-        let flags = WatchFlags::MODIFY
-            | WatchFlags::CREATE
+        self.add_for(dir, WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::DELETE)
+    }
+
+    /// The same for those who want to know of records that are replaced and of locks that are let go, and not of output
+    /// that is written. `path` may be a file.
+    pub fn add_quietly(&mut self, path: &Path) -> io::Result<()> {
+        self.add_for(path, WatchFlags::empty())
+    }
+
+    fn add_for(&mut self, dir: &Path, more: WatchFlags) -> io::Result<()> {
+        let flags = more
             | WatchFlags::MOVED_TO
-            | WatchFlags::DELETE
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
+            | WatchFlags::MOVE_SELF;
         let added = if self.told { inotify::add_watch(&self.fd, dir, flags).map(|_| ()) } else { Ok(()) };
         match added {
             Ok(()) => Ok(()),

@@ -48,7 +48,9 @@ impl Caller {
             Ok(_) => serde_json::from_str(&line)
                 .map(Some)
                 .map_err(|error| Error::Keeper(format!("the keeper's answer can't be understood: {error}"))),
-            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(Error::Keeper(format!("the keeper does not answer: {error}"))),

@@ -1,27 +1,128 @@
 //! Start anything, stop everything: the library that `quell` itself is built on.
+//!
+//! A [`Job`] is one command and everything it starts. Its keeper is another process, so a job neither depends on the
+//! program that started it nor on this library being called again; what is known of it is on disk, in quell's [`Home`].
+//!
+//! ```no_run
+//! # fn main() -> quell::Result<()> {
+//! use std::time::{Duration, Instant};
+//! use quell::{Conditions, Quell, Start, Stop, wait};
+//!
+//! let quell = Quell::new()?;
+//! let mut start = Start::new(["npm", "run", "dev"]);
+//! start.ready.port = Some(3000);
+//! start.owner = Some(quell::owner_process(std::process::id())?);
+//! let server = quell.start(&start)?;
+//!
+//! let ready = Conditions { ready: true, ..Conditions::default() };
+//! wait(&[server.clone()], &ready, false, Some(Instant::now() + Duration::from_secs(30)))?;
+//! // … talk to it …
+//! let stopped = server.stop(&Stop::default())?;
+//! println!("{:?}", stopped.receipt.verdict);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # From async code
+//!
+//! All calls block: they wait for other processes. Call them where blocking is allowed, such as
+//! `tokio::task::spawn_blocking(move || job.stop(&Stop::default()))`. A [`Job`] is cheap to clone and can be sent to other
+//! threads. Nothing here forks the calling process or changes its signals, whatever its size and number of threads.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod call;
 pub mod config;
 mod error;
 mod find;
 mod gc;
 mod index;
+mod job;
 mod recover;
+mod start;
 mod stats;
 mod sweep;
 mod view;
+mod wait;
+
+use std::path::{Path, PathBuf};
 
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{BadTag, Filter, Listing, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped, gc, remove};
+pub use job::{Job, Stop, Stopped};
 pub use quell_core as core;
-pub use quell_store::{Home, JobDir};
+pub use quell_keeper::control::LiveMember;
+pub use quell_keeper::{Environment, RunError, RunRequest, run};
+pub use quell_store::{
+    Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted,
+    Stream, Streams, Watch,
+};
 pub use recover::{Finish, finish_lost, settle_lost};
+pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
 pub use stats::{Exits, Spread, Stats, stats};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob, sweep};
 pub use view::{JobState, JobView};
+pub use wait::{Conditions, Met, Waited, wait};
 
 /// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Where jobs are, and the program that keeps them.
+#[derive(Clone, Debug)]
+pub struct Quell {
+    home: Home,
+    program: PathBuf,
+}
+
+impl Quell {
+    /// The user's own: QUELL_HOME, or below the state directory. The program is QUELL_BIN, or `quell` on the PATH.
+    pub fn new() -> Result<Self> {
+        Ok(Self { home: Home::find().ok_or(Error::NoHome)?, program: find_program()? })
+    }
+
+    /// With another home.
+    pub fn at(home: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self { home: Home::at(home), program: find_program()? })
+    }
+
+    /// With a program that is known: this very one, if it is `quell` itself.
+    pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
+        Self { home, program: program.into() }
+    }
+
+    /// Where its jobs are.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The job that `text` means: an id, the beginning of one, or a name.
+    pub fn job(&self, text: &str) -> Result<Job> {
+        Ok(self.job_with(resolve(&self.home, text)?))
+    }
+
+    /// The job with this id, which may not exist.
+    pub fn job_with(&self, id: core::JobId) -> Job {
+        Job::new(self.clone(), id)
+    }
+
+    /// The jobs that `filter` lets through: live ones, and finished ones, newest first.
+    pub fn list(&self, filter: &Filter) -> Result<Listing> {
+        list(&self.home, filter)
+    }
+}
+
+fn find_program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("QUELL_BIN").filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|dir| dir.join("quell")).find(|file| quell_sys::may_execute(file));
+    found.ok_or_else(|| Error::NoProgram("it is not on the PATH".into()))
+}

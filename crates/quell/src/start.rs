@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use quell_core::{
-    Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules, Stdin,
-    StopPlan, Until,
+    Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules,
+    Stdin, StopPlan, Until,
 };
 use quell_keeper::{BackgroundRequest, Environment, RunError, RunRequest, StartReply};
 use quell_store::{Home, Liveness};
@@ -181,7 +181,8 @@ impl Start {
     fn request(&self, home: &Home) -> Result<(RunRequest, OwnedFd)> {
         self.check()?;
         let (stdin, stdin_file, given) = self.open_stdin()?;
-        let session = self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
+        let session =
+            self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
         let outer = outer_job(home);
         let owner = match (self.owner, outer) {
             (Some(id), _) => Some(Owner::Process { id }),
@@ -263,7 +264,7 @@ impl Start {
     }
 }
 
-fn is_inside_a_job() -> bool {
+pub(crate) fn is_inside_a_job() -> bool {
     std::env::var_os("QUELL_MARK").is_some_and(|mark| !mark.is_empty())
 }
 
@@ -271,6 +272,15 @@ fn is_inside_a_job() -> bool {
 fn outer_job(home: &Home) -> Option<JobId> {
     let id: JobId = std::env::var("QUELL_JOB").ok()?.parse().ok()?;
     matches!(home.job(id).liveness(), Ok(Liveness::Kept)).then_some(id)
+}
+
+/// Whether an owner is still there.
+pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
+    let id = match owner {
+        Owner::Process { id } => Some(*id),
+        Owner::Job { job } => home.job(*job).record().ok().and_then(|record| record.keeper),
+    };
+    id.is_some_and(quell_contain::is_alive)
 }
 
 /// The identity of the process `pid`, to be given as [`Start::owner`].
@@ -283,7 +293,9 @@ pub fn owner_process(pid: u32) -> Result<ProcId> {
 pub fn parent_of(pid: u32) -> Result<u32> {
     match quell_sys::stat(pid) {
         Ok(stat) if stat.ppid > 1 => Ok(stat.ppid),
-        Ok(_) | Err(_) => Err(RunError::OwnerGone(format!("process {pid} has no parent that could be one")).into()),
+        Ok(_) | Err(_) => {
+            Err(RunError::OwnerGone(format!("process {pid} has no parent that could be one")).into())
+        }
     }
 }
 

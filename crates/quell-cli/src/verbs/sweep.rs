@@ -6,7 +6,6 @@ use crate::args::SweepArgs;
 use crate::output;
 
 /// Sweeps, and says what was found and done.
-#[cfg(target_os = "linux")]
 pub fn sweep(args: &SweepArgs) -> ExitCode {
     let swept = quell::Home::find().ok_or(quell::Error::NoHome);
     let report = match swept.and_then(|home| quell::sweep(&home, args.dry_run)) {
@@ -22,21 +21,6 @@ pub fn sweep(args: &SweepArgs) -> ExitCode {
     output::to_stdout(&text).unwrap_or(verdict)
 }
 
-/// Says that there is nothing to be swept here.
-#[cfg(not(target_os = "linux"))]
-pub fn sweep(args: &SweepArgs) -> ExitCode {
-    let message = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
-    let error = quell_core::ErrorBody {
-        code: "unsupported_platform".into(),
-        message,
-        hint: "run quell on Linux".into(),
-        retryable: false,
-        details: serde_json::json!({ "dry_run": args.dry_run }),
-    };
-    output::fail("sweep", args.json, output::FAILED, &error)
-}
-
-#[cfg(target_os = "linux")]
 mod words {
     use std::fmt::Write;
 

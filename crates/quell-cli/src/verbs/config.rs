@@ -11,7 +11,6 @@ pub fn config(args: &ConfigArgs) -> ExitCode {
     }
 }
 
-#[cfg(target_os = "linux")]
 mod here {
     use std::fmt::Write;
     use std::path::Path;
@@ -133,25 +132,5 @@ mod here {
             assert_eq!(shorten("/home/user/x.toml:3", home), "/home/user/x.toml:3");
             assert_eq!(shorten("default", home), "default");
         }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod here {
-    use std::process::ExitCode;
-
-    use quell_core::ErrorBody;
-
-    use crate::output;
-
-    pub(super) fn show(json: bool) -> ExitCode {
-        let error = ErrorBody {
-            code: "unsupported_platform".into(),
-            message: "there are no settings on this platform yet".into(),
-            hint: "use it on Linux".into(),
-            retryable: false,
-            details: serde_json::json!({}),
-        };
-        output::fail("config", json, output::FAILED, &error)
     }
 }

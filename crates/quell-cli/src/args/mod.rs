@@ -1,0 +1,172 @@
+//! The command line: raw words become checked arguments here and nowhere else.
+
+mod job;
+mod stop;
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use quell_core::ErrorBody;
+use serde_json::json;
+
+pub use job::{
+    ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
+};
+pub use stop::StopArgs;
+
+/// What the words on the command line came to.
+pub enum Parsed {
+    /// A verb to carry out.
+    Verb(Box<Verb>),
+    /// Help or the version was asked for.
+    Help(String),
+    /// The words make no sense.
+    Usage { verb: String, json: bool, error: ErrorBody },
+}
+
+#[derive(Parser)]
+#[command(name = "quell", version, about = "Start anything, stop everything", arg_required_else_help = true)]
+#[command(
+    after_help = "Exit codes are listed in `quell run --help`. Documentation: README.md and docs/ in the source."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// The verbs.
+#[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "made once, and moved once")]
+pub enum Verb {
+    /// Run a command in the foreground and leave nothing of it behind
+    Run(RunArgs),
+    /// Start a command in the background and print its job's id
+    Start(StartArgs),
+    /// Stop jobs, and print a receipt each
+    Stop(StopArgs),
+    /// Finish the stop of jobs whose keeper was killed, and put away what quell left
+    Sweep(SweepArgs),
+    /// Say what this host can do to hold a process tree, and what it can't
+    Doctor(DoctorArgs),
+    /// Say which settings hold here, and where each of them comes from
+    Config(ConfigArgs),
+    /// Keep a job; quell calls this itself
+    #[command(name = "__keep", hide = true)]
+    Keep,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
+
+Examples:
+  quell doctor
+  quell doctor --json")]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+/// What can be done with the settings.
+#[derive(Subcommand)]
+pub enum ConfigVerb {
+    /// Show every setting with its value and its origin
+    Show(ConfigShowArgs),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A flag goes over a QUELL_* variable, that over quell.toml (the nearest one upwards from here), that over your own file
+($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else ~/.config/quell/config.toml), that over the default.
+docs/config.md lists all settings.
+
+Exit codes: 0; 2 if a file or a variable can't be used.
+
+Examples:
+  quell config show
+  QUELL_STOP_GRACE=1s quell config show
+  quell config show --json")]
+pub struct ConfigShowArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Every job that is on record as alive and that nobody keeps any more is killed, counted and ended; every other command does
+so with the jobs that it meets. What is kept is not touched.
+
+Exit codes: 0 if all that was found is gone, 5 if something is not proven dead.
+
+Examples:
+  quell sweep --dry-run
+  quell sweep
+  quell sweep --json")]
+pub struct SweepArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads the words.
+pub fn parse(words: Vec<OsString>) -> Parsed {
+    // A usage error must know the verb and --json, which are not parsed then.
+    let verb = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+    let known = Cli::command().get_subcommands().any(|known| known.get_name() == verb);
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let verb = if known { verb } else { "quell".to_owned() };
+    let parsed =
+        Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => Parsed::Verb(Box::new(cli.verb)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Parsed::Help(error.to_string())
+        }
+        Err(error) => Parsed::Usage { error: usage_error(&verb, &error), verb, json },
+    }
+}
+
+/// clap's error as one line and a hint.
+fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
+    let see =
+        if verb == "quell" { "see `quell --help`".to_owned() } else { format!("see `quell {verb} --help`") };
+    let text = error.to_string();
+    let first = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ")
+        .trim_end_matches(':')
+        .to_owned();
+    let message = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb was given".to_owned(),
+        ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start") => {
+            "no command was given".to_owned()
+        }
+        _ => first,
+    };
+    let suggestion =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+            .iter()
+            .find_map(|kind| error.get(*kind))
+            .map(|value| format!("did you mean `{value}`? "));
+    ErrorBody {
+        code: "usage".into(),
+        message,
+        hint: format!("{}{see}", suggestion.unwrap_or_default()),
+        retryable: false,
+        details: json!({}),
+    }
+}

@@ -1,0 +1,22 @@
+//! The platforms on which quell can't keep jobs yet.
+
+use std::process::ExitCode;
+
+use quell_core::ErrorBody;
+use serde_json::json;
+
+use crate::args::Verb;
+use crate::output;
+
+/// Says that this can't be done here yet.
+pub fn carry_out(_verb: Verb) -> ExitCode {
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let error = ErrorBody {
+        code: "unsupported_platform".into(),
+        message: quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default(),
+        hint: "run quell on Linux".into(),
+        retryable: false,
+        details: json!({}),
+    };
+    output::fail("quell", json, output::FAILED, &error)
+}

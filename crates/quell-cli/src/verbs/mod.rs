@@ -1,0 +1,41 @@
+//! The verbs about jobs, one file each.
+
+mod config;
+mod start;
+mod stop;
+mod sweep;
+
+use std::process::ExitCode;
+
+use quell::{Error, Home, Quell};
+use serde::Serialize;
+
+use crate::args::Verb;
+use crate::output;
+
+/// Carries a verb out, and gives the exit code.
+pub fn carry_out(verb: Verb) -> ExitCode {
+    match verb {
+        Verb::Start(args) => start::start(args),
+        Verb::Stop(args) => stop::stop(&args),
+        Verb::Sweep(args) => sweep::sweep(&args),
+        Verb::Config(args) => config::config(&args),
+        Verb::Keep => quell_keeper::stand_by(),
+        Verb::Run(_) | Verb::Doctor(_) => unreachable!("main carries these out"),
+    }
+}
+
+/// The user's jobs, kept by this very program.
+fn quell() -> Result<Quell, Error> {
+    Ok(Quell::with_program(Home::find().ok_or(Error::NoHome)?, "/proc/self/exe"))
+}
+
+/// Says an error, and gives its exit code.
+fn fail(verb: &str, json: bool, error: &Error) -> ExitCode {
+    output::fail(verb, json, error.exit_code(), &error.body())
+}
+
+/// A success as programs read it, on a line of its own.
+fn envelope(verb: &str, data: &impl Serialize) -> String {
+    format!("{}\n", quell_core::success(verb, data))
+}

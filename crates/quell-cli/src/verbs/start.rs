@@ -1,0 +1,131 @@
+//! `quell start`: a command in the background.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use quell::{Conditions, Config, Error, Input, Job, Met, Start};
+use quell_core::{OnOwnerExit, ReadyRules, RestartPolicy};
+use serde_json::json;
+
+use super::{envelope, fail, quell};
+use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
+use crate::output;
+use crate::run::{self, Settings};
+
+/// Starts the command and prints the job's id.
+pub fn start(args: StartArgs) -> ExitCode {
+    let json = args.json;
+    let (wait_ready, request) = match request(args) {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    let job = match quell().and_then(|quell| quell.start(&request)) {
+        Ok(job) => job,
+        Err(error) => return fail("start", json, &error),
+    };
+    let ready = wait_ready.map(|patience| {
+        let conditions = Conditions { ready: true, ..Conditions::default() };
+        quell::wait(std::slice::from_ref(&job), &conditions, false, Some(Instant::now() + patience))
+    });
+    match ready.transpose() {
+        Ok(waited) => report(&job, json, waited.and_then(|waited| waited.first().map(|waited| waited.met))),
+        Err(error) => fail("start", json, &error),
+    }
+}
+
+fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
+    let text = if json {
+        let view = job.view().ok();
+        envelope("start", &json!({ "id": job.id(), "job": view, "met": met }))
+    } else {
+        format!("{}\n", job.id())
+    };
+    if let Some(code) = output::to_stdout(&text) {
+        return code;
+    }
+    match met {
+        None | Some(Met::Ready | Met::Log | Met::Stall) => ExitCode::SUCCESS,
+        Some(Met::Exit) => {
+            output::to_stderr(&format!("quell: {} ended before it was ready (see `quell logs`)\n", job.id()));
+            ExitCode::from(1)
+        }
+        Some(Met::Nothing) => {
+            output::to_stderr(&format!("quell: {} is not ready yet; it goes on\n", job.id()));
+            ExitCode::from(6)
+        }
+    }
+}
+
+type Request = (Option<std::time::Duration>, Start);
+
+/// What was asked for, over what is configured.
+fn request(args: StartArgs) -> Result<Request, ExitCode> {
+    let json = args.json;
+    let said = |error: Error| fail("start", json, &error);
+    let loaded = Config::load_here().map_err(said)?;
+    for warning in &loaded.warnings {
+        output::to_stderr(&format!("quell: {warning}\n"));
+    }
+    let config = loaded.config;
+    let settings = Settings { plan: config.stop, contain: config.start.contain, until: config.start.until };
+    let common = run::common(args.job, &settings).map_err(|body| {
+        output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
+    })?;
+    let mut start = Start::new(args.command);
+    start.cwd = common.cwd;
+    start.environment = common.environment;
+    (start.contain, start.limits, start.plan) = (common.contain, common.limits, common.plan);
+    (start.timeout, start.until, start.leak) = (common.timeout, common.until, common.leak);
+    (start.name, start.tags) = (common.name, common.tags);
+    start.stdin = match args.stdin.to_str() {
+        Some("null") => Input::Null,
+        Some("pipe") => Input::Pipe,
+        Some("-") => Input::Inherit,
+        Some(_) | None => Input::File(PathBuf::from(args.stdin)),
+    };
+    start.pty = args.pty;
+    start.max_log = args.max_log.unwrap_or(config.start.max_log);
+    start.ready =
+        ReadyRules { port: args.ready_port, log: args.ready_log, http: args.ready_http, cmd: args.ready_cmd };
+    (start.ready_interval, start.ready_timeout) = (config.ready.interval, config.ready.timeout);
+    start.restart = config.start.restart;
+    if let Some(policy) = args.restart {
+        start.restart.policy = match policy {
+            RestartArg::No => RestartPolicy::No,
+            RestartArg::OnFailure => RestartPolicy::OnFailure,
+            RestartArg::Always => RestartPolicy::Always,
+        };
+    }
+    if let Some(limit) = args.restart_limit {
+        start.restart.limit = limit.0;
+    }
+    let this = std::process::id();
+    match args.owner {
+        None => {}
+        Some(OwnerArg::Session(name)) => start.session = Some(name),
+        Some(OwnerArg::Pid(pid)) => start.owner = Some(quell::owner_process(pid).map_err(said)?),
+        Some(OwnerArg::Caller) => {
+            start.owner = Some(quell::parent_of(this).and_then(quell::owner_process).map_err(said)?);
+        }
+        Some(OwnerArg::CallersParent) => {
+            let owner = quell::parent_of(this).and_then(quell::parent_of).and_then(quell::owner_process);
+            start.owner = Some(owner.map_err(said)?);
+        }
+    }
+    start.on_owner_exit = match args.on_owner_exit {
+        None => config.start.on_owner_exit,
+        Some(OwnerExitArg::Stop) => OnOwnerExit::Stop,
+        Some(OwnerExitArg::Keep) => OnOwnerExit::Keep,
+    };
+    start.ttl = args.ttl;
+    start.hooks = config.hooks;
+    start.mask = config.start.mask;
+    start.mask.extend(args.mask);
+    let wait_ready = args.wait_ready.map(|wait| wait.0.unwrap_or(config.start.wait_ready));
+    if wait_ready.is_some() && start.ready.is_empty() {
+        let why = "--wait-ready needs something to wait for: --ready-port, --ready-log, --ready-http or --ready-cmd";
+        return Err(said(Error::BadValue(why.into())));
+    }
+    Ok((wait_ready, start))
+}

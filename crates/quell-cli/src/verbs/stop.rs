@@ -1,0 +1,76 @@
+//! `quell stop`: many jobs at once, a receipt each.
+
+use std::process::ExitCode;
+
+use quell::{Error, Filter, Job, Quell, Stop, Stopped};
+use quell_core::account;
+use serde_json::json;
+
+use super::{envelope, fail, quell};
+use crate::args::StopArgs;
+use crate::output;
+
+/// How many jobs are stopped at the same time; each waits for its own tree.
+const AT_ONCE: usize = 64;
+
+/// Stops the jobs, and says what became of each.
+pub fn stop(args: &StopArgs) -> ExitCode {
+    let jobs = match quell().and_then(|quell| which(&quell, args)) {
+        Ok(jobs) => jobs,
+        Err(error) => return fail("stop", args.json, &error),
+    };
+    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
+    let mut worst = 0;
+    for batch in jobs.chunks(AT_ONCE) {
+        let ended = std::thread::scope(|scope| {
+            let stops: Vec<_> = batch.iter().map(|job| scope.spawn(|| job.stop(&how))).collect();
+            // A thread that panicked has said why.
+            stops.into_iter().map(|stop| stop.join().ok()).collect::<Vec<_>>()
+        });
+        for (job, ended) in batch.iter().zip(ended) {
+            let ended = ended.unwrap_or_else(|| Err(Error::Keeper("the stop failed".into())));
+            worst = worst.max(report(job, args.json, ended));
+        }
+    }
+    if jobs.is_empty() && !args.json {
+        output::to_stderr("quell: no live job is meant by that\n");
+    }
+    ExitCode::from(worst)
+}
+
+/// Those that are named, and those that are selected.
+fn which(quell: &Quell, args: &StopArgs) -> Result<Vec<Job>, Error> {
+    let mut jobs = Vec::new();
+    for text in &args.jobs {
+        jobs.push(quell.job(text)?);
+    }
+    if args.all || args.session.is_some() || !args.tag.is_empty() {
+        let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::BadTag>>();
+        let tags = tags.map_err(|error| Error::BadValue(error.to_string()))?;
+        let filter = Filter { tags, session: args.session.clone(), limit: Some(0), ..Filter::default() };
+        jobs.extend(quell.list(&filter)?.jobs.into_iter().map(|view| quell.job_with(view.id)));
+    }
+    // The same one may be meant twice.
+    jobs.sort_by_key(Job::id);
+    jobs.dedup_by_key(|job| job.id());
+    Ok(jobs)
+}
+
+fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
+    match ended {
+        Ok(Stopped { receipt, was_over }) => {
+            let text = match (json, was_over) {
+                (true, _) => {
+                    envelope("stop", &json!({ "id": job.id(), "was_over": was_over, "receipt": receipt }))
+                }
+                (false, true) => format!("{} had ended already\n", job.id()),
+                (false, false) => account::account(&receipt),
+            };
+            if output::to_stdout(&text).is_some() { output::FAILED } else { 0 }
+        }
+        Err(error) => {
+            fail("stop", json, &error);
+            error.exit_code()
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! One job, in the hands of a program.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use quell_core::{JobEvent, JobId, Mode, Receipt, Signal, StopPlan, Verdict};
+use quell_keeper::control::{Answer, Call, LiveMember, SEND_AT_ONCE};
+use quell_keeper::{BackgroundRequest, Environment, RunRequest};
+use quell_store::{JobDir, Liveness, LogPage, LogQuery, Watch};
+use quell_sys::{PidFd, Sent};
+
+use crate::call::Caller;
+use crate::{Error, JobView, Quell, Result, settle_lost};
+
+/// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
+const STOP_SLACK: Duration = Duration::from_secs(30);
+/// How long a job may take to get its control socket, or to lose it.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How to stop a job.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Without asking it first.
+    pub kill: bool,
+    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it.
+    pub grace: Option<Duration>,
+    /// Why, for the receipt.
+    pub reason: Option<String>,
+}
+
+/// A job that is over.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// What happened.
+    pub receipt: Receipt,
+    /// Whether it had ended before.
+    pub was_over: bool,
+}
+
+/// A job. It is only named by this: dropping it does nothing to the job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(crate) quell: Quell,
+    dir: JobDir,
+}
+
+impl Job {
+    pub(crate) fn new(quell: Quell, id: JobId) -> Self {
+        let dir = quell.home().job(id);
+        Self { quell, dir }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.dir.id()
+    }
+
+    /// Where it is on disk.
+    pub fn dir(&self) -> &JobDir {
+        &self.dir
+    }
+
+    /// How it is now. If its keeper was lost, its stop is finished first.
+    pub fn view(&self) -> Result<JobView> {
+        settle_lost(&self.dir)?;
+        JobView::look(&self.dir)
+    }
+
+    /// What happened, once it has ended.
+    pub fn receipt(&self) -> Result<Receipt> {
+        self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
+    }
+
+    /// Its history, oldest first.
+    pub fn events(&self) -> Result<Vec<JobEvent>> {
+        self.dir.events().map_err(Error::io(self.dir.dir().join("events.jsonl")))
+    }
+
+    /// What it has written.
+    pub fn logs(&self, query: &LogQuery) -> Result<LogPage> {
+        query.page(self.dir.dir()).map_err(Error::io(self.dir.dir()))
+    }
+
+    /// Whether it has ended, or was never there.
+    fn is_over(&self) -> Result<bool> {
+        match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
+            Liveness::Over => Ok(true),
+            Liveness::Kept | Liveness::Lost(_) => Ok(false),
+        }
+    }
+
+    /// Stops the whole tree, and comes back when it is proven gone: with the receipt. Right in any state: a job that has
+    /// ended says so, one whose keeper was lost is finished here, a stop that is under way is joined.
+    ///
+    /// An error means that it is not proven dead; it can be tried again.
+    pub fn stop(&self, stop: &Stop) -> Result<Stopped> {
+        if self.is_over()? {
+            return Ok(Stopped { receipt: self.ended_receipt()?, was_over: true });
+        }
+        let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
+        let grace = stop.grace.unwrap_or(plan.grace);
+        let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
+        let mut asked = false;
+        let mut watch = self.watch()?;
+        loop {
+            settle_lost(&self.dir)?;
+            if self.is_over()? {
+                return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
+            }
+            asked = asked || self.ask_to_stop(stop)?;
+            // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
+            let soon = Instant::now() + Duration::from_millis(20);
+            let until = if asked { deadline } else { soon.min(deadline) };
+            watch.wait(Some(until)).map_err(Error::io(self.dir.dir()))?;
+            if Instant::now() >= deadline {
+                return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
+            }
+        }
+    }
+
+    fn ended_receipt(&self) -> Result<Receipt> {
+        if !self.dir.exists() {
+            return Err(Error::NoSuchJob(self.id().to_string()));
+        }
+        let receipt = self.receipt()?;
+        match &receipt.verdict {
+            Verdict::Survivors { count } => {
+                Err(Error::NotProvenDead(format!("{count} processes of {} are not proven dead", self.id())))
+            }
+            Verdict::Gone | Verdict::Unproven { .. } => Ok(receipt),
+        }
+    }
+
+    /// Asks whoever keeps the job; whether there was anybody to hear it.
+    fn ask_to_stop(&self, stop: &Stop) -> Result<bool> {
+        if let Some(mut keeper) = Caller::connect(&self.dir)? {
+            let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
+            return Ok(keeper.ask(&call)?.is_some());
+        }
+        // A job in the foreground is asked as from a shell.
+        let Ok(record) = self.dir.record() else { return Ok(false) };
+        let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+        let Some(front) = record.understudy.filter(|_| foreground) else { return Ok(false) };
+        let Ok(pidfd) = PidFd::open(front.pid) else { return Ok(false) };
+        if quell_sys::stat(front.pid).map_or(true, |stat| stat.start != front.start) {
+            return Ok(false);
+        }
+        let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
+        // A second request kills at once.
+        if stop.kill {
+            pidfd.signal(Signal::INT);
+        }
+        Ok(heard)
+    }
+
+    /// Something that wakes up when the job's record changes or its keepers are gone.
+    pub(crate) fn watch(&self) -> Result<Watch> {
+        let failed = || Error::io(self.dir.dir());
+        let mut watch = Watch::new().map_err(failed())?;
+        for path in [self.dir.dir().to_owned(), self.dir.live_path()] {
+            match watch.add_quietly(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
+                // Gone already: the caller looks before it waits.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(watch)
+    }
+
+    fn call(&self, call: &Call) -> Result<Answer> {
+        settle_lost(&self.dir)?;
+        let deadline = Instant::now() + SOCKET_PATIENCE;
+        let mut watch = self.watch()?;
+        while !self.is_over()? {
+            if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {
+                return Err(Error::State(format!(
+                    "{} is in the foreground of another `quell run`, which has its input and passes signals on",
+                    self.id()
+                )));
+            }
+            if let Some(mut keeper) = Caller::connect(&self.dir)?
+                && let Some(answer) = keeper.ask(call)?
+            {
+                return match answer {
+                    Answer::Refused { why, .. } => Err(Error::State(format!("{}: {why}", self.id()))),
+                    answer => Ok(answer),
+                };
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Keeper(format!("the keeper of {} does not listen", self.id())));
+            }
+            // A job that has just begun has no socket yet.
+            let soon = Instant::now() + Duration::from_millis(20);
+            watch.wait(Some(soon)).map_err(Error::io(self.dir.dir()))?;
+        }
+        if !self.dir.exists() {
+            return Err(Error::NoSuchJob(self.id().to_string()));
+        }
+        Err(Error::State(format!("{} has ended", self.id())))
+    }
+
+    fn strange(&self, answer: &Answer) -> Error {
+        Error::Keeper(format!("the keeper of {} gave a strange answer: {answer:?}", self.id()))
+    }
+
+    /// Sends a signal to the root, or to everyone in the tree; how many got it.
+    pub fn signal(&self, signal: Signal, tree: bool) -> Result<usize> {
+        match self.call(&Call::Signal { signal, tree })? {
+            Answer::Signaled { sent } => Ok(sent),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Writes to the program's standard input; comes back when all of it is in the pipe or the terminal. `eof` says that
+    /// there will be no more.
+    pub fn send(&self, data: &[u8], eof: bool) -> Result<()> {
+        let mut chunks = data.chunks(SEND_AT_ONCE).peekable();
+        let mut parts: Vec<(Vec<u8>, bool)> = Vec::new();
+        while let Some(chunk) = chunks.next() {
+            parts.push((chunk.to_vec(), eof && chunks.peek().is_none()));
+        }
+        if parts.is_empty() {
+            parts.push((Vec::new(), eof));
+        }
+        for (data, eof) in parts {
+            match self.call(&Call::Send { data, eof })? {
+                Answer::Taken => {}
+                other => return Err(self.strange(&other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is in the tree now, parents first.
+    pub fn tree(&self) -> Result<Vec<LiveMember>> {
+        match self.call(&Call::Look)? {
+            Answer::Seen(members) => Ok(members),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// How much the tree has done so far: CPU time in clock ticks, and bytes of output.
+    pub fn vitals(&self) -> Result<(u64, u64)> {
+        match self.call(&Call::Vitals)? {
+            Answer::Vitals { cpu, output } => Ok((cpu, output)),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
+    /// as long as anything of the old tree is not proven dead.
+    pub fn restart(&self, stop: &Stop) -> Result<Job> {
+        let spec = self.dir.spec().map_err(Error::io(self.dir.dir().join("spec.json")))?;
+        let Some(background) = spec.background.clone() else {
+            return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
+        };
+        let launch = self.dir.launch().map_err(Error::io(self.dir.dir().join("launch.json")))?;
+        self.stop(stop)?;
+        let mut rules = background;
+        rules.restarted_from = Some(self.id());
+        // Whoever restarts a job whose owner is gone wants it without one.
+        rules.owner = rules.owner.filter(|owner| crate::start::owner_lives(self.quell.home(), owner));
+        let stdin = match &launch.stdin_file {
+            Some(path) => std::fs::File::open(path).map_err(Error::io(path))?,
+            None => std::fs::File::open("/dev/null").map_err(Error::io("/dev/null"))?,
+        };
+        let defaults = crate::Start::new(Vec::<String>::new());
+        let request = RunRequest {
+            command: launch.command,
+            cwd: Some(launch.cwd),
+            environment: Environment { clear: true, set: launch.environment },
+            contain: spec.contain,
+            limits: spec.limits,
+            plan: spec.plan,
+            timeout: spec.timeout,
+            until: spec.until,
+            leak: spec.leak,
+            name: spec.name,
+            tags: spec.tags,
+            receipts: Vec::new(),
+            uses_stdout: false,
+            home: Some(self.quell.home().dir().to_owned()),
+            background: Some(BackgroundRequest {
+                rules,
+                session: spec.session,
+                stdin_file: launch.stdin_file,
+                nested: crate::start::is_inside_a_job(),
+                ready_interval: defaults.ready_interval,
+                ready_timeout: defaults.ready_timeout,
+            }),
+        };
+        self.quell.start_request(&request, stdin.into())
+    }
+
+    /// Removes the record of a job that is over. One whose keeper was lost is finished first.
+    pub fn remove(&self, force: bool) -> Result<()> {
+        match settle_lost(&self.dir) {
+            Err(Error::NotProvenDead(_)) if force => {}
+            other => drop(other?),
+        }
+        crate::remove(self.quell.home(), self.id(), force)
+    }
+}

@@ -1,0 +1,168 @@
+//! Waiting for jobs: one bounded call for the end, readiness, a line of output, or silence.
+
+use std::time::{Duration, Instant};
+
+use quell_core::{JobId, RootOutcome};
+use quell_store::{LineOrCut, Lines, LogReader, Watch};
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Job, JobState, JobView, Result};
+
+/// What is waited for. The first that holds for a job settles it; its end settles it in any case.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// It is ready.
+    pub ready: bool,
+    /// A line of its output matches.
+    pub log: Option<Regex>,
+    /// No output and no CPU time in the whole tree for so long.
+    pub stall: Option<Duration>,
+}
+
+/// What settled the wait for one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Met {
+    /// It has ended.
+    Exit,
+    /// It is ready.
+    Ready,
+    /// A line matched.
+    Log,
+    /// It does nothing any more.
+    Stall,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// What became of the wait for one job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Waited {
+    /// Which job.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// What settled it.
+    pub met: Met,
+    /// The line that matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    /// How it is.
+    pub job: JobView,
+}
+
+impl Waited {
+    /// Whether that is what was waited for: for its end, that it succeeded.
+    pub fn is_good(&self, conditions: &Conditions) -> bool {
+        let only_exit = !conditions.ready && conditions.log.is_none() && conditions.stall.is_none();
+        match self.met {
+            Met::Ready | Met::Log | Met::Stall => true,
+            Met::Exit => only_exit && self.job.outcome == Some(RootOutcome::Exited { code: 0 }),
+            Met::Nothing => false,
+        }
+    }
+}
+
+struct Waiting<'a> {
+    job: &'a Job,
+    met: Met,
+    line: Option<String>,
+    log: Option<Lines>,
+    vitals: Option<(u64, u64)>,
+    quiet_since: Instant,
+}
+
+/// Waits until `conditions` are met for all of `jobs`, or for `any` of them, or until `deadline`. What each came to, in
+/// order; those with [`Met::Nothing`] were still waited for.
+pub fn wait(
+    jobs: &[Job],
+    conditions: &Conditions,
+    any: bool,
+    deadline: Option<Instant>,
+) -> Result<Vec<Waited>> {
+    let mut watch = Watch::new().map_err(Error::io("inotify"))?;
+    let mut waiting = Vec::new();
+    for job in jobs {
+        let dir = job.dir();
+        let added =
+            if conditions.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };
+        // What is gone already is seen at the first look.
+        let _ = added.and_then(|()| watch.add_quietly(&dir.live_path()));
+        let log = match &conditions.log {
+            Some(_) => Some(Lines::new(LogReader::open(dir.dir()).map_err(Error::io(dir.dir()))?)),
+            None => None,
+        };
+        let (met, line, vitals, quiet_since) = (Met::Nothing, None, None, Instant::now());
+        waiting.push(Waiting { job, met, line, log, vitals, quiet_since });
+    }
+    loop {
+        for waiting in waiting.iter_mut().filter(|waiting| waiting.met == Met::Nothing) {
+            waiting.look(conditions)?;
+        }
+        let met = waiting.iter().filter(|waiting| waiting.met != Met::Nothing).count();
+        let enough = if any { met > 0 } else { met == waiting.len() };
+        let now = Instant::now();
+        if enough || deadline.is_some_and(|deadline| deadline <= now) {
+            break;
+        }
+        // Nothing tells that nothing happens.
+        let sample = conditions.stall.map(|stall| now + (stall / 4).max(Duration::from_millis(50)));
+        let until = deadline.into_iter().chain(sample).min();
+        watch.wait(until).map_err(Error::io("inotify"))?;
+    }
+    waiting
+        .into_iter()
+        .map(|waiting| {
+            let job = JobView::look(waiting.job.dir())?;
+            Ok(Waited { id: waiting.job.id(), met: waiting.met, line: waiting.line, job })
+        })
+        .collect()
+}
+
+impl Waiting<'_> {
+    fn look(&mut self, conditions: &Conditions) -> Result<()> {
+        let view = self.job.view()?;
+        let over = matches!(view.state, JobState::Ended);
+        if let (Some(regex), Some(lines)) = (&conditions.log, &mut self.log) {
+            if let Some(line) = find_line(lines, regex, over).map_err(Error::io(self.job.dir().dir()))? {
+                (self.met, self.line) = (Met::Log, Some(line));
+                return Ok(());
+            }
+        }
+        if conditions.ready && view.ready.is_some() && !over {
+            self.met = Met::Ready;
+        } else if over {
+            self.met = Met::Exit;
+        } else if let Some(stall) = conditions.stall {
+            // A job that ends right now has no vitals; its end is seen next.
+            let vitals = self.job.vitals().ok();
+            if vitals.is_none() || vitals != self.vitals {
+                (self.vitals, self.quiet_since) = (vitals, Instant::now());
+            } else if self.quiet_since.elapsed() >= stall {
+                self.met = Met::Stall;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find_line(lines: &mut Lines, regex: &Regex, over: bool) -> std::io::Result<Option<String>> {
+    while let Some(entry) = lines.next_line()? {
+        if let LineOrCut::Line(line) = entry {
+            let text = String::from_utf8_lossy(&line.bytes);
+            if regex.is_match(&text) {
+                return Ok(Some(text.into_owned()));
+            }
+        }
+    }
+    // The last line of a job that is over may have no end.
+    while over && let Some(line) = lines.next_begun() {
+        let text = String::from_utf8_lossy(&line.bytes);
+        if regex.is_match(&text) {
+            return Ok(Some(text.into_owned()));
+        }
+    }
+    Ok(None)
+}
