@@ -12,6 +12,7 @@ mod regressions;
 mod regressions_io;
 mod schema;
 mod scope;
+mod start;
 mod stdio;
 mod strangers;
 mod tty;

@@ -6,12 +6,14 @@
 //! - [`rig`]: a private systemd user manager, as on a desktop.
 //! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
+//! - [`jobs`]: jobs in the background.
 //! - [`evidence`]: what quell left on disk: receipts, records, cgroups.
 //! - [`terminal`]: a real terminal with a shell in it, by tmux.
 #![cfg(target_os = "linux")]
 
 pub mod evidence;
 pub mod host;
+pub mod jobs;
 pub mod lab;
 pub mod oracle;
 pub mod rig;

@@ -49,6 +49,14 @@ impl<'l> Quell<'l> {
         }
     }
 
+    pub(crate) fn lab(&self) -> &'l Lab {
+        self.lab
+    }
+
+    pub(crate) fn says_ready(&self) -> bool {
+        self.ready
+    }
+
     /// More options of the verb.
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
@@ -244,6 +252,16 @@ impl Running {
         } else {
             Err("the actor's shape did not come up".into())
         }
+    }
+
+    /// Waits until the program says `ready`, whatever has become of the quell that was started.
+    pub(crate) fn wait_said_ready(&mut self, patience: Duration) -> bool {
+        self.wait(patience, |seen| seen.ready)
+    }
+
+    /// What came through the pipe of stdout up to now.
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock().expect("no reader panics")).into_owned()
     }
 
     /// Waits for the front's end.
