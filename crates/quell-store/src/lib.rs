@@ -15,6 +15,8 @@
 mod home;
 mod job;
 mod log;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use home::{Home, NameError, is_name};

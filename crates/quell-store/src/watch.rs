@@ -110,3 +110,99 @@ impl AsFd for Watch {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, OpenOptions};
+    use std::io::Write;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::Scratch;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(30))
+    }
+
+    fn changed(watch: &mut Watch) -> bool {
+        watch.wait(Some(Instant::now())).unwrap()
+    }
+
+    fn watched(dir: &Path) -> Watch {
+        let mut watch = Watch::new().unwrap();
+        assert!(watch.told, "this machine has inotify");
+        watch.add(dir).unwrap();
+        watch
+    }
+
+    #[test]
+    fn every_kind_of_change_is_one_and_looking_is_none() {
+        let dir = Scratch::new();
+        let path = dir.path().join("file");
+        let outside = Scratch::new();
+        let mut watch = watched(dir.path());
+        assert!(!changed(&mut watch));
+        let mut file = File::create(&path).unwrap();
+        assert!(changed(&mut watch), "made");
+        file.write_all(b"x").unwrap();
+        file.write_all(b"y").unwrap();
+        assert!(changed(&mut watch), "appended");
+        assert!(!changed(&mut watch), "many changes are one");
+        drop(file);
+        assert!(changed(&mut watch), "closed");
+        fs::read(&path).unwrap();
+        fs::read_dir(dir.path()).unwrap().count();
+        fs::write(outside.path().join("file"), b"elsewhere").unwrap();
+        assert!(!changed(&mut watch), "nothing was changed here");
+        fs::rename(outside.path().join("file"), &path).unwrap();
+        assert!(changed(&mut watch), "moved in");
+        fs::remove_file(&path).unwrap();
+        assert!(changed(&mut watch), "removed");
+        assert!(!changed(&mut watch));
+    }
+
+    #[test]
+    fn a_wait_ends_when_something_is_written() {
+        let dir = Scratch::new();
+        fs::write(dir.path().join("file"), b"").unwrap();
+        let mut watch = watched(dir.path());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = OpenOptions::new().append(true).open(dir.path().join("file")).unwrap();
+                file.write_all(b"x").unwrap();
+            });
+            assert!(watch.wait(soon()).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_directory_that_vanishes_is_a_change() {
+        let outside = Scratch::new();
+        for how in ["removed", "moved"] {
+            let dir = Scratch::new();
+            let mut watch = watched(dir.path());
+            match how {
+                "removed" => fs::remove_dir(dir.path()).unwrap(),
+                _ => fs::rename(dir.path(), outside.path().join("elsewhere")).unwrap(),
+            }
+            assert!(watch.wait(soon()).unwrap(), "{how}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let dir = Scratch::new();
+        let error = Watch::new().unwrap().add(&dir.path().join("nowhere")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("nowhere"), "{error}");
+    }
+
+    #[test]
+    fn without_inotify_there_may_always_be_a_change() {
+        let dir = Scratch::new();
+        let mut watch = Watch::timed().unwrap();
+        watch.add(dir.path()).unwrap();
+        assert!(watch.wait(soon()).unwrap());
+        assert!(watch.wait(soon()).unwrap());
+    }
+}

@@ -119,14 +119,18 @@ impl StreamMap {
         Ok(self.first())
     }
 
-    /// Where the last lines begin that are no more than `count` bytes together; amidst a line if that is longer.
-    pub fn back_bytes(&self, count: u64) -> io::Result<u64> {
+    /// Where the last lines begin that are no more than `count` bytes together; amidst a line if that is longer. If that
+    /// is before `from`, any place before it will do.
+    pub fn back_bytes(&self, count: u64, from: u64) -> io::Result<u64> {
         let mut left = count;
         for run in self.runs().rev() {
             let (start, end) = ends(run);
             let bytes = end.offset.saturating_sub(start.offset);
             if left < bytes {
                 let raw = end.offset - left;
+                if raw <= from {
+                    return Ok(raw);
+                }
                 for segment in run {
                     // A line end right before it will do, too.
                     let from = (raw - 1).max(segment.files.start.offset);

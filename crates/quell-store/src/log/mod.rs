@@ -16,6 +16,7 @@ mod query;
 mod read;
 mod segment;
 mod stream;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod write;

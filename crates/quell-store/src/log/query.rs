@@ -1,6 +1,5 @@
 //! Parts of a log: the first lines, the last, those that match, or as much as fits into a budget.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,6 +9,7 @@ use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::map::StreamMap;
+use super::tail::{Room, Tail, divide};
 use super::{Cursor, Cut, Line, LineOrCut, Lines, LogReader, Stream, Streams};
 
 /// What of a log is wanted. By default all that there is at the time of asking.
@@ -132,13 +132,6 @@ impl LogQuery {
     }
 }
 
-/// How much may still be kept.
-#[derive(Clone, Copy)]
-struct Room {
-    lines: usize,
-    bytes: u64,
-}
-
 /// A query being answered.
 struct Run<'a, S> {
     query: &'a LogQuery,
@@ -151,8 +144,8 @@ struct Run<'a, S> {
 enum Head {
     /// There is no more, or no more is wanted; this is what comes next.
     Over(Cursor),
-    /// It is full; this line did not fit any more.
-    Full { used: u64, rest: Option<Line> },
+    /// It is full. `rest` did not fit any more; `front`, if there is one, did, and belongs before it.
+    Full { used: u64, front: Option<Line>, rest: Option<Line> },
 }
 
 impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
@@ -165,15 +158,26 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             (None, Some(_)) => Room { lines: 0, bytes: 0 },
             (Some(lines), Some(_)) => Room { lines, bytes: budget.map_or(u64::MAX, |budget| budget / 2) },
         };
-        let (used, rest) = match self.head(room)? {
+        let (used, front, rest) = match self.head(room)? {
             Head::Over(cursor) => return Ok((cursor, None)),
-            Head::Full { used, rest } => (used, rest),
+            Head::Full { used, front, rest } => (used, front, rest),
         };
-        let cursor = self.before(rest.as_ref());
+        let mut cursor = self.lines.cursor();
+        if let Some(rest) = &rest {
+            *cursor.of_mut(rest.stream) = rest.offset;
+        }
         if head.is_some() && tail.is_none() {
+            if let Some(front) = front {
+                let _ = (self.sink)(Entry::Line(front))?;
+            }
             return Ok((cursor, None));
         }
-        self.tail(cursor, rest, Room { lines: tail.unwrap_or(usize::MAX), bytes: all.saturating_sub(used) })
+        self.tail(
+            cursor,
+            front,
+            rest,
+            Room { lines: tail.unwrap_or(usize::MAX), bytes: all.saturating_sub(used) },
+        )
     }
 
     /// The next line or gap of what there is, beginnings of lines at the end included.
@@ -193,15 +197,6 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         }
     }
 
-    /// Where what was handed over ends, if `rest` was read and not handed over.
-    fn before(&self, rest: Option<&Line>) -> Cursor {
-        let mut cursor = self.lines.cursor();
-        if let Some(rest) = rest {
-            *cursor.of_mut(rest.stream) = rest.offset;
-        }
-        cursor
-    }
-
     /// Hands over lines from the beginning, as many as fit.
     fn head(&mut self, mut room: Room) -> io::Result<Head> {
         let mut used = 0;
@@ -217,30 +212,27 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
                 Some(LineOrCut::Line(line)) => line,
             };
             let left = room.bytes - used;
-            let (line, rest) = if line.size() <= left {
-                (line, None)
-            } else if used == 0 && left > 0 {
-                let (line, rest) = divide(line, left);
-                (line, Some(rest))
-            } else {
-                return Ok(Head::Full { used, rest: Some(line) });
-            };
+            if line.size() > left {
+                if used > 0 || left == 0 {
+                    return Ok(Head::Full { used, front: None, rest: Some(line) });
+                }
+                let (front, rest) = divide(line, left);
+                return Ok(Head::Full { used: front.size(), front: Some(front), rest: Some(rest) });
+            }
             used += line.size();
             room.lines -= usize::from(!line.split);
             if (self.sink)(Entry::Line(line))?.is_break() {
-                return Ok(Head::Over(self.before(rest.as_ref())));
-            }
-            if rest.is_some() {
-                return Ok(Head::Full { used, rest });
+                return Ok(Head::Over(self.lines.cursor()));
             }
         }
-        Ok(Head::Full { used, rest: None })
+        Ok(Head::Full { used, front: None, rest: None })
     }
 
     /// Hands over the last lines from `from` on, as many as fit, after what it says of those that don't.
     fn tail(
         &mut self,
         from: Cursor,
+        mut front: Option<Line>,
         rest: Option<Line>,
         room: Room,
     ) -> io::Result<(Cursor, Option<Omitted>)> {
@@ -257,17 +249,20 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             }
         }
         let omitted = (tail.omitted.bytes > 0).then_some(tail.omitted);
-        let gone = tail.cuts.into_iter().map(Entry::Cut).chain(omitted.map(Entry::Omitted));
+        if omitted.is_none() {
+            front = front.and_then(|front| tail.join(front));
+        }
+        let gone = omitted.map(Entry::Omitted).into_iter().chain(tail.cuts.into_iter().map(Entry::Cut));
         let kept = tail.kept.into_iter().map(|kept| match kept {
             LineOrCut::Line(line) => Entry::Line(line),
             LineOrCut::Cut(cut) => Entry::Cut(cut),
         });
-        let mut cursor = tail.omitted.to;
-        for entry in gone.chain(kept) {
+        let mut cursor = from;
+        for entry in front.map(Entry::Line).into_iter().chain(gone).chain(kept) {
             match &entry {
                 Entry::Line(line) => *cursor.of_mut(line.stream) = line.end(),
                 Entry::Cut(cut) => *cursor.of_mut(cut.stream) = cut.to.max(cursor.of(cut.stream)),
-                Entry::Omitted(_) => {}
+                Entry::Omitted(omitted) => cursor = omitted.to,
             }
             if (self.sink)(entry)?.is_break() {
                 return Ok((cursor, omitted));
@@ -280,8 +275,8 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
     fn jump(&mut self, tail: &mut Tail) -> io::Result<()> {
         for (map, stream) in self.maps.iter().zip(Stream::ALL).filter(|(_, s)| self.query.streams.has(*s)) {
             let lines = if tail.room.lines == usize::MAX { 0 } else { map.back_lines(tail.room.lines)? };
-            let bytes = if tail.room.bytes == u64::MAX { 0 } else { map.back_bytes(tail.room.bytes)? };
             let from = tail.omitted.from.of(stream);
+            let bytes = if tail.room.bytes == u64::MAX { 0 } else { map.back_bytes(tail.room.bytes, from)? };
             let to = lines.max(bytes).max(from);
             let (bytes, lines) = map.kept(from, to)?;
             tail.omitted.bytes += bytes;
@@ -292,64 +287,4 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         self.lines.seek(tail.omitted.to);
         Ok(())
     }
-}
-
-/// The last lines so far.
-struct Tail {
-    room: Room,
-    kept: VecDeque<LineOrCut>,
-    lines: usize,
-    bytes: u64,
-    omitted: Omitted,
-    /// The gaps within what is left out.
-    cuts: Vec<Cut>,
-}
-
-impl Tail {
-    fn new(from: Cursor, room: Room) -> Self {
-        let omitted = Omitted { lines: 0, bytes: 0, from, to: from };
-        Self { room, kept: VecDeque::new(), lines: 0, bytes: 0, omitted, cuts: Vec::new() }
-    }
-
-    fn push(&mut self, line: Line) {
-        self.lines += usize::from(!line.split);
-        self.bytes += line.size();
-        self.kept.push_back(LineOrCut::Line(line));
-        while self.lines > self.room.lines || self.bytes > self.room.bytes {
-            let over = self.bytes.saturating_sub(self.room.bytes);
-            let alone = self.kept.len() == 1;
-            match self.kept.pop_front() {
-                None => return,
-                Some(LineOrCut::Cut(cut)) => {
-                    *self.omitted.to.of_mut(cut.stream) = cut.to;
-                    self.cuts.push(cut);
-                }
-                Some(LineOrCut::Line(line)) => {
-                    let whole = self.lines > self.room.lines || over >= line.size();
-                    if whole || (!alone && !line.split) {
-                        self.leave_out(&line);
-                        self.lines -= usize::from(!line.split);
-                    } else {
-                        let (gone, line) = divide(line, over);
-                        self.leave_out(&gone);
-                        self.kept.push_front(LineOrCut::Line(line));
-                    }
-                }
-            }
-        }
-    }
-
-    fn leave_out(&mut self, line: &Line) {
-        self.bytes -= line.size();
-        self.omitted.bytes += line.size();
-        self.omitted.lines += u64::from(line.ended);
-        *self.omitted.to.of_mut(line.stream) = line.end();
-    }
-}
-
-/// A line in two parts, the first of `length` bytes, which is fewer than it stands for.
-fn divide(mut line: Line, length: u64) -> (Line, Line) {
-    let at = usize::try_from(length).map_or(line.bytes.len(), |length| length.min(line.bytes.len()));
-    let rest = Line { offset: line.offset + at as u64, bytes: line.bytes.split_off(at), ..line };
-    (Line { bytes: line.bytes, ended: false, split: true, ..rest }, rest)
 }

@@ -353,3 +353,6 @@ fn now() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;
