@@ -91,7 +91,8 @@ impl JobDir {
             if let Some(launch) = launch {
                 write_new(&self.dir.join("launch.json"), launch, false)?;
             }
-            write_new(&self.dir.join("spec.json"), spec, false)
+            // As a whole: whoever finds it can read it, and knows that the lock was taken before.
+            self.replace("spec", spec, false)
         });
         match made {
             Ok(()) => Ok(Lock { _file: file, path: self.live_path() }),

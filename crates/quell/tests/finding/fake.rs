@@ -1,0 +1,233 @@
+//! Jobs that were never run, with the records of real ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use quell::core::{
+    Actor, Cause, Contain, Fate, Grace, Held, HeldBy, JobBrief, JobId, JobSpec, Leak, Limits, Member, Mode,
+    Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step, StepKind,
+    StopPlan, Until, Usage, Verdict,
+};
+use quell::{Home, JobDir};
+use quell_store::Lock;
+
+/// The first of November 2023, in milliseconds: the fake jobs were made at this time and after it.
+pub const THEN: u64 = 1_698_796_800_000;
+
+/// A home of its own that is removed in the end.
+pub struct Place {
+    dir: PathBuf,
+    pub home: Home,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let random = quell_sys::random_u128().unwrap() as u32;
+        let dir =
+            std::env::temp_dir().join(format!("quell-finding-{}-{number}-{random:08x}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        Self { home: Home::at(dir.join("home")), dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.dir().join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// A job to be made: the n-th second after `THEN`, for as many seconds as `lasted`.
+pub struct Fake {
+    pub second: u64,
+    pub random: u128,
+    pub lasted: f64,
+    pub name: Option<&'static str>,
+    pub session: Option<&'static str>,
+    pub tags: Vec<(&'static str, &'static str)>,
+    pub cause: Cause,
+    pub outcome: RootOutcome,
+    pub verdict: Verdict,
+    pub killed: bool,
+    pub grace_used: Option<f64>,
+    pub leaked: bool,
+    pub boot: String,
+}
+
+impl Fake {
+    pub fn at(second: u64) -> Self {
+        Self {
+            second,
+            random: quell_sys::random_u128().unwrap(),
+            lasted: 1.0,
+            name: None,
+            session: None,
+            tags: Vec::new(),
+            cause: Cause::OwnExit,
+            outcome: RootOutcome::Exited { code: 0 },
+            verdict: Verdict::Gone,
+            killed: false,
+            grace_used: None,
+            leaked: false,
+            boot: quell_sys::boot_id(),
+        }
+    }
+
+    pub fn id(&self) -> JobId {
+        JobId::new(THEN + self.second * 1000, self.random)
+    }
+
+    fn moment(&self, at: f64) -> Moment {
+        let ms = (THEN + self.second * 1000) as i64 + (at * 1000.0) as i64;
+        let wall = Timestamp::from_millisecond(ms).unwrap().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+        Moment { at, wall }
+    }
+
+    pub fn spec(&self) -> JobSpec {
+        JobSpec {
+            schema: SCHEMA.into(),
+            id: self.id(),
+            mode: Mode::Start,
+            name: self.name.map(str::to_owned),
+            tags: self.tags(),
+            session: self.session.map(str::to_owned),
+            command: vec!["sleep".into(), "1".into()],
+            cwd: "/".into(),
+            contain: Contain::Auto,
+            until: Until::Root,
+            leak: Leak::Stop,
+            plan: StopPlan::default(),
+            timeout: None,
+            limits: Limits::default(),
+            marker: "m".into(),
+            boot_id: self.boot.clone(),
+            created: self.moment(0.0).wall,
+            background: None,
+        }
+    }
+
+    fn tags(&self) -> BTreeMap<String, String> {
+        self.tags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    pub fn record(&self, state: &str) -> Record {
+        let over = state == "ended";
+        Record {
+            schema: SCHEMA.into(),
+            id: self.id(),
+            state: state.into(),
+            since: self.moment(if over { self.lasted } else { 0.5 }),
+            held: Some(HeldBy::Reaper),
+            cgroup: None,
+            root: Some(ProcId { pid: 4_000_000, start: 1 }),
+            keeper: None,
+            understudy: None,
+            run: 1,
+            ready: None,
+            session: SessionKind::Own,
+            outcome: over.then(|| self.outcome.clone()),
+            cause: over.then_some(self.cause),
+            actor: over.then_some(Actor::Program),
+            verdict: over.then(|| self.verdict.clone()),
+            survivors: Vec::new(),
+        }
+    }
+
+    pub fn receipt(&self) -> Receipt {
+        let step =
+            |step, at| Step { moment: self.moment(at), step, note: String::new(), signals: Vec::new() };
+        let mut steps = vec![step(StepKind::Running, 0.0)];
+        if self.grace_used.is_some() {
+            steps.push(step(StepKind::Ask, 0.1));
+        }
+        if self.killed {
+            steps.push(step(StepKind::Kill, 0.2));
+        }
+        let root = ProcId { pid: 4_000_000, start: 1 };
+        Receipt {
+            schema: SCHEMA.into(),
+            job: JobBrief {
+                id: self.id(),
+                name: self.name.map(str::to_owned),
+                tags: self.tags(),
+                command: vec!["sleep".into(), "1".into()],
+                cwd: "/".into(),
+                timeout: None,
+            },
+            boot_id: self.boot.clone(),
+            started: self.moment(0.0),
+            ended: self.moment(self.lasted),
+            held: Held {
+                containment: HeldBy::Reaper,
+                session: SessionKind::Own,
+                cgroup: None,
+                defeated_by: Vec::new(),
+            },
+            cause: self.cause,
+            actor: Actor::Program,
+            root: RootReport { id: Some(root), outcome: self.outcome.clone() },
+            left_at_root_exit: if self.leaked { vec![root] } else { Vec::new() },
+            members: vec![Member {
+                id: root,
+                ppid: 1,
+                pgid: 1,
+                sid: 1,
+                uid: 0,
+                user: None,
+                command: "sleep 1".into(),
+                fate: if self.killed { Fate::IgnoredAsk } else { Fate::Exited },
+            }],
+            members_omitted: 0,
+            steps,
+            survivors: Vec::new(),
+            verdict: self.verdict.clone(),
+            grace: Grace { asked: 5.0, used: self.grace_used },
+            usage: Usage::default(),
+            output: Some(Output::default()),
+            run: 1,
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Puts it on record in `state`, kept as long as the lock is.
+    pub fn live(&self, home: &Home, state: &str) -> (JobId, Lock) {
+        let job = home.job(self.id());
+        let lock = job.create(&self.spec(), None).unwrap();
+        job.publish(&self.record(state), false).unwrap();
+        if let Some(name) = self.name {
+            home.claim(name, self.id()).unwrap();
+        }
+        (self.id(), lock)
+    }
+
+    /// Ends it, as its keeper does.
+    pub fn end(&self, job: &JobDir, lock: Lock) {
+        job.keep(&self.receipt(), false).unwrap();
+        job.publish(&self.record("ended"), false).unwrap();
+        job.settle().unwrap();
+        drop(lock);
+    }
+
+    /// Puts it on record and ends it.
+    pub fn finish(&self, home: &Home) -> JobId {
+        let (id, lock) = self.live(home, "running");
+        self.end(&home.job(id), lock);
+        id
+    }
+}
+
+/// `count` finished jobs, one a second.
+pub fn finish(home: &Home, count: u64) -> Vec<JobId> {
+    (0..count).map(|second| Fake::at(second).finish(home)).collect()
+}

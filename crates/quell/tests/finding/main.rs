@@ -1,0 +1,11 @@
+//! Finding jobs: the index, what users type, lists, gc and sums, on real files.
+#![cfg(target_os = "linux")]
+
+mod damage;
+mod fake;
+mod find;
+mod gc;
+mod lists;
+mod many;
+mod scale;
+mod stats;
