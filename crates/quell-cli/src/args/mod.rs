@@ -37,7 +37,6 @@ struct Cli {
 
 /// The verbs.
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "made once, and moved once")]
 pub enum Verb {
     /// Run a command in the foreground and leave nothing of it behind
     Run(RunArgs),
