@@ -55,7 +55,7 @@ pub fn stand_by() -> std::process::ExitCode {
         Ok(Forked::Parent(_)) => return std::process::ExitCode::SUCCESS,
         Err(_) => return std::process::ExitCode::FAILURE,
     }
-    let mut starter = UnixStream::from(socket);
+    let starter = UnixStream::from(socket);
     let mut text = String::new();
     let read = BufReader::new(&starter).read_line(&mut text);
     let request = match read.map(|_| serde_json::from_str::<RunRequest>(&text)) {
@@ -63,10 +63,14 @@ pub fn stand_by() -> std::process::ExitCode {
         // Whoever called it by hand, or died while it spoke.
         Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
     };
-    match serve(request, &starter, stdin) {
+    // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
+    let mut starter = Some(starter);
+    match serve(request, &mut starter, stdin) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            reply(&mut starter, &StartReply::Failed(error));
+            if let Some(starter) = &mut starter {
+                reply(starter, &StartReply::Failed(error));
+            }
             std::process::ExitCode::FAILURE
         }
     }
@@ -92,7 +96,7 @@ pub struct Backstage {
     pub mask: Mask,
 }
 
-fn serve(request: RunRequest, starter: &UnixStream, stdin: OwnedFd) -> Result<(), RunError> {
+fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) -> Result<(), RunError> {
     let Some(background) = request.background.clone() else {
         return Err(RunError::Start("no background job was asked for".into()));
     };
@@ -168,8 +172,9 @@ fn split(
     plan: Plan,
     job: Job,
     backstage: Backstage,
-    starter: &UnixStream,
+    starter: &mut Option<UnixStream>,
 ) -> Result<(), RunError> {
+    let copy = starter.as_ref().and_then(|starter| starter.try_clone().ok());
     let watched = signals(&[&STOPPERS[..], &["CHLD"]].concat());
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
@@ -177,14 +182,13 @@ fn split(
     let evidence = Evidence::new(Clock::start());
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
-            drop((line, signal_fd));
-            keep(&request, &plan, job, backstage, evidence, keeper_line)
+            drop((line, signal_fd, starter.take()));
+            keep(&request, &plan, job, backstage, evidence, keeper_line, copy)
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
-            let starter = starter.try_clone().map_err(system("copy a descriptor"))?;
             let front = Front::new(request, plan, keeper, line, signal_fd);
-            front.stand_by(starter, job, backstage, evidence)
+            front.stand_by(copy, job, backstage, evidence)
         }
     }
 }
@@ -234,6 +238,7 @@ fn keep(
     backstage: Backstage,
     evidence: Evidence,
     mut front: Line,
+    starter: Option<UnixStream>,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
@@ -241,7 +246,14 @@ fn keep(
     }
     match prepare_keeper(request, &job, backstage) {
         Ok((desk, signals, lock, crew, stdin)) => {
-            let kit = Kit { front: Some(front), signals, desk: Some(Box::new(desk)), lock: Some(lock), crew };
+            let kit = Kit {
+                front: Some(front),
+                signals,
+                desk: Some(Box::new(desk)),
+                lock: Some(lock),
+                crew,
+                starter,
+            };
             Keeper { request, plan, stdin, run: 0 }.live(job, kit, evidence);
         }
         Err(failure) => {

@@ -14,7 +14,7 @@ use quell_core::{
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
-use super::background::{self, Backstage, Crew};
+use super::background::{Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::mask::Mask;
@@ -22,7 +22,7 @@ use super::prepare;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, Supervisor};
 use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::{Finished, ReceiptTarget, RunError, RunRequest, StartReply};
+use crate::{Finished, ReceiptTarget, RunError, RunRequest};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -132,7 +132,7 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 understudy: plan.front,
                 ..Crew::default()
             };
-            let kit = Kit { front: Some(front), signals: watch, desk: None, lock, crew };
+            let kit = Kit { front: Some(front), signals: watch, desk: None, lock, crew, starter: None };
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, 1);
             supervisor.start(&plan.program, &rules);
             quell_sys::close_inherited(&plan.inherited);
@@ -236,12 +236,12 @@ impl Front {
     /// An understudy's life: it waits beside its keeper until the job has ended, and tells the starter that it runs.
     pub fn stand_by(
         mut self,
-        starter: UnixStream,
+        starter: Option<UnixStream>,
         job: Job,
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
-        self.starter = Some(starter);
+        self.starter = starter;
         self.told.base = backstage.nest.as_ref().map(|nest| nest.base().to_owned());
         match self.watch() {
             Some(end) => end.map(drop),
@@ -370,9 +370,8 @@ impl Front {
             }
             Note::Heard => None,
             Note::Running => {
-                if let Some(mut starter) = self.starter.take() {
-                    background::reply(&mut starter, &StartReply::Started { id: self.plan.id });
-                }
+                // The keeper has told it.
+                self.starter = None;
                 None
             }
             Note::Resting => {
@@ -455,7 +454,14 @@ impl Front {
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
-        let kit = Kit { front: None, signals: self.signals, desk: None, lock: None, crew: Crew::default() };
+        let kit = Kit {
+            front: None,
+            signals: self.signals,
+            desk: None,
+            lock: None,
+            crew: Crew::default(),
+            starter: None,
+        };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
         Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
@@ -483,7 +489,8 @@ impl Front {
             mask: backstage.mask,
             keeper: None,
         };
-        let kit = Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew };
+        let kit =
+            Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
         // A starter that still waits has nothing to wait for.
         match (self.starter, end.receipt.verdict) {

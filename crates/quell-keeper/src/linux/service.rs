@@ -13,10 +13,9 @@ use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
 
 impl Supervisor {
-    /// Takes in what has come to the desk.
-    pub(super) fn hear_desk(&mut self, ready: &[bool]) {
-        let Some(desk) = self.desk() else { return };
-        for wish in desk.handle(ready) {
+    /// Does what is wanted at the desk.
+    pub(super) fn grant(&mut self, wishes: Vec<Wish>) {
+        for wish in wishes {
             match wish {
                 Wish::OwnerGone => {
                     let kept = self.desk().is_some_and(|desk| desk.is_kept());

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
@@ -17,10 +18,11 @@ use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
 use super::aide::Task;
-use super::background::Crew;
+use super::background::{self, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::wire::{Line, Note, Order, StartFailure};
+use crate::StartReply;
 
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
 /// event tells of that. The wait for those that are dying is ended by their exits, not by this.
@@ -70,6 +72,8 @@ pub struct Kit {
     pub lock: Option<Lock>,
     /// Who keeps it.
     pub crew: Crew,
+    /// Who is to be told that a background job runs.
+    pub starter: Option<UnixStream>,
 }
 
 /// One run of a job under supervision.
@@ -250,6 +254,8 @@ impl Supervisor {
         let is_ready = |at: Option<usize>| at.is_some_and(|at| ready[at]);
         let (front_ready, status_ready) = (is_ready(front_at), is_ready(status_at));
         drop(fds);
+        // Right away, as the flags go with what was polled.
+        let wishes = self.desk().map(|desk| desk.handle(&ready[desk_at..])).unwrap_or_default();
 
         // The order settles ties: an exit that is there already goes before a deadline that has passed meanwhile.
         if status_ready {
@@ -263,7 +269,7 @@ impl Supervisor {
         if front_ready {
             self.hear_front();
         }
-        self.hear_desk(&ready[desk_at..]);
+        self.grant(wishes);
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
             if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
@@ -282,6 +288,9 @@ impl Supervisor {
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
                 self.step(Event::Executed);
                 self.say(&Note::Running);
+                if let Some(mut starter) = self.kit.starter.take() {
+                    background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
+                }
                 self.happen(Happening::Started { root: self.hold.shown_root() });
                 self.look_for_readiness();
             }
@@ -362,8 +371,10 @@ impl Supervisor {
         }
         if arrived.closed {
             self.kit.front = None;
-            // A background job lives for its own sake: it goes on, with one to watch over it less.
-            if self.kit.desk.is_some() {
+            // A background job lives for its own sake: it goes on, with one to watch over it less. One that has not begun
+            // is not begun: whoever wanted it would not be told.
+            let begun = !matches!(self.life.state(), State::Created | State::Starting);
+            if self.kit.desk.is_some() && begun {
                 self.happen(Happening::UnderstudyLost);
                 self.kit.crew.understudy = None;
                 return self.publish();
