@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use quell_core::StreamTotals;
 
@@ -21,7 +22,7 @@ pub(super) struct StreamMap {
 
 #[derive(Debug)]
 struct Mapped {
-    files: Opened,
+    files: Arc<Opened>,
     end: Point,
 }
 
@@ -33,7 +34,7 @@ impl StreamMap {
             let ids = SegmentId::list(dir, stream, "idx")?;
             for id in &ids {
                 if let Some(files) = Opened::open(dir, stream, *id)? {
-                    segments.push(Mapped { end: files.end()?, files });
+                    segments.push(Mapped { end: files.end()?, files: Arc::new(files) });
                 }
             }
             if segments.last().map(|segment| segment.files.id) == ids.last().copied() {
@@ -41,6 +42,11 @@ impl StreamMap {
             }
         }
         Ok(Self { stream, segments })
+    }
+
+    /// Its segments.
+    pub fn segments(&self) -> Vec<Arc<Opened>> {
+        self.segments.iter().map(|segment| Arc::clone(&segment.files)).collect()
     }
 
     /// The end of the stream.

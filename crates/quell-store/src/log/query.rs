@@ -115,6 +115,8 @@ impl LogQuery {
         let [out, err] = Stream::ALL.map(|stream| StreamMap::take(dir, stream));
         let maps = [out?, err?];
         let mut reader = LogReader::open(dir)?.only(self.streams);
+        // The answer is about the log as it is now, even if parts of it are removed meanwhile.
+        reader.hold([maps[0].segments(), maps[1].segments()]);
         reader.seek(self.since.unwrap_or_default());
         if let Some(until) = self.until {
             reader.stop_at(until);

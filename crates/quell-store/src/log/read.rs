@@ -2,9 +2,11 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::segment::Opened;
 use super::stream::StreamReader;
 use super::{Cursor, Stream};
 
@@ -110,6 +112,13 @@ impl LogReader {
     /// Reads nothing that came after `time_ns`.
     pub fn stop_after(&mut self, time_ns: u64) {
         self.horizon = time_ns;
+    }
+
+    /// Reads these segments even if they are removed.
+    pub(super) fn hold(&mut self, held: [Vec<Arc<Opened>>; 2]) {
+        for (reader, held) in self.streams.iter_mut().zip(held) {
+            reader.held = held;
+        }
     }
 
     /// How far it has come.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::read::{Cut, Piece};
 use super::segment::{CHUNK, Opened};
@@ -17,7 +18,9 @@ pub(super) struct StreamReader {
     lines: Option<u64>,
     /// Nothing is read from here on.
     pub stop: u64,
-    segment: Option<Opened>,
+    segment: Option<Arc<Opened>>,
+    /// Segments that can be read even if they are removed.
+    pub held: Vec<Arc<Opened>>,
     /// Some points of the segment, those from `at` on not used up.
     points: Vec<Point>,
     at: usize,
@@ -47,6 +50,7 @@ impl StreamReader {
             lines: Some(0),
             stop: u64::MAX,
             segment: None,
+            held: Vec::new(),
             points: Vec::new(),
             at: 0,
             next: 0,
@@ -60,8 +64,9 @@ impl StreamReader {
     /// Reads on from `offset`.
     pub fn seek(&mut self, offset: u64) {
         if offset != self.offset {
-            let (dir, stop, looks) = (std::mem::take(&mut self.dir), self.stop, self.looks + 1);
-            *self = Self { offset, lines: None, stop, looks, ..Self::new(dir, self.stream) };
+            let (dir, held) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.held));
+            let (stop, looks) = (self.stop, self.looks + 1);
+            *self = Self { offset, lines: None, stop, held, looks, ..Self::new(dir, self.stream) };
         }
     }
 
@@ -84,7 +89,7 @@ impl StreamReader {
         if let Some(time) = self.look_here()? {
             return Ok(Some(Ahead::Data { time }));
         }
-        let mut ids = SegmentId::list(&self.dir, self.stream, "idx")?;
+        let mut ids = self.list()?;
         loop {
             // The segments were listed first: if there is a later one, this one will not grow any more.
             if self.enter(&ids)?
@@ -93,18 +98,35 @@ impl StreamReader {
                 return Ok(Some(Ahead::Data { time }));
             }
             for id in ids.iter().filter(|id| id.start() > self.offset) {
-                if let Some(next) = Opened::open(&self.dir, self.stream, *id)? {
+                if let Some(next) = self.open(*id)? {
                     let to = next.start;
                     self.use_segment(next, 1);
                     return Ok(Some(Ahead::Cut { time: to.time, to }));
                 }
             }
             // Those that were listed may be gone by now, and later ones be there.
-            let again = SegmentId::list(&self.dir, self.stream, "idx")?;
+            let again = self.list()?;
             if again == ids {
                 return Ok(None);
             }
             ids = again;
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<SegmentId>> {
+        let mut ids = SegmentId::list(&self.dir, self.stream, "idx")?;
+        if !self.held.is_empty() {
+            ids.extend(self.held.iter().map(|held| held.id));
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        Ok(ids)
+    }
+
+    fn open(&self, id: SegmentId) -> io::Result<Option<Arc<Opened>>> {
+        match self.held.iter().find(|held| held.id == id) {
+            Some(held) => Ok(Some(Arc::clone(held))),
+            None => Ok(Opened::open(&self.dir, self.stream, id)?.map(Arc::new)),
         }
     }
 
@@ -134,7 +156,7 @@ impl StreamReader {
             if self.segment.as_ref().is_some_and(|segment| segment.id == *id) {
                 return Ok(true);
             }
-            if let Some(segment) = Opened::open(&self.dir, self.stream, *id)? {
+            if let Some(segment) = self.open(*id)? {
                 if self.lines.is_none() && self.offset <= segment.end()?.offset {
                     self.lines = Some(segment.lines_at(self.offset)?);
                 }
@@ -146,7 +168,7 @@ impl StreamReader {
         Ok(false)
     }
 
-    fn use_segment(&mut self, segment: Opened, next: u64) {
+    fn use_segment(&mut self, segment: Arc<Opened>, next: u64) {
         self.segment = Some(segment);
         self.points.clear();
         self.buffer.clear();

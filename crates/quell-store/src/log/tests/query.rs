@@ -265,3 +265,52 @@ fn a_log_without_any_line_end_has_one_line() {
     assert_eq!(sizes, [(0, 500), (200_000 - 501, 501)]);
     assert_eq!(page.end.omitted.map(|omitted| (omitted.lines, omitted.bytes)), Some((0, 200_000 - 1001)));
 }
+
+#[test]
+fn queries_are_right_while_the_job_writes_and_cuts() {
+    const TOTAL: usize = 1_000_000;
+    let all = noise(TOTAL, 7, 8);
+    let dir = Scratch::new();
+    let mut writer = CaptureWriter::create(dir.path(), Stream::Stdout, 20_000).unwrap();
+    let queries = [
+        LogQuery { tail: Some(20), ..LogQuery::default() },
+        LogQuery { budget: Some(3000), ..LogQuery::default() },
+        LogQuery { grep: everything(), tail: Some(5), ..LogQuery::default() },
+        LogQuery::default(),
+    ];
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for (time, chunk) in all.chunks(777).enumerate() {
+                writer.write(chunk, time as u64 + 1).unwrap();
+            }
+        });
+        let mut last = false;
+        while !last {
+            last = writing.is_finished();
+            for query in &queries {
+                let page = query.page(dir.path()).unwrap();
+                let mut end = 0;
+                for entry in &page.entries {
+                    end = match entry {
+                        Entry::Line(line) => {
+                            assert_eq!(line.offset, end);
+                            assert!(
+                                line.bytes == all[line.offset as usize..][..line.bytes.len()],
+                                "at {end}"
+                            );
+                            line.end()
+                        }
+                        Entry::Cut(cut) => cut.to.max(end),
+                        Entry::Omitted(omitted) => {
+                            assert_eq!(omitted.from.out, end);
+                            omitted.to.out
+                        }
+                    };
+                }
+                assert_eq!(page.end.cursor.out, end);
+                assert!(end >= page.end.totals.stdout.bytes, "all that there was when it was asked");
+                assert!(!last || end == TOTAL as u64);
+            }
+        }
+    });
+}
