@@ -17,7 +17,7 @@ use super::walk::Below;
 use super::{Unavailable, scope};
 
 /// How long the user's systemd may take to answer.
-const BUS_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const BUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What holds the tree.
 #[derive(Debug)]

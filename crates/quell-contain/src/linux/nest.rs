@@ -7,13 +7,23 @@ use std::path::{Path, PathBuf};
 use quell_core::JobId;
 
 use super::cgroup::{Cgroup, mount_dir, own_dir};
+use super::hold::BUS_PATIENCE;
+use super::scope::{self, ScopeRequest};
 
-/// The cgroup of a keeper, beside that of its job.
+/// The cgroup of a keeper.
 #[derive(Clone, Debug)]
-pub struct Nest {
-    base: PathBuf,
-    origin: PathBuf,
-    dir: PathBuf,
+pub enum Nest {
+    /// One that quell made, beside that of its job.
+    Own {
+        /// Below which it was made, and that of the job is.
+        base: PathBuf,
+        /// Where the keeper came from.
+        origin: PathBuf,
+        /// The cgroup.
+        dir: PathBuf,
+    },
+    /// A scope of the systemd user manager, which puts it away.
+    Scope,
 }
 
 impl Nest {
@@ -22,15 +32,35 @@ impl Nest {
         format!("{}-keeper", Cgroup::name(id))
     }
 
-    /// Moves this process into a cgroup of its own, as high up as this user may make one. None where the caller's own
-    /// cgroup is as far as one gets.
+    /// Moves this process into a cgroup of its own: as high up as this user may make one, else into a scope of the systemd
+    /// user manager. None where the caller's own cgroup is as far as one gets.
     pub fn enter(id: JobId) -> Option<Self> {
         let (origin, top) = (own_dir().ok()?, mount_dir().ok()?);
+        // There is nothing above it to be reached by.
+        if origin == top {
+            return None;
+        }
         let mut above: Vec<&Path> = origin.ancestors().take_while(|dir| dir.starts_with(&top)).collect();
         above.reverse();
         // The last one is where we are already.
         above.pop();
-        above.into_iter().find_map(|base| Self::enter_below(base, &origin, id))
+        above
+            .into_iter()
+            .find_map(|base| Self::enter_below(base, &origin, id))
+            .or_else(|| Self::enter_scope(id))
+    }
+
+    fn enter_scope(id: JobId) -> Option<Self> {
+        let unit = format!("{}.scope", Self::name(id));
+        let request = ScopeRequest {
+            unit: &unit,
+            description: "the keeper of a job of quell",
+            pid: quell_sys::pid(),
+            memory_max: None,
+            tasks_max: None,
+            cpu_cores: None,
+        };
+        scope::start(&request, BUS_PATIENCE).ok().map(|_| Self::Scope)
     }
 
     fn enter_below(base: &Path, origin: &Path, id: JobId) -> Option<Self> {
@@ -40,27 +70,34 @@ impl Nest {
             let _ = fs::remove_dir(&dir);
             return None;
         }
-        Some(Self { base: base.to_owned(), origin: origin.to_owned(), dir })
+        Some(Self::Own { base: base.to_owned(), origin: origin.to_owned(), dir })
     }
 
-    /// Below which the job's own cgroup is made.
-    pub fn base(&self) -> &Path {
-        &self.base
+    /// Below which the job's own cgroup is made, if that is not left to chance.
+    pub fn base(&self) -> Option<&Path> {
+        match self {
+            Self::Own { base, .. } => Some(base),
+            Self::Scope => None,
+        }
     }
 
-    /// The keeper's cgroup.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// The keeper's cgroup, if it is for quell to put away.
+    pub fn dir(&self) -> Option<&Path> {
+        match self {
+            Self::Own { dir, .. } => Some(dir),
+            Self::Scope => None,
+        }
     }
 
     /// Goes back, so that the cgroup can be removed, and removes it if nobody else is in it. The last thing that a process
     /// does.
     pub fn leave(&self) {
-        for dir in [&self.origin, &self.base] {
-            if fs::write(dir.join("cgroup.procs"), "0").is_ok() {
+        let Self::Own { base, origin, dir } = self else { return };
+        for back in [origin, base] {
+            if fs::write(back.join("cgroup.procs"), "0").is_ok() {
                 break;
             }
         }
-        let _ = fs::remove_dir(&self.dir);
+        let _ = fs::remove_dir(dir);
     }
 }

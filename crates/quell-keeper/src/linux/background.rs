@@ -333,7 +333,7 @@ impl Keeper<'_> {
     }
 
     fn acquire(&self, kit: &Kit) -> Result<Hold, StartFailure> {
-        let base = kit.crew.nest.as_ref().map(Nest::base);
+        let base = kit.crew.nest.as_ref().and_then(Nest::base);
         let (contain, limits) = (self.request.contain, &self.request.limits);
         Hold::acquire(self.plan.id, base, contain, limits, self.plan.session, &self.plan.marker).map_err(
             |error| match error {

@@ -242,7 +242,7 @@ impl Front {
         evidence: Evidence,
     ) -> Result<(), RunError> {
         self.starter = starter;
-        self.told.base = backstage.nest.as_ref().map(|nest| nest.base().to_owned());
+        self.told.base = backstage.nest.as_ref().and_then(|nest| nest.base().map(ToOwned::to_owned));
         match self.watch() {
             Some(end) => end.map(drop),
             None => self.take_over_background(job, backstage, evidence),

@@ -479,7 +479,7 @@ impl Supervisor {
             cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
             root: self.hold.root(),
             keeper: self.kit.crew.keeper,
-            keeper_cgroup: self.kit.crew.nest.as_ref().map(|nest| nest.dir().to_owned()),
+            keeper_cgroup: self.kit.crew.nest.as_ref().and_then(|nest| nest.dir().map(ToOwned::to_owned)),
             understudy: self.kit.crew.understudy,
             run: self.run,
             ready: self.ready.clone(),
