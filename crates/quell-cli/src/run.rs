@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_core::{
-    Actor, Cause, Contain, ErrorBody, Leak, Limits, RootOutcome, Signal, StopPlan, Until, Verdict, account,
-    parse_assignment,
+    Actor, Cause, Contain, ErrorBody, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan, Until, Verdict,
+    account, parse_assignment,
 };
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
 
-use crate::args::{ContainArg, JobArgs, LeakArg, RunArgs, UntilArg};
+use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
 use crate::output::{self, FAILED};
 
 /// Exit code: not proven dead.
@@ -121,7 +121,38 @@ pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
     })
 }
 
+/// The process that is meant by `--owner`; none for a session.
+#[cfg(target_os = "linux")]
+pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
+    let this = std::process::id();
+    let pid = match arg {
+        OwnerArg::Session(_) => return Ok(None),
+        OwnerArg::Pid(pid) => *pid,
+        OwnerArg::Caller => quell::parent_of(this)?,
+        OwnerArg::CallersParent => quell::parent_of(this).and_then(quell::parent_of)?,
+    };
+    quell::owner_process(pid).map(Some)
+}
+
+#[cfg(target_os = "linux")]
+fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
+    match arg {
+        None => Ok(None),
+        Some(OwnerArg::Session(_)) => {
+            let message = "only a job in the background can be part of a session";
+            Err(body("bad_value", message, "use `quell start --owner session:NAME`"))
+        }
+        Some(arg) => owner(arg).map_err(|error| error.body()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
+    Ok(None)
+}
+
 fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
+    let owner = owner_of_run(args.owner.as_ref())?;
     let common = common(args.job, &settings()?)?;
     let receipts =
         args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
@@ -139,6 +170,8 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         tags: common.tags,
         receipts: receipts.collect(),
         uses_stdout: args.json,
+        stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
+        owner,
         background: None,
         home: if args.no_record { None } else { Some(home()?) },
     })

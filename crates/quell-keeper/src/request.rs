@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Background, Contain, JobId, Leak, Limits, Receipt, StopPlan, Until};
+use quell_core::{Background, Contain, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
 use serde::{Deserialize, Serialize};
 
 /// The program's environment.
@@ -57,6 +57,10 @@ pub struct RunRequest {
     pub uses_stdout: bool,
     /// quell's home, below which the record is kept; none for no record.
     pub home: Option<PathBuf>,
+    /// What the program reads in the foreground, if not what the caller does; opened before anything else.
+    pub stdin: Option<PathBuf>,
+    /// The process that a job in the foreground lives for, besides the caller.
+    pub owner: Option<ProcId>,
     /// What only a job in the background has; none for one in the foreground.
     pub background: Option<BackgroundRequest>,
 }
@@ -145,6 +149,14 @@ pub enum RunError {
         /// Who has it.
         by: JobId,
     },
+    /// What the program is to read can't be opened.
+    #[error("can't read {path}: {error}", path = .path.display())]
+    Stdin {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
     /// The owner is gone already.
     #[error("the owner is gone: {0}")]
     OwnerGone(String),
@@ -193,6 +205,7 @@ impl RunError {
             Self::Limit(_) => "limit_unavailable",
             Self::NameTaken { .. } => "name_taken",
             Self::OwnerGone(_) => "owner_gone",
+            Self::Stdin { .. } => "bad_stdin",
             Self::Record { .. } => "record_unwritable",
             Self::Receipt { .. } => "receipt_unwritable",
             Self::Start(_) => "start_failed",
@@ -215,6 +228,7 @@ impl RunError {
             Self::Limit(_) => "`quell doctor` says which limits this host can hold",
             Self::NameTaken { .. } => "choose another name, or stop that job first",
             Self::OwnerGone(_) => "give --owner a process that lives",
+            Self::Stdin { .. } => "give --stdin a file that exists and that you may read",
             Self::Record { .. } => {
                 "free some space, set QUELL_HOME to a directory of yours, or pass --no-record"
             }
@@ -243,6 +257,7 @@ impl RunError {
             | Self::Containment(_)
             | Self::Limit(_)
             | Self::OwnerGone(_)
+            | Self::Stdin { .. }
             | Self::Record { .. }
             | Self::Receipt { .. }
             | Self::Start(_)

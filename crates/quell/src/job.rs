@@ -280,6 +280,8 @@ impl Job {
             receipts: Vec::new(),
             uses_stdout: false,
             home: Some(self.quell.home().dir().to_owned()),
+            stdin: None,
+            owner: None,
             background: Some(BackgroundRequest {
                 rules,
                 session: spec.session,

@@ -222,6 +222,8 @@ impl Start {
             receipts: Vec::new(),
             uses_stdout: false,
             home: Some(home.dir().to_owned()),
+            stdin: None,
+            owner: None,
             background: Some(BackgroundRequest {
                 rules,
                 session,

@@ -117,6 +117,12 @@ pub struct RunArgs {
     /// Write the receipt (JSON) to this open descriptor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub receipt_fd: Option<i32>,
+    /// What it reads, instead of what quell reads: a file, or null
+    #[arg(long, value_name = "FILE|null")]
+    pub stdin: Option<PathBuf>,
+    /// Stop it when this process is gone, too: a pid, self (who calls quell) or parent (the one above that)
+    #[arg(long, value_name = "PID|self|parent", value_parser = owner)]
+    pub owner: Option<OwnerArg>,
     /// Say nothing on stderr about what was stopped
     #[arg(long, short)]
     pub quiet: bool,

@@ -100,18 +100,10 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     if let Some(limit) = args.restart_limit {
         start.restart.limit = limit.0;
     }
-    let this = std::process::id();
-    match args.owner {
+    match &args.owner {
         None => {}
-        Some(OwnerArg::Session(name)) => start.session = Some(name),
-        Some(OwnerArg::Pid(pid)) => start.owner = Some(quell::owner_process(pid).map_err(said)?),
-        Some(OwnerArg::Caller) => {
-            start.owner = Some(quell::parent_of(this).and_then(quell::owner_process).map_err(said)?);
-        }
-        Some(OwnerArg::CallersParent) => {
-            let owner = quell::parent_of(this).and_then(quell::parent_of).and_then(quell::owner_process);
-            start.owner = Some(owner.map_err(said)?);
-        }
+        Some(OwnerArg::Session(name)) => start.session = Some(name.clone()),
+        Some(owner) => start.owner = run::owner(owner).map_err(said)?,
     }
     start.on_owner_exit = match args.on_owner_exit {
         None => config.start.on_owner_exit,

@@ -25,7 +25,7 @@ use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
 use super::aide::{self, Brief};
 use super::desk::{Desk, Wish};
 use super::evidence::{Clock, Evidence};
-use super::front::{Front, Plan, STOPPERS, job_of, random, signals, system};
+use super::front::{Front, Plan, STOPPERS, job_of, pin_owner, random, signals, system};
 use super::input::Input;
 use super::mask::Mask;
 use super::prepare;
@@ -219,11 +219,7 @@ fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Op
             (home.job(job).record().ok().and_then(|record| record.keeper), format!("job {job}"))
         }
     };
-    let pinned = owner.and_then(|owner| {
-        let pidfd = PidFd::open(owner.pid).ok()?;
-        let same = quell_sys::stat(owner.pid).is_ok_and(|stat| stat.start == owner.start);
-        (same && pidfd.is_alive()).then_some(pidfd)
-    });
+    let pinned = owner.and_then(|owner| pin_owner(owner).ok());
     match (pinned, background.rules.on_owner_exit) {
         (None, OnOwnerExit::Stop) => Err(RunError::OwnerGone(what)),
         (pinned, OnOwnerExit::Stop | OnOwnerExit::Keep) => Ok(pinned),
@@ -386,8 +382,10 @@ impl Keeper<'_> {
                 let arrived = front.hear::<Order>();
                 for order in arrived.messages {
                     let _ = front.mention(&Note::Heard);
-                    if let Order::Stop(actor) = order {
-                        stop = Some((Cause::User, actor));
+                    match order {
+                        Order::Stop(actor) => stop = Some((Cause::User, actor)),
+                        Order::OwnerGone => stop = Some((Cause::OwnerGone, Actor::Quell)),
+                        Order::Pass(_) => {}
                     }
                 }
                 if arrived.closed {

@@ -66,6 +66,11 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         return Err(RunError::Proc(why.into()));
     }
     let outlets = open_outlets(&request.receipts, &mut inherited)?;
+    let owner = request.owner.map(pin_owner).transpose()?;
+    if let Some(path) = &request.stdin {
+        let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
+        File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
+    }
     let id = JobId::new(quell_sys::unix_ms(), random()?);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
@@ -103,7 +108,8 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
             // What the program closes must be closed; only what quell says something on stays open here.
             let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
-            Front::new(request, plan, keeper, line, signal_fd).wait(outlets, evidence)
+            let front = Front::new(request, plan, keeper, line, signal_fd);
+            Front { owner, ..front }.wait(outlets, evidence)
         }
     }
 }
@@ -202,6 +208,17 @@ pub struct Front {
     woken: bool,
     /// Who started a background job, until it runs.
     starter: Option<UnixStream>,
+    /// Whom a foreground job lives for, besides us.
+    owner: Option<PidFd>,
+}
+
+/// The owner, pinned, if it is the one that is meant and lives.
+pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
+    let pidfd = PidFd::open(owner.pid).ok();
+    let same = |pidfd: &PidFd| {
+        quell_sys::stat(owner.pid).is_ok_and(|stat| stat.start == owner.start) && pidfd.is_alive()
+    };
+    pidfd.filter(same).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
 }
 
 impl Front {
@@ -221,6 +238,7 @@ impl Front {
             phase_due: None,
             woken: false,
             starter: None,
+            owner: None,
         };
         front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
         front
@@ -261,6 +279,8 @@ impl Front {
             fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
             let starter_at = fds.len();
             fds.extend(self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd())));
+            let owner_at = fds.len();
+            fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
             // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
             let Ok(ready) = quell_sys::poll_until(&fds, self.due()) else { continue };
             if ready[1] {
@@ -282,8 +302,13 @@ impl Front {
                 return None;
             }
             // Whoever wanted the job is gone before it was told of it: nobody would ever know of it.
-            if ready.get(starter_at) == Some(&true) && self.starter.take().is_some() {
+            if starter_at < owner_at && ready.get(starter_at) == Some(&true) && self.starter.take().is_some()
+            {
                 let _ = self.line.mention(&Order::Stop(Actor::Unknown));
+                self.expect_answer();
+            }
+            if ready.get(owner_at) == Some(&true) && self.owner.take().is_some() {
+                let _ = self.line.mention(&Order::OwnerGone);
                 self.expect_answer();
             }
             if root_at < starter_at && ready.get(root_at) == Some(&true) {

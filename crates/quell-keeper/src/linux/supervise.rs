@@ -364,6 +364,10 @@ impl Supervisor {
             self.say(&Note::Heard);
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
+                Order::OwnerGone => {
+                    let manner = Manner::Within(self.job.rules.plan.grace);
+                    self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
+                }
                 Order::Pass(signal) => {
                     self.hold.pass(signal);
                 }

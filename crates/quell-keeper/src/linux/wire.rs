@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub enum Order {
     /// Stop the job; a second one kills it at once.
     Stop(Actor),
+    /// Stop the job, as its owner is gone.
+    OwnerGone,
     /// Pass a signal to the root.
     Pass(Signal),
 }

@@ -25,8 +25,8 @@ pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_gro
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
     Forked, close_inherited, die_of, fork, has_terminal, inherited_descriptors, is_stopped, leave_session,
-    let_go_of, may_execute, pgid, pid, set_name, set_subreaper, signal_group, stop_self, take_descriptor,
-    uid,
+    let_go_of, may_execute, pgid, pid, replace_stdin, set_name, set_subreaper, signal_group, stop_self,
+    take_descriptor, uid,
 };
 pub use procfs::{
     Stat, children, cmdline, environ_contains, holds_socket, listeners, own_children, pids, proc_is_ours,

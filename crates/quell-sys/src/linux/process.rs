@@ -88,6 +88,11 @@ pub fn let_go_of(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts another file in the place of standard input.
+pub fn replace_stdin(file: impl std::os::fd::AsFd) -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdin(file)?)
+}
+
 /// The descriptors from 3 on that the caller has passed to this process. Only right before anything was opened here.
 pub fn inherited_descriptors() -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
