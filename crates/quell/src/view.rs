@@ -196,7 +196,18 @@ impl JobView {
         if view.state == JobState::Ended {
             return Ok(view);
         }
-        let liveness = job.liveness().map_err(Error::io(job.dir()))?;
+        let liveness = match job.liveness() {
+            // The lock is not ours to try: the records have to do.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                return Ok(view);
+            }
+            other => other.map_err(Error::io(job.dir()))?,
+        };
         match liveness {
             Liveness::Kept => Ok(view),
             // It may have ended since it was read.

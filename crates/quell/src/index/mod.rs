@@ -1,21 +1,18 @@
 //! The index of finished jobs: an SQLite file that readers fill when they look and make anew when it is not to be
 //! trusted. The truth is in the jobs' directories; nothing is lost with the index but time.
 //!
-//! Whoever uses the file holds a shared lock on `index.lock` beside it; whoever replaces it holds that lock alone. So
-//! nobody writes to a file that has been replaced, and says then that what it wrote is in the index. If the file can't be
+//! Whoever uses the file holds a lock together with others who do; whoever replaces it holds that lock alone. So nobody
+//! writes to a file that has been replaced, and says then that what it wrote is in the index. If the file can't be
 //! used at all (a home that is read-only, a full disk, a lock that is never given back), the same index is made in memory
 //! for one question: that is slow, and right.
 
 mod file;
 mod ingest;
+mod lock;
 mod row;
 mod select;
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::MetadataExt;
 
 use quell_core::JobId;
 use quell_store::Home;
@@ -24,9 +21,6 @@ use rusqlite::{Connection, ErrorCode};
 use crate::Error;
 pub(crate) use row::Broken;
 pub(crate) use select::{Candidate, Wanted, ms_of};
-
-/// How long the file is waited for while somebody makes it anew. After that it is done in memory.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often the file is made anew for one question.
 const TRIES: usize = 3;
@@ -37,7 +31,7 @@ pub(crate) struct Index {
     /// Which making of the file this is; none in memory.
     making: Option<i32>,
     /// Keeps others from replacing the file.
-    _in_use: Option<File>,
+    _in_use: Option<lock::InUse>,
 }
 
 /// Why a question got no answer.
@@ -119,23 +113,20 @@ impl Index {
     /// The file, made if it is missing, of another version, or the making that was found to be damaged. None if it can't
     /// be had.
     fn on_disk(home: &Home, damaged: Option<i32>) -> Option<Self> {
-        if !home.dir().is_dir() {
+        // What another user (root) made here could not be used by the one whose home it is.
+        if home.dir().metadata().ok()?.uid() != quell_sys::uid() {
             return None;
         }
         for _ in 0..TRIES {
-            let deadline = Instant::now() + PATIENCE;
-            let lock = open_lock(home)?;
-            wait_for(deadline, || lock.try_lock_shared())?;
+            let in_use = lock::share(home)?;
             match file::open(home) {
                 file::Found::Good(db, making) if Some(making) != damaged => {
-                    return Some(Self { db, making: Some(making), _in_use: Some(lock) });
+                    return Some(Self { db, making: Some(making), _in_use: Some(in_use) });
                 }
                 file::Found::Unusable => return None,
-                file::Found::Good(..) | file::Found::Bad => {}
+                file::Found::Good(..) | file::Found::Bad => drop(in_use),
             }
-            // Not both at once: two who hold it shared would wait for each other.
-            lock.unlock().ok()?;
-            wait_for(deadline, || lock.try_lock())?;
+            let _alone = lock::alone(home)?;
             // Somebody else may have done it meanwhile.
             match file::open(home) {
                 file::Found::Good(_, making) if Some(making) != damaged => {}
@@ -174,26 +165,5 @@ impl Index {
     /// Drops the rows of those of `ids` whose directory is gone, and gives those.
     pub fn drop_gone(&mut self, home: &Home, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         ingest::drop_gone(&mut self.db, home, ids)
-    }
-}
-
-fn lock_path(home: &Home) -> PathBuf {
-    home.dir().join("index.lock")
-}
-
-fn open_lock(home: &Home) -> Option<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock_path(home)).ok()
-}
-
-fn wait_for(deadline: Instant, mut lock: impl FnMut() -> Result<(), std::fs::TryLockError>) -> Option<()> {
-    loop {
-        match lock() {
-            Ok(()) => return Some(()),
-            Err(std::fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
-                // flock has no deadline and no event.
-                sleep(Duration::from_millis(3));
-            }
-            Err(_) => return None,
-        }
     }
 }

@@ -186,6 +186,19 @@ fn a_list_needs_no_index() {
 }
 
 #[test]
+fn a_home_of_another_user_is_read_and_left_as_it_is() {
+    let place = Place::new();
+    finish(&place.home, 3);
+    if std::os::unix::fs::chown(place.home.dir(), Some(65_534), None).is_err() {
+        eprintln!("skipped: only root can give a directory away");
+        return;
+    }
+    assert_eq!(list(&place.home, &Filter::default()).unwrap().jobs.len(), 3);
+    assert_eq!(place.home.done().unwrap().len(), 3);
+    assert!(!exists(&place.path("index.db")) && !exists(&place.path("index.lock")));
+}
+
+#[test]
 fn a_row_without_a_directory_is_not_listed() {
     let place = Place::new();
     let made = finish(&place.home, 12);
