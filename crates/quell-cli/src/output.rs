@@ -21,16 +21,30 @@ pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
 
 /// Writes a result; an error has been said already and its exit code comes back. A reader that left is no error.
 pub fn to_stdout(text: &str) -> Option<ExitCode> {
+    match write(text) {
+        Ok(()) | Err(None) => None,
+        Err(Some(code)) => Some(code),
+    }
+}
+
+/// Writes one of many results. The exit code comes back when no more is to be written: something went wrong, which has
+/// been said already, or the reader has left, which is no error.
+pub fn to_reader(text: &str) -> Option<ExitCode> {
+    write(text).err().map(|failed| failed.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Without an exit code the reader has left.
+fn write(text: &str) -> Result<(), Option<ExitCode>> {
     if quell_sys::closed_at_start()[1] {
         to_stderr("quell: can't write the result: stdout is closed (open it, or send it to a file)\n");
-        return Some(ExitCode::from(FAILED));
+        return Err(Some(ExitCode::from(FAILED)));
     }
     match print(text) {
-        Ok(()) => None,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(None),
         Err(error) => {
             to_stderr(&format!("quell: can't write the result to stdout: {error} (free some space there)\n"));
-            Some(ExitCode::from(FAILED))
+            Err(Some(ExitCode::from(FAILED)))
         }
     }
 }

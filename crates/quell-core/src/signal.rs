@@ -80,6 +80,15 @@ impl Signal {
         (1..=MAX).contains(&number).then_some(Self(number))
     }
 
+    /// The name that a text which names no signal may have been meant for: one slip away (a letter too many, too few,
+    /// wrong, or two exchanged).
+    pub fn nearest(text: &str) -> Option<Self> {
+        let upper = text.to_ascii_uppercase();
+        let word = upper.strip_prefix("SIG").unwrap_or(&upper).as_bytes();
+        let found = NAMES.iter().find(|(name, ..)| one_slip_apart(word, name.as_bytes()));
+        found.and_then(|row| Self::new(number_here(row)))
+    }
+
     /// Its number on this platform.
     pub fn number(self) -> i32 {
         self.0
@@ -89,6 +98,19 @@ impl Signal {
     pub fn is_crash(self) -> bool {
         ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "PIPE", "SYS", "XCPU", "XFSZ"]
             .contains(&self.to_string().as_str())
+    }
+}
+
+/// Whether two words differ by one letter more, less or other, or by two neighbours exchanged.
+fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (rest_a, rest_b) = (&a[same..], &b[same..]);
+    match (rest_a, rest_b) {
+        ([x, y, a @ ..], [v, w, b @ ..]) if x == w && y == v && a == b => true,
+        ([_, a @ ..], [_, b @ ..]) if a == b => true,
+        ([_, a @ ..], b) if a == b => true,
+        (a, [_, b @ ..]) if a == b => true,
+        _ => false,
     }
 }
 
@@ -149,6 +171,16 @@ mod tests {
     fn an_unknown_signal_is_an_error_and_never_a_kill() {
         for text in ["", "0", "-9", "65", "TERMX", "SIG", "9x", "KILL "] {
             assert!(text.parse::<Signal>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_slip_is_understood_and_another_word_is_not() {
+        for (text, name) in [("TREM", "TERM"), ("sigkil", "KILL"), ("HUPP", "HUP"), ("usr3", "USR1")] {
+            assert_eq!(Signal::nearest(text).unwrap().to_string(), name, "{text}");
+        }
+        for text in ["", "SIG", "99", "KILLALL", "-9"] {
+            assert_eq!(Signal::nearest(text), None, "{text}");
         }
     }
 

@@ -28,12 +28,16 @@ pub enum Call {
         /// To everyone in the tree.
         tree: bool,
     },
-    /// Write to the program's standard input. Answered with [`Answer::Taken`] when all of it is written.
+    /// Write to the program's standard input. Answered with [`Answer::Taken`] when all of it is written, or when the
+    /// program has read nothing for so long that the rest is given up. What a client that hangs up has not got rid of is
+    /// given up as well.
     Send {
         /// What; at most [`SEND_AT_ONCE`] bytes.
         data: Vec<u8>,
         /// Whether that was the last of it.
         eof: bool,
+        /// For how long at most the program may make no room.
+        within: Duration,
     },
     /// Say who is in the tree. Answered with [`Answer::Seen`].
     Look,
@@ -53,7 +57,12 @@ pub enum Answer {
         sent: usize,
     },
     /// Input was written.
-    Taken,
+    Taken {
+        /// How many bytes of it.
+        bytes: usize,
+        /// Whether that is all, and the input was closed if it was to be; if not, there was no room in time.
+        whole: bool,
+    },
     /// Who is in the tree.
     Seen(Vec<LiveMember>),
     /// What was done so far. Both only ever grow, except that those who die take some of their time with them.

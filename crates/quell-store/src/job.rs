@@ -262,6 +262,12 @@ pub fn wall() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
+/// Nanoseconds since 1970 as text, to the millisecond.
+pub fn wall_at(ns: u64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
 pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

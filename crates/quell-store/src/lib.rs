@@ -20,7 +20,7 @@ mod testing;
 mod watch;
 
 pub use home::{Home, NameError, is_name};
-pub use job::{JobDir, Liveness, Lock, wall};
+pub use job::{JobDir, Liveness, Lock, wall, wall_at};
 pub use log::{
     BadCursor, CaptureWriter, Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
     LogReader, MAX_LINE, MIN_CAP, Omitted, Piece, Stream, Streams,

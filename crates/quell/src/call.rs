@@ -39,6 +39,16 @@ impl Caller {
 
     /// Says one thing and hears the answer. None if the keeper is gone meanwhile.
     pub fn ask(&mut self, call: &Call) -> Result<Option<Answer>> {
+        self.ask_within(call, Duration::ZERO)
+    }
+
+    /// The same for what may take the keeper as long as `longer` to do.
+    pub fn ask_within(&mut self, call: &Call, longer: Duration) -> Result<Option<Answer>> {
+        let patience = PATIENCE.saturating_add(longer);
+        let stream = self.stream.get_ref();
+        stream
+            .set_read_timeout(Some(patience))
+            .map_err(|error| Error::Keeper(format!("can't talk to the keeper: {error}")))?;
         let mut bytes = serde_json::to_vec(call).unwrap_or_default();
         bytes.push(b'\n');
         let mut line = String::new();

@@ -40,6 +40,14 @@ pub enum Error {
     /// The time was over before what was waited for happened.
     #[error("{0}")]
     TimedOut(String),
+    /// The program did not read what was sent to it.
+    #[error("{job} has made no room on its standard input in time: {sent} bytes went, the rest did not")]
+    NotRead {
+        /// Which job.
+        job: String,
+        /// How many bytes are with the program.
+        sent: u64,
+    },
     /// A value makes no sense.
     #[error("{0}")]
     BadValue(String),
@@ -112,7 +120,7 @@ impl Error {
             Self::NameTaken { .. } => "name_taken",
             Self::State(_) => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
-            Self::TimedOut(_) => "timed_out",
+            Self::TimedOut(_) | Self::NotRead { .. } => "timed_out",
             Self::BadValue(_) | Self::Variable { .. } => "bad_value",
             Self::Config { .. } => "bad_config",
             Self::Start(error) => error.code(),
@@ -137,6 +145,7 @@ impl Error {
             Self::State(_) => "`quell status` says how it is".into(),
             Self::NotProvenDead(_) => "the receipt names the survivors; `quell stop` tries again".into(),
             Self::TimedOut(_) => "wait again, or longer".into(),
+            Self::NotRead { .. } => "send the rest when the program reads again, or wait longer".into(),
             Self::BadValue(_) => "see --help".into(),
             Self::Variable { hint, .. } | Self::Config { hint, .. } => hint.clone(),
             Self::Start(error) => error.hint().into(),
@@ -153,7 +162,9 @@ impl Error {
         match self {
             Self::TimedOut(_) | Self::NotProvenDead(_) | Self::Keeper(_) | Self::Index(_) => true,
             Self::Start(error) => error.is_retryable(),
-            Self::NoSuchJob(_)
+            // The same bytes again would be there twice.
+            Self::NotRead { .. }
+            | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
             | Self::BadJob(_)
             | Self::NameTaken { .. }
@@ -178,7 +189,7 @@ impl Error {
             | Self::Config { .. } => 2,
             Self::NameTaken { .. } | Self::State(_) => 1,
             Self::NotProvenDead(_) => 5,
-            Self::TimedOut(_) => 6,
+            Self::TimedOut(_) | Self::NotRead { .. } => 6,
             Self::Start(error) => error.exit_code(),
             Self::Io { .. } | Self::Index(_) | Self::Keeper(_) | Self::NoHome | Self::NoProgram(_) => 125,
         }
@@ -189,6 +200,7 @@ impl Error {
         let details: Value = match self {
             Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
+            Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
             Self::Variable { name, .. } => json!({ "variable": name }),
             // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),

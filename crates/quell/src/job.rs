@@ -3,10 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{JobEvent, JobId, Mode, Receipt, Signal, StopPlan, Verdict};
-use quell_keeper::control::{Answer, Call, LiveMember, SEND_AT_ONCE};
+use quell_core::{JobId, Mode, Receipt, Signal, StopPlan, Verdict};
+use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
-use quell_store::{JobDir, Liveness, LogPage, LogQuery, Watch};
+use quell_store::{JobDir, Liveness, Watch};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::Caller;
@@ -71,18 +71,8 @@ impl Job {
         self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
     }
 
-    /// Its history, oldest first.
-    pub fn events(&self) -> Result<Vec<JobEvent>> {
-        self.dir.events().map_err(Error::io(self.dir.dir().join("events.jsonl")))
-    }
-
-    /// What it has written.
-    pub fn logs(&self, query: &LogQuery) -> Result<LogPage> {
-        query.page(self.dir.dir()).map_err(Error::io(self.dir.dir()))
-    }
-
     /// Whether it has ended, or was never there.
-    fn is_over(&self) -> Result<bool> {
+    pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
             Liveness::Over => Ok(true),
             Liveness::Kept | Liveness::Lost(_) => Ok(false),
@@ -168,6 +158,11 @@ impl Job {
     }
 
     fn call(&self, call: &Call) -> Result<Answer> {
+        self.reach(|keeper| keeper.ask(call))
+    }
+
+    /// Does something with a connection to the keeper, which gives its answer; none if the keeper was gone meanwhile.
+    pub(crate) fn reach(&self, ask: impl Fn(&mut Caller) -> Result<Option<Answer>>) -> Result<Answer> {
         settle_lost(&self.dir)?;
         let deadline = Instant::now() + SOCKET_PATIENCE;
         let mut watch = self.watch()?;
@@ -179,7 +174,7 @@ impl Job {
                 )));
             }
             if let Some(mut keeper) = Caller::connect(&self.dir)?
-                && let Some(answer) = keeper.ask(call)?
+                && let Some(answer) = ask(&mut keeper)?
             {
                 return match answer {
                     Answer::Refused { why, .. } => Err(Error::State(format!("{}: {why}", self.id()))),
@@ -199,7 +194,7 @@ impl Job {
         Err(Error::State(format!("{} has ended", self.id())))
     }
 
-    fn strange(&self, answer: &Answer) -> Error {
+    pub(crate) fn strange(&self, answer: &Answer) -> Error {
         Error::Keeper(format!("the keeper of {} gave a strange answer: {answer:?}", self.id()))
     }
 
@@ -209,26 +204,6 @@ impl Job {
             Answer::Signaled { sent } => Ok(sent),
             other => Err(self.strange(&other)),
         }
-    }
-
-    /// Writes to the program's standard input; comes back when all of it is in the pipe or the terminal. `eof` says that
-    /// there will be no more.
-    pub fn send(&self, data: &[u8], eof: bool) -> Result<()> {
-        let mut chunks = data.chunks(SEND_AT_ONCE).peekable();
-        let mut parts: Vec<(Vec<u8>, bool)> = Vec::new();
-        while let Some(chunk) = chunks.next() {
-            parts.push((chunk.to_vec(), eof && chunks.peek().is_none()));
-        }
-        if parts.is_empty() {
-            parts.push((Vec::new(), eof));
-        }
-        for (data, eof) in parts {
-            match self.call(&Call::Send { data, eof })? {
-                Answer::Taken => {}
-                other => return Err(self.strange(&other)),
-            }
-        }
-        Ok(())
     }
 
     /// Who is in the tree now, parents first.

@@ -36,9 +36,12 @@ pub mod config;
 mod error;
 mod find;
 mod gc;
+mod history;
 mod index;
 mod job;
+mod logs;
 mod recover;
+mod send;
 mod start;
 mod stats;
 mod sweep;
@@ -51,15 +54,18 @@ pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{BadTag, Filter, Listing, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped, gc, remove};
+pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
+pub use logs::{LogCut, LogLine, LogWatch, LogsView};
 pub use quell_core as core;
 pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, RunError, RunRequest, run};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted,
-    Stream, Streams, Watch,
+    Piece, Stream, Streams, Watch, wall_at,
 };
 pub use recover::{Finish, finish_lost, settle_lost};
+pub use regex_lite::Regex;
 pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
 pub use stats::{Exits, Spread, Stats, stats};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob, sweep};

@@ -74,8 +74,25 @@ struct Waiting<'a> {
     quiet_since: Instant,
 }
 
+impl Job {
+    /// That waiting for `conditions` makes sense: an error for what can never hold for this job.
+    pub fn check_can_meet(&self, conditions: &Conditions) -> Result<()> {
+        let Ok(spec) = self.dir().spec() else { return Ok(()) };
+        let no = |why: &str| Err(Error::State(format!("{} {why}", self.id())));
+        match &spec.background {
+            Some(background) if conditions.ready && background.ready.is_empty() => {
+                no("was started without anything that shows that it is ready (such as --ready-port)")
+            }
+            None if conditions.ready || conditions.log.is_some() || conditions.stall.is_some() => {
+                no("is a `quell run`: only its end can be waited for")
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 /// Waits until `conditions` are met for all of `jobs`, or for `any` of them, or until `deadline`. What each came to, in
-/// order; those with [`Met::Nothing`] were still waited for.
+/// order; those with [`Met::Nothing`] were still waited for. Conditions that can never hold are an error at once.
 pub fn wait(
     jobs: &[Job],
     conditions: &Conditions,
@@ -85,6 +102,7 @@ pub fn wait(
     let mut watch = Watch::new().map_err(Error::io("inotify"))?;
     let mut waiting = Vec::new();
     for job in jobs {
+        job.check_can_meet(conditions)?;
         let dir = job.dir();
         let added =
             if conditions.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };

@@ -214,7 +214,7 @@ pub struct StartArgs {
 #[derive(Clone, Copy)]
 pub struct WaitReady(pub Option<Duration>);
 
-fn wait_ready(text: &str) -> Result<WaitReady, String> {
+pub fn wait_ready(text: &str) -> Result<WaitReady, String> {
     if text.is_empty() {
         Ok(WaitReady(None))
     } else {

@@ -1,7 +1,10 @@
 //! The command line: raw words become checked arguments here and nowhere else.
 
 mod job;
+mod logs;
 mod stop;
+mod talk;
+mod wait;
 
 use std::ffi::OsString;
 
@@ -13,7 +16,10 @@ use serde_json::json;
 pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
+pub use logs::{EventsArgs, LogsArgs};
 pub use stop::StopArgs;
+pub use talk::{RestartArgs, SendArgs, SignalArgs};
+pub use wait::WaitArgs;
 
 /// What the words on the command line came to.
 pub enum Parsed {
@@ -44,6 +50,18 @@ pub enum Verb {
     Start(StartArgs),
     /// Stop jobs, and print a receipt each
     Stop(StopArgs),
+    /// Show what a job has written, and follow it
+    Logs(LogsArgs),
+    /// Show what has happened to jobs, and follow it
+    Events(EventsArgs),
+    /// Wait for jobs: their end, readiness, a line of output, or silence
+    Wait(WaitArgs),
+    /// Write to a job's standard input
+    Send(SendArgs),
+    /// Send a signal to a job
+    Signal(SignalArgs),
+    /// Stop jobs and start the same commands anew
+    Restart(RestartArgs),
     /// Finish the stop of jobs whose keeper was killed, and put away what quell left
     Sweep(SweepArgs),
     /// Say what this host can do to hold a process tree, and what it can't

@@ -1,9 +1,16 @@
 //! The verbs about jobs, one file each.
 
 mod config;
+mod events;
+mod logs;
+mod phrases;
+mod restart;
+mod send;
+mod signal;
 mod start;
 mod stop;
 mod sweep;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -18,6 +25,12 @@ pub fn carry_out(verb: Verb) -> ExitCode {
     match verb {
         Verb::Start(args) => start::start(args),
         Verb::Stop(args) => stop::stop(&args),
+        Verb::Logs(args) => logs::logs(&args),
+        Verb::Events(args) => events::events(&args),
+        Verb::Wait(args) => wait::wait(&args),
+        Verb::Send(args) => send::send(&args),
+        Verb::Signal(args) => signal::signal(&args),
+        Verb::Restart(args) => restart::restart(&args),
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),

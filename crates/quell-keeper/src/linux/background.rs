@@ -441,14 +441,12 @@ impl Kit {
     /// Ends a job that waits to be started again: all that is left to do is to say so.
     fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
         let Some(store) = &job.store else { return };
-        let mut troubles = Vec::new();
-        if let Ok(mut record) = store.record() {
+        let published = store.record().and_then(|mut record| {
             record.state = State::Ended.word().into();
             (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
             record.since.wall = wall();
-            let ended = store.publish(&record, true).and_then(|()| store.settle());
-            troubles.extend(ended.err().map(|error| error.to_string()));
-        }
+            store.publish(&record, true)
+        });
         let outcome = last.root.outcome.clone();
         for what in [
             Happening::StopAsked { cause, actor: actor.clone() },
@@ -460,6 +458,9 @@ impl Kit {
                 desk.tell(&event);
             }
         }
+        // Only now: whoever waits for its end finds the whole history.
+        let ended = published.and_then(|()| store.settle());
+        let troubles: Vec<String> = ended.err().map(|error| error.to_string()).into_iter().collect();
         if let Some(desk) = &mut self.desk {
             desk.dismiss();
         }

@@ -96,7 +96,8 @@ impl Desk {
 
     /// When something is due that no descriptor tells of.
     pub fn deadline(&self) -> Option<Instant> {
-        self.ends_by.into_iter().chain(self.readiness.as_ref().and_then(Readiness::deadline)).min()
+        let readiness = self.readiness.as_ref().and_then(Readiness::deadline);
+        self.ends_by.into_iter().chain(readiness).chain(self.input.deadline()).min()
     }
 
     /// Takes in what has come. `ready` goes with what [`Desk::polled`] had put down.
@@ -140,6 +141,8 @@ impl Desk {
         if listener {
             self.accept();
         }
+        let expired = self.input.expire(Instant::now());
+        self.tell_written(expired);
         if self.ends_by.is_some_and(|end| end <= Instant::now()) {
             self.ends_by = None;
             wishes.push(Wish::TimeToLiveOver);
@@ -172,6 +175,7 @@ impl Desk {
             }
         }
         self.clients.retain(|client| !gone.contains(&client.key));
+        gone.into_iter().for_each(|key| self.input.forget(key));
     }
 
     fn accept(&mut self) {
@@ -197,11 +201,11 @@ impl Desk {
     }
 
     /// Takes a request to write to the program.
-    pub fn send(&mut self, key: u64, data: Vec<u8>, eof: bool) {
+    pub fn send(&mut self, key: u64, data: Vec<u8>, eof: bool, within: Duration) {
         let taken = if data.len() > SEND_AT_ONCE {
             Err(format!("more than {SEND_AT_ONCE} bytes at once"))
         } else {
-            self.input.push(key, data, eof)
+            self.input.push(key, data, eof, within)
         };
         match taken {
             Ok(()) => self.write_input(),
@@ -223,7 +227,9 @@ impl Desk {
     fn tell_written(&mut self, written: Vec<Written>) {
         for written in written {
             match written {
-                Written::All(key) => self.answer(key, &Answer::Taken),
+                Written::Taken { client, bytes, whole } => {
+                    self.answer(client, &Answer::Taken { bytes, whole });
+                }
                 Written::Refused(key, why) => {
                     self.answer(key, &Answer::Refused { code: "stdin_closed".into(), why });
                 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use quell_sys::Polled;
 
@@ -17,14 +18,19 @@ struct Portion {
     client: u64,
     data: Vec<u8>,
     written: usize,
+    /// How much of it is the client's own.
+    own: usize,
     eof: bool,
+    within: Duration,
+    /// When the rest is given up, unless there is room for some of it before.
+    until: Option<Instant>,
 }
 
 /// What became of a request.
 #[derive(Debug)]
 pub enum Written {
-    /// All of it is with the program.
-    All(u64),
+    /// It is done with: so many bytes are with the program.
+    Taken { client: u64, bytes: usize, whole: bool },
     /// It can't be written any more.
     Refused(u64, String),
 }
@@ -34,6 +40,8 @@ pub enum Written {
 pub struct Input {
     end: Option<OwnedFd>,
     terminal: bool,
+    /// Whether the last byte so far left a line without its end.
+    in_line: bool,
     queue: VecDeque<Portion>,
 }
 
@@ -41,21 +49,32 @@ impl Input {
     /// Opens it for a run of the program. Nothing is written before somebody asks for it.
     pub fn open(end: OwnedFd, terminal: bool) -> io::Result<Self> {
         quell_sys::set_nonblocking(&end)?;
-        Ok(Self { end: Some(end), terminal, queue: VecDeque::new() })
+        Ok(Self { end: Some(end), terminal, ..Self::default() })
     }
 
     /// Takes a request; why not, if not.
-    pub fn push(&mut self, client: u64, mut data: Vec<u8>, eof: bool) -> Result<(), String> {
+    pub fn push(
+        &mut self,
+        client: u64,
+        mut data: Vec<u8>,
+        eof: bool,
+        within: Duration,
+    ) -> Result<(), String> {
         if self.end.is_none() || self.queue.back().is_some_and(|last| last.eof && !self.terminal) {
             return Err("its standard input is closed, or was never open (start it with --stdin pipe)".into());
         }
         if self.queue.len() >= QUEUE {
             return Err("too much is waiting to be read by the program".into());
         }
+        let own = data.len();
+        self.in_line = data.last().map_or(self.in_line, |last| *last != b'\n');
         if eof && self.terminal {
-            data.push(END_OF_TRANSMISSION);
+            // Within a line the first one only hands over what there is of it.
+            data.extend([END_OF_TRANSMISSION].repeat(1 + usize::from(self.in_line)));
+            self.in_line = false;
         }
-        self.queue.push_back(Portion { client, data, written: 0, eof });
+        let until = Instant::now().checked_add(within);
+        self.queue.push_back(Portion { client, data, written: 0, own, eof, within, until });
         Ok(())
     }
 
@@ -70,7 +89,10 @@ impl Input {
         while let (Some(end), Some(portion)) = (&self.end, self.queue.front_mut()) {
             let rest = &portion.data[portion.written..];
             match if rest.is_empty() { Ok(0) } else { quell_sys::write(end, rest) } {
-                Ok(length) => portion.written += length,
+                Ok(length) => {
+                    portion.written += length;
+                    portion.until = Instant::now().checked_add(portion.within);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     done.extend(self.close(&format!("the program does not read any more: {error}")));
@@ -78,15 +100,37 @@ impl Input {
                 }
             }
             if portion.written == portion.data.len() {
-                let (client, eof) = (portion.client, portion.eof);
+                let (client, own, eof) = (portion.client, portion.own, portion.eof);
                 self.queue.pop_front();
-                done.push(Written::All(client));
+                done.push(Written::Taken { client, bytes: own, whole: true });
                 if eof && !self.terminal {
                     done.extend(self.close("its standard input was closed"));
                 }
             }
         }
         done
+    }
+
+    /// When [`Self::expire`] has something to give up.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.queue.iter().filter_map(|portion| portion.until).min()
+    }
+
+    /// Gives up what there was no room for in time.
+    pub fn expire(&mut self, now: Instant) -> Vec<Written> {
+        let over = |portion: &Portion| portion.until.is_some_and(|until| until <= now);
+        let (over, rest) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(over);
+        self.queue = rest.into();
+        let taken = |portion: &Portion| {
+            let (client, bytes) = (portion.client, portion.written.min(portion.own));
+            Written::Taken { client, bytes, whole: false }
+        };
+        over.iter().map(taken).collect()
+    }
+
+    /// Gives up what is left of a client that is gone.
+    pub fn forget(&mut self, client: u64) {
+        self.queue.retain(|portion| portion.client != client);
     }
 
     /// Closes it: nobody reads any more, or nobody will write.

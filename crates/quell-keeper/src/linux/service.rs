@@ -52,9 +52,9 @@ impl Supervisor {
                     if tree { self.hold.pass_to_all(signal) } else { usize::from(self.hold.pass(signal)) };
                 Answer::Signaled { sent }
             }
-            Call::Send { data, eof } => {
+            Call::Send { data, eof, within } => {
                 if let Some(desk) = self.desk() {
-                    desk.send(key, data, eof);
+                    desk.send(key, data, eof, within);
                 }
                 return;
             }

@@ -546,7 +546,7 @@ impl Supervisor {
 
     /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
     fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<quell_core::ProcId>) {
-        let Some(store) = &self.job.store else { return };
+        let Some(store) = self.job.store.clone() else { return };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
             if let Some(name) = &self.job.spec.name {
@@ -567,10 +567,14 @@ impl Supervisor {
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let kept = store
-            .keep(receipt, sync)
-            .and_then(|()| store.publish(&record, sync))
-            .and_then(|()| if over { store.settle() } else { Ok(()) });
+        let kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
+        // Before it counts as over: whoever waits for that finds the whole history.
+        let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
+        self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
+        if let Some(delay) = self.again {
+            self.happen(Happening::Restarting { delay });
+        }
+        let kept = kept.and_then(|()| if over { store.settle() } else { Ok(()) });
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth
             // more: its record stays, and is mended by whoever finds it without a keeper.
@@ -580,15 +584,10 @@ impl Supervisor {
             }
             receipt.troubles.push(why);
         }
-        let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
-        self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
-        match self.again {
-            Some(delay) => self.happen(Happening::Restarting { delay }),
-            None => {
-                if let Some(desk) = self.desk() {
-                    desk.dismiss();
-                }
-            }
+        if self.again.is_none()
+            && let Some(desk) = self.desk()
+        {
+            desk.dismiss();
         }
     }
 

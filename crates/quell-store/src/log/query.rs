@@ -30,6 +30,8 @@ pub struct LogQuery {
     pub grep: Option<Regex>,
     /// Of which streams.
     pub streams: Streams,
+    /// Lines that have no end yet are left to the next query, which begins before them.
+    pub whole_lines: bool,
 }
 
 /// What was left out between the head and the tail. A query from `from` until `to` gives it.
@@ -129,7 +131,8 @@ impl LogQuery {
         Ok(LogEnd { omitted, cursor, totals })
     }
 
-    fn matches(&self, line: &Line) -> bool {
+    /// Whether `grep` lets the line through.
+    pub fn matches(&self, line: &Line) -> bool {
         self.grep.as_ref().is_none_or(|grep| grep.is_match(&String::from_utf8_lossy(&line.bytes)))
     }
 }
@@ -187,6 +190,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         loop {
             let next = match self.lines.next_line()? {
                 Some(next) => next,
+                None if self.query.whole_lines => return Ok(None),
                 None => match self.lines.next_begun() {
                     Some(line) => LineOrCut::Line(line),
                     None => return Ok(None),

@@ -1,0 +1,102 @@
+//! The arguments of `logs` and `events`.
+
+use clap::Args;
+use quell_core::parse_size;
+
+const LOGS_HELP: &str = "\
+Both streams are merged in the order in which they were written. One stream
+alone, without options that choose lines, is given out byte by byte, exactly as
+it was written. What was not kept is stated where it is missing: in a line of
+its own, or on stderr where the bytes must be exact.
+
+A cursor such as o1234e56 is a place in both streams. Reading takes nothing
+away: --since with the cursor of one reading gives exactly what follows it.
+
+Exit codes: 0; 1 the job has no output of its own (`quell run`); 2 usage; 3 no
+such job; 125 quell failed. A reader that leaves early is no error.
+
+Examples:
+  quell logs web
+  quell logs web -f --tail 20
+  quell logs --stdout build > build.log
+  quell logs test --grep 'FAIL|panic' --timestamps
+  quell logs test --budget 8K
+  quell logs web --since o1234e56 --cursor
+  quell logs web -f --json";
+
+#[derive(Args)]
+#[command(after_help = LOGS_HELP)]
+pub struct LogsArgs {
+    /// An id, the beginning of one, or a name
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// Go on with what the job writes, until it has ended
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The first N lines; with --tail these and the last ones
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    pub head: Option<usize>,
+    /// The last N lines
+    #[arg(short = 'n', long, value_name = "N")]
+    pub tail: Option<usize>,
+    /// Only what comes after this cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub since: Option<String>,
+    /// Only what comes before this cursor
+    #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
+    pub until: Option<String>,
+    /// At most so many bytes, head and tail; says what was left out and how to get it
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "follow")]
+    pub budget: Option<u64>,
+    /// Only lines that match
+    #[arg(long, value_name = "REGEX")]
+    pub grep: Option<String>,
+    /// Only standard output (and all of a terminal's)
+    #[arg(long)]
+    pub stdout: bool,
+    /// Only standard error
+    #[arg(long)]
+    pub stderr: bool,
+    /// Put the time before each line
+    #[arg(short, long)]
+    pub timestamps: bool,
+    /// Byte by byte also for both streams, as they came
+    #[arg(long, conflicts_with_all = ["head", "tail", "budget", "grep", "timestamps", "json"])]
+    pub raw: bool,
+    /// Say at the end, on stderr, from which cursor to go on
+    #[arg(long)]
+    pub cursor: bool,
+    /// Print one JSON object; with --follow one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EVENTS_HELP: &str = "\
+Without a JOB: the live jobs and the last ten that ended; with --follow the live
+ones and those that will be, until it is interrupted. With a JOB --follow ends
+when the job has. A `quell run` has no history; what its record tells is shown.
+
+Exit codes: 0; 2 usage; 3 no such job; 125 quell failed.
+
+Examples:
+  quell events web
+  quell events --since 10m
+  quell events -f --json
+  quell events web worker -f";
+
+#[derive(Args)]
+#[command(after_help = EVENTS_HELP)]
+pub struct EventsArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<String>,
+    /// Go on with what happens
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only what happened since: a duration such as 10m, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Print one JSON object an event
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,140 @@
+//! `quell events`: what has happened to jobs.
+
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
+use quell_core::{Happening, JobEvent};
+
+use super::{envelope, fail, phrases, quell};
+use crate::args::EventsArgs;
+use crate::output;
+
+/// Shows the history, and follows it if that was asked for.
+pub fn events(args: &EventsArgs) -> ExitCode {
+    match show(args) {
+        Ok(code) => code,
+        Err(error) => fail("events", args.json, &error),
+    }
+}
+
+fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
+    let since = args.since.as_deref().map(parse_since).transpose()?;
+    let quell = quell()?;
+    let jobs = named(&quell, args)?;
+    let mut printer = Printer { args, since, width: 0 };
+    if args.follow {
+        let mut watch = match &jobs {
+            Some(jobs) => EventWatch::of(jobs)?,
+            None => EventWatch::of_all(&quell)?,
+        };
+        while let Some(events) = watch.next()? {
+            if let ControlFlow::Break(code) = printer.print(&events) {
+                return Ok(code);
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let jobs = match jobs {
+        Some(jobs) => jobs,
+        None => {
+            let listing = quell.list(&Filter::default())?;
+            listing.jobs.iter().map(|view| quell.job_with(view.id)).collect()
+        }
+    };
+    let mut events = Vec::new();
+    for job in &jobs {
+        quell::settle_lost(job.dir())?;
+        events.extend(job.events()?);
+    }
+    events.sort_by(|a, b| a.time.cmp(&b.time));
+    match printer.print(&events) {
+        ControlFlow::Break(code) => Ok(code),
+        ControlFlow::Continue(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn named(quell: &Quell, args: &EventsArgs) -> Result<Option<Vec<Job>>, Error> {
+    let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<Job>, _>>()?;
+    jobs.sort_by_key(Job::id);
+    jobs.dedup_by_key(|job| job.id());
+    Ok((!jobs.is_empty()).then_some(jobs))
+}
+
+struct Printer<'a> {
+    args: &'a EventsArgs,
+    /// As the events write it.
+    since: Option<String>,
+    /// Of the column of jobs.
+    width: usize,
+}
+
+impl Printer<'_> {
+    fn print(&mut self, events: &[JobEvent]) -> ControlFlow<ExitCode> {
+        let wanted = |event: &&JobEvent| self.since.as_ref().is_none_or(|since| event.time >= *since);
+        let events: Vec<&JobEvent> = events.iter().filter(wanted).collect();
+        // Whoever names one job knows which it is.
+        let with_job = self.args.jobs.len() != 1;
+        let label = |event: &JobEvent| event.name.clone().unwrap_or_else(|| event.job.to_string());
+        self.width = events.iter().map(|event| label(event).len()).fold(self.width, usize::max);
+        let mut text = String::new();
+        for event in events {
+            if self.args.json {
+                text += &envelope("events", event);
+                continue;
+            }
+            let (word, details) = describe(&event.what);
+            let job = if with_job {
+                format!("{:width$}  ", label(event), width = self.width)
+            } else {
+                String::new()
+            };
+            let run = if event.run > 1 { format!("run {}; ", event.run) } else { String::new() };
+            let line = format!("{}  {job}{word:15} {run}{details}", event.time);
+            let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let _ = writeln!(text, "{}", clean.trim_end().trim_end_matches(';'));
+        }
+        match output::to_reader(&text) {
+            Some(code) => ControlFlow::Break(code),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// What happened: in a word, and in more.
+fn describe(what: &Happening) -> (&'static str, String) {
+    let processes = |count: usize| if count == 1 { "1 process".into() } else { format!("{count} processes") };
+    let by = |actor| phrases::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
+    match what {
+        Happening::Created => ("created", String::new()),
+        Happening::Started { root } => {
+            ("started", root.map(|root| format!("pid {}", root.pid)).unwrap_or_default())
+        }
+        Happening::Ready { after } => ("ready", format!("after {}", phrases::seconds(*after))),
+        Happening::StopAsked { cause, actor } => {
+            ("stop asked", format!("{}{}", phrases::cause(*cause), by(actor)))
+        }
+        Happening::Asked { signal, grace, members } => {
+            let grace = quell_core::format_duration(*grace);
+            ("asked", format!("{signal} to {}, {grace} of grace", processes(*members)))
+        }
+        Happening::Killed => ("killed", "it did not end when asked, or was not to be asked".into()),
+        Happening::TimedOut => ("timed out", String::new()),
+        Happening::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
+        Happening::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
+        Happening::OwnerGone { kept } => {
+            ("owner gone", if *kept { "the job goes on" } else { "the job is stopped" }.into())
+        }
+        Happening::Ended { outcome, cause, actor, verdict } => {
+            let (outcome, verdict) = (phrases::outcome(outcome), phrases::verdict(verdict));
+            ("ended", format!("{outcome}, {}{}, {verdict}", phrases::cause(*cause), by(actor)))
+        }
+        Happening::Restarting { delay } => {
+            ("restarting", format!("in {}", quell_core::format_duration(*delay)))
+        }
+        Happening::UnderstudyLost => ("understudy lost", "the keeper goes on alone".into()),
+        Happening::Lost { finished_by } => ("keeper lost", format!("finished by {finished_by}")),
+        Happening::HookFailed { hook, why, .. } => ("hook failed", format!("{hook}: {why}")),
+    }
+}

@@ -1,0 +1,50 @@
+//! The bytes of the output as they were written: nothing added, nothing changed.
+
+use std::io::{self, Write};
+
+use quell::{Cursor, Error, Job, LogQuery, LogReader, Piece};
+
+use super::Shown;
+use super::print::{complain, cut_marker, max_log};
+use crate::output;
+
+/// Copies what was asked for to standard output. What was not kept is told on standard error.
+pub fn copy(job: &Job, follow: bool, query: &LogQuery) -> Shown {
+    let failed = || Error::io(job.dir().dir());
+    let mut watch = if follow { Some(job.watch_logs()?) } else { None };
+    let mut reader = LogReader::open(job.dir().dir()).map_err(failed())?.only(query.streams);
+    reader.seek(query.since.unwrap_or_default());
+    if !follow {
+        // What is there now: a job that writes faster than we read would keep us for ever.
+        let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
+        let totals = job.logs(&nothing)?.end.totals;
+        let now = Cursor { out: totals.stdout.bytes, err: totals.stderr.bytes };
+        let until = query.until.unwrap_or(now);
+        reader.stop_at(Cursor { out: until.out.min(now.out), err: until.err.min(now.err) });
+    }
+    let max_log = max_log(job);
+    let mut out = io::stdout().lock();
+    loop {
+        while let Some(piece) = reader.next_piece().map_err(failed())? {
+            let written = match piece {
+                Piece::Data { bytes, .. } => out.write_all(bytes),
+                Piece::Cut(cut) => {
+                    out.flush().map(|()| output::to_stderr(&format!("{}\n", cut_marker(&cut, max_log))))
+                }
+            };
+            if let Err(error) = written {
+                return Ok((reader.cursor(), complain(Some(error))));
+            }
+        }
+        if let Err(error) = out.flush() {
+            return Ok((reader.cursor(), complain(Some(error))));
+        }
+        let more = match &mut watch {
+            Some(watch) => watch.more()?,
+            None => false,
+        };
+        if !more {
+            return Ok((reader.cursor(), None));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What several verbs say in the same words.
+
+use std::time::Duration;
+
+use quell::Job;
+use quell_core::{Actor, Cause, RootOutcome, Verdict};
+
+/// How a root ended.
+pub fn outcome(outcome: &RootOutcome) -> String {
+    match outcome {
+        RootOutcome::Exited { code } => format!("exited with {code}"),
+        RootOutcome::Signaled { signal, core: true } => format!("died of {signal}, core dumped"),
+        RootOutcome::Signaled { signal, core: false } => format!("died of {signal}"),
+        RootOutcome::NotStarted { reason } => format!("not started: {reason}"),
+        RootOutcome::Unknown => "nobody knows how".into(),
+    }
+}
+
+/// Why a job ended.
+pub fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::OwnExit => "by itself",
+        Cause::StartFailed => "it could not be started",
+        Cause::User => "stop was asked for",
+        Cause::Timeout => "its time was up",
+        Cause::Limit => "at its limit",
+        Cause::ExternalSignal => "by a signal from outside",
+        Cause::FrontLost => "its front was killed",
+        Cause::KeeperLost => "its keeper was killed",
+        Cause::OwnerGone => "its owner is gone",
+        Cause::HostReboot => "the host was restarted",
+    }
+}
+
+/// Who brought something about; nothing where there is nobody to name.
+pub fn actor(actor: &Actor) -> Option<String> {
+    match actor {
+        Actor::Sender { signal, pid, .. } => Some(format!("{signal} from pid {pid}")),
+        Actor::Client { pid, reason: Some(reason), .. } => Some(format!("pid {pid}: {reason}")),
+        Actor::Client { pid, reason: None, .. } => Some(format!("pid {pid}")),
+        Actor::Kernel => Some("the kernel".into()),
+        Actor::Program | Actor::Quell | Actor::Unknown => None,
+    }
+}
+
+/// What was proven.
+pub fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Gone => "0 left".into(),
+        Verdict::Survivors { count } => format!("{count} LEFT ALIVE"),
+        Verdict::Unproven { why } => format!("not proven dead: {why}"),
+    }
+}
+
+/// A job's id, with its name if it has one.
+pub fn job(job: &Job) -> String {
+    match job.dir().spec().ok().and_then(|spec| spec.name) {
+        Some(name) => format!("{} ({name})", job.id()),
+        None => job.id().to_string(),
+    }
+}
+
+/// A duration in seconds.
+pub fn seconds(seconds: f64) -> String {
+    quell_core::format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// `1,234,567`.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 line`, `1,234 lines`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", number(count), if count == 1 { "" } else { "s" })
+}
+
+/// `12 bytes`, or `5.2 MiB, 5,452,595 bytes`.
+pub fn bytes(bytes: u64) -> String {
+    let exact = counted(bytes, "byte");
+    let mut size = bytes as f64;
+    for unit in ["", "KiB", "MiB", "GiB", "TiB"] {
+        if size < 1024.0 || unit == "TiB" {
+            return if unit.is_empty() { exact } else { format!("{size:.1} {unit}, {exact}") };
+        }
+        size /= 1024.0;
+    }
+    exact
+}
+
+/// A size as an option takes it: `64M`.
+pub fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// A word as a shell takes it.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,:/@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_are_readable() {
+        for (given, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(given), text);
+        }
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(5_452_595), "5.2 MiB, 5,452,595 bytes");
+        for (given, text) in [(64 << 20, "64M"), (65_536, "64K"), (5000, "5000"), (3 << 30, "3G")] {
+            assert_eq!(size(given), text);
+        }
+    }
+
+    #[test]
+    fn a_quoted_word_is_one_word() {
+        assert_eq!(shell("a.b-c"), "a.b-c");
+        assert_eq!(shell("it's"), r"'it'\''s'");
+        assert_eq!(shell(""), "''");
+    }
+}

@@ -1,0 +1,90 @@
+//! `quell restart`: the same commands anew.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quell::{Conditions, Config, Error, Job, Met, Stop};
+use serde_json::json;
+
+use super::{envelope, fail, phrases, quell};
+use crate::args::RestartArgs;
+use crate::output;
+
+/// What became of one job: the new one, and what the wait for it came to.
+type Restarted = Result<(Job, Option<Met>), Error>;
+
+/// Restarts the jobs, all at the same time, and prints the new ids.
+pub fn restart(args: &RestartArgs) -> ExitCode {
+    let prepared = quell().and_then(|quell| {
+        let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
+        // The same one may be meant twice.
+        jobs.sort_by_key(Job::id);
+        jobs.dedup_by_key(|job| job.id());
+        let patience = match args.wait_ready {
+            Some(wait) => Some(wait.0.map_or_else(
+                || Config::load_here().map(|loaded| loaded.config.start.wait_ready),
+                Ok::<Duration, Error>,
+            )?),
+            None => None,
+        };
+        Ok((jobs, patience))
+    });
+    let (jobs, patience) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return fail("restart", args.json, &error),
+    };
+    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
+    let done = std::thread::scope(|scope| {
+        let restarts: Vec<_> = jobs.iter().map(|job| scope.spawn(|| again(job, &how, patience))).collect();
+        // A thread that panicked has said why.
+        restarts.into_iter().map(|restart| restart.join().ok()).collect::<Vec<_>>()
+    });
+    let mut worst = 0;
+    for (old, done) in jobs.iter().zip(done) {
+        let done = done.unwrap_or_else(|| Err(Error::Keeper("the restart failed".into())));
+        worst = worst.max(report(old, args.json, done));
+    }
+    ExitCode::from(worst)
+}
+
+fn again(job: &Job, how: &Stop, patience: Option<Duration>) -> Restarted {
+    let Some(patience) = patience else { return Ok((job.restart(how)?, None)) };
+    let ready = Conditions { ready: true, ..Conditions::default() };
+    // Before anything is stopped.
+    job.check_can_meet(&ready)?;
+    let new = job.restart(how)?;
+    let waited = quell::wait(std::slice::from_ref(&new), &ready, false, Some(Instant::now() + patience))?;
+    let met = waited.first().map(|waited| waited.met);
+    Ok((new, met))
+}
+
+fn report(old: &Job, json: bool, done: Restarted) -> u8 {
+    let (new, met) = match done {
+        Ok(done) => done,
+        Err(error) => {
+            fail("restart", json, &error);
+            return error.exit_code();
+        }
+    };
+    let text = if json {
+        let view = new.view().ok();
+        envelope("restart", &json!({ "id": new.id(), "restarted_from": old.id(), "job": view, "met": met }))
+    } else {
+        format!("{}\n", new.id())
+    };
+    if output::to_stdout(&text).is_some() {
+        return output::FAILED;
+    }
+    match met {
+        None | Some(Met::Ready | Met::Log | Met::Stall) => 0,
+        Some(Met::Exit) => {
+            let job = phrases::job(&new);
+            output::to_stderr(&format!("quell: {job} ended before it was ready (see `quell logs`)\n"));
+            1
+        }
+        Some(Met::Nothing) => {
+            output::to_stderr(&format!("quell: {} is not ready yet; it goes on\n", phrases::job(&new)));
+            6
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `quell send`: something to read for a job.
+
+use std::fs::File;
+use std::io::{self, Cursor, IsTerminal, Read};
+use std::process::ExitCode;
+
+use quell::{Error, Job};
+use serde_json::json;
+
+use super::{envelope, fail, quell};
+use crate::args::SendArgs;
+use crate::output;
+
+/// Sends it. For people nothing is said where all went well.
+pub fn send(args: &SendArgs) -> ExitCode {
+    let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
+        let bytes = deliver(&job, args)?;
+        Ok((job, bytes))
+    });
+    match sent {
+        Ok((job, bytes)) if args.json => {
+            let text = envelope("send", &json!({ "id": job.id(), "bytes": bytes, "eof": args.eof }));
+            output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
+        }
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail("send", args.json, &error),
+    }
+}
+
+fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
+    let own = || io::stdin().lock();
+    let mut source: Box<dyn Read> = match (&args.file, args.text.as_slice()) {
+        (Some(path), _) if path.as_os_str() == "-" => Box::new(own()),
+        (Some(path), _) => Box::new(File::open(path).map_err(Error::io(path))?),
+        (None, []) if args.eof && io::stdin().is_terminal() => Box::new(io::empty()),
+        (None, []) => Box::new(own()),
+        (None, words) => {
+            let end = if args.no_newline { "" } else { "\n" };
+            Box::new(Cursor::new(format!("{}{end}", words.join(" ")).into_bytes()))
+        }
+    };
+    job.send_from(&mut source, args.eof, args.timeout)
+}

@@ -1,0 +1,85 @@
+//! `quell wait`: one bounded call for what is to happen to jobs.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use quell::{Conditions, Error, Job, Met, Regex, Waited};
+use serde_json::json;
+
+use super::{envelope, fail, phrases, quell};
+use crate::args::WaitArgs;
+use crate::output;
+
+/// Exit code: it was otherwise.
+const NO: u8 = 1;
+/// Exit code: the time ran out.
+const TIMED_OUT: u8 = 6;
+
+/// Waits, and says what each job came to.
+pub fn wait(args: &WaitArgs) -> ExitCode {
+    let deadline = Instant::now() + args.timeout;
+    let (waited, conditions) = match carry_out(args, deadline) {
+        Ok(waited) => waited,
+        Err(error) => return fail("wait", args.json, &error),
+    };
+    let text = if args.json {
+        envelope("wait", &json!({ "jobs": waited }))
+    } else {
+        waited.iter().map(describe).collect()
+    };
+    let code = verdict(&waited, &conditions, args.any);
+    if code == TIMED_OUT && !args.json {
+        let time = quell_core::format_duration(args.timeout);
+        output::to_stderr(&format!("quell: the time ran out ({time}); the jobs go on\n"));
+    }
+    output::to_stdout(&text).unwrap_or(ExitCode::from(code))
+}
+
+fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditions), Error> {
+    let quell = quell()?;
+    let mut jobs: Vec<Job> = Vec::new();
+    for text in &args.jobs {
+        let job = quell.job(text)?;
+        if !jobs.iter().any(|known| known.id() == job.id()) {
+            jobs.push(job);
+        }
+    }
+    let log = args.log.as_deref().map(Regex::new).transpose();
+    let log = log.map_err(|error| Error::BadValue(format!("--log is no regular expression: {error}")))?;
+    let conditions = Conditions { ready: args.ready, log, stall: args.stall };
+    let waited = quell::wait(&jobs, &conditions, args.any, Some(deadline))?;
+    Ok((waited, conditions))
+}
+
+fn verdict(waited: &[Waited], conditions: &Conditions, any: bool) -> u8 {
+    let open = waited.iter().filter(|waited| waited.met == Met::Nothing).count();
+    let good = waited.iter().filter(|waited| waited.is_good(conditions)).count();
+    let (out_of_time, yes) =
+        if any { (open == waited.len(), good > 0) } else { (open > 0, good == waited.len()) };
+    match (yes, out_of_time) {
+        (true, _) => 0,
+        (false, true) => TIMED_OUT,
+        (false, false) => NO,
+    }
+}
+
+fn describe(waited: &Waited) -> String {
+    let job = &waited.job;
+    let name = job.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let what = match waited.met {
+        Met::Exit => {
+            let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), phrases::outcome);
+            let cause = job.cause.map(|cause| format!(", {}", phrases::cause(cause))).unwrap_or_default();
+            format!("ended: {outcome}{cause}")
+        }
+        Met::Ready => "ready".into(),
+        Met::Log => {
+            // A terminal would obey control characters.
+            let line = waited.line.as_deref().unwrap_or_default();
+            format!("wrote: {}", line.replace(|c: char| c.is_control(), " "))
+        }
+        Met::Stall => "stalled: no output and no CPU time".into(),
+        Met::Nothing => format!("still {}", job.state),
+    };
+    format!("{}{name}: {what}\n", waited.id)
+}

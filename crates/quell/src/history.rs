@@ -1,0 +1,275 @@
+//! What has happened to jobs, and what happens.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use quell_core::{Happening, JobEvent, JobId, Mode};
+use quell_store::Watch;
+use quell_sys::{Polled, poll_until};
+
+use crate::{Error, Filter, Job, Quell, Result, settle_lost};
+
+/// How many of the jobs that ended last are looked at for ones that lived so short that nobody saw them alive.
+const SHORT_LIVED: usize = 64;
+/// How long a job may take from getting its id to being on record.
+const BIRTH: u64 = 60_000;
+
+/// A time in the past, as events write theirs: a duration until now, such as `10m`, or a time such as
+/// `2026-01-31T12:00:00Z`.
+pub fn parse_since(text: &str) -> Result<String> {
+    let time = match quell_core::parse_duration(text) {
+        Ok(ago) => SignedDuration::try_from(ago).ok().and_then(|ago| Timestamp::now().checked_sub(ago).ok()),
+        Err(_) => text.parse().ok(),
+    };
+    let why = || format!("`{text}` is no time: write a duration such as 10m, or 2026-01-31T12:00:00Z");
+    let time = time.ok_or_else(|| Error::BadValue(why()))?;
+    Ok(time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+impl Job {
+    /// Its history, oldest first. A job in the foreground writes none: what its record tells is given instead.
+    pub fn events(&self) -> Result<Vec<JobEvent>> {
+        EventFeed::new(self).read()
+    }
+
+    /// What the record of a job in the foreground tells.
+    fn derived(&self) -> Vec<JobEvent> {
+        let Ok(spec) = self.dir().spec() else { return Vec::new() };
+        if spec.mode != Mode::Run {
+            return Vec::new();
+        }
+        let event =
+            |time: String, what| JobEvent { time, job: self.id(), name: spec.name.clone(), run: 1, what };
+        let mut events = vec![event(spec.created.clone(), Happening::Created)];
+        let (record, receipt) = (self.dir().record().ok(), self.dir().receipt().ok());
+        if let Some(receipt) = receipt {
+            events.push(event(receipt.started.wall, Happening::Started { root: receipt.root.id }));
+            let (outcome, cause, actor) = (receipt.root.outcome, receipt.cause, receipt.actor);
+            let ended = Happening::Ended { outcome, cause, actor, verdict: receipt.verdict };
+            events.push(event(receipt.ended.wall, ended));
+        } else if let Some(record) = record.filter(|record| record.state == "running") {
+            events.push(event(record.since.wall, Happening::Started { root: record.root }));
+        }
+        events
+    }
+}
+
+/// Reads the history of one job bit by bit.
+#[derive(Debug)]
+pub struct EventFeed {
+    job: Job,
+    /// What is read at the moment; it may have been renamed since it was opened.
+    file: Option<File>,
+    /// The beginning of a line whose end was not there yet.
+    partial: Vec<u8>,
+    /// Whether the older part of a long history has been looked for.
+    begun: bool,
+    derived: usize,
+}
+
+impl EventFeed {
+    /// From the beginning.
+    pub fn new(job: &Job) -> Self {
+        Self { job: job.clone(), file: None, partial: Vec::new(), begun: false, derived: 0 }
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// What has come since the last call, oldest first. Nothing, if the job was removed.
+    pub fn read(&mut self) -> Result<Vec<JobEvent>> {
+        let path = self.job.dir().dir().join("events.jsonl");
+        let mut events = Vec::new();
+        self.read_files(&path, &mut events).map_err(Error::io(path))?;
+        if self.file.is_none() {
+            let derived = self.job.derived();
+            events.extend(derived.iter().skip(self.derived).cloned());
+            self.derived = self.derived.max(derived.len());
+        }
+        Ok(events)
+    }
+
+    fn read_files(&mut self, path: &PathBuf, events: &mut Vec<JobEvent>) -> io::Result<()> {
+        if !self.begun {
+            self.file = open(&self.job.dir().dir().join("events.old.jsonl"))?;
+            self.begun = true;
+        }
+        loop {
+            // Looked at before reading: when another file has this name, nothing more is written to ours.
+            let current = match fs::metadata(path) {
+                Ok(metadata) => Some(metadata.ino()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+            let ours = match &self.file {
+                Some(file) => Some(file.metadata()?.ino()),
+                None => None,
+            };
+            self.read_on(events)?;
+            if current.is_none() || current == ours {
+                return Ok(());
+            }
+            self.file = open(path)?;
+            self.partial.clear();
+        }
+    }
+
+    fn read_on(&mut self, events: &mut Vec<JobEvent>) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.read_to_end(&mut self.partial)?;
+        let whole = self.partial.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let lines = self.partial[..whole].split(|&byte| byte == b'\n');
+        // A line that was cut off by a crash is left out.
+        events.extend(lines.filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()));
+        self.partial.drain(..whole);
+        Ok(())
+    }
+}
+
+fn open(path: &std::path::Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Follows the histories of jobs.
+///
+/// ```no_run
+/// # fn main() -> quell::Result<()> {
+/// let quell = quell::Quell::new()?;
+/// let mut watch = quell::EventWatch::of_all(&quell)?;
+/// while let Some(events) = watch.next()? {
+///     for event in events {
+///         println!("{} {:?}", event.job, event.what);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct EventWatch {
+    feeds: Vec<Followed>,
+    watch: Watch,
+    home: Option<HomeWatch>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    feed: EventFeed,
+    watched: bool,
+}
+
+/// Finds jobs that come to be.
+#[derive(Debug)]
+struct HomeWatch {
+    quell: Quell,
+    watch: Watch,
+    seen: HashSet<JobId>,
+    since_ms: u64,
+}
+
+impl EventWatch {
+    /// Of these jobs, until all of them are over.
+    pub fn of(jobs: &[Job]) -> Result<Self> {
+        let feeds = jobs.iter().map(|job| Followed { feed: EventFeed::new(job), watched: false }).collect();
+        Ok(Self { feeds, watch: Watch::new().map_err(Error::io("inotify"))?, home: None })
+    }
+
+    /// Of all live jobs, and of those that will be; without end.
+    pub fn of_all(quell: &Quell) -> Result<Self> {
+        let mut watch = Watch::new().map_err(Error::io("inotify"))?;
+        // Below a home that isn't there yet nothing could be seen.
+        for name in ["live", "jobs"] {
+            let dir = quell.home().dir().join(name);
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+            made.and_then(|()| watch.add(&dir)).map_err(Error::io(&dir))?;
+        }
+        let finished = quell.list(&Filter { limit: Some(SHORT_LIVED), ..Filter::default() })?;
+        let live = quell.home().live().map_err(Error::io(quell.home().dir()))?;
+        let jobs: Vec<Job> = live.iter().map(|&id| quell.job_with(id)).collect();
+        let seen = finished.jobs.iter().map(|view| view.id).chain(live).collect();
+        let since_ms = quell_sys::unix_ms().saturating_sub(BIRTH);
+        let home = HomeWatch { quell: quell.clone(), watch, seen, since_ms };
+        Ok(Self { home: Some(home), ..Self::of(&jobs)? })
+    }
+
+    /// Waits for events, and gives those that have come, by time; the first call gives all that there are. None when
+    /// there can't be any more. If a job's keeper was lost, its stop is finished, which is an event too.
+    #[expect(clippy::should_implement_trait, reason = "it waits, and can fail")]
+    pub fn next(&mut self) -> Result<Option<Vec<JobEvent>>> {
+        loop {
+            if let Some(home) = &mut self.home {
+                let new = home.look()?;
+                self.feeds.extend(new.into_iter().map(|feed| Followed { feed, watched: false }));
+            }
+            let mut events = Vec::new();
+            let mut left = Vec::new();
+            for mut followed in std::mem::take(&mut self.feeds) {
+                followed.watched = followed.watched || add(&mut self.watch, followed.feed.job())?;
+                // Before reading: what was over then will have no more.
+                let over = over(followed.feed.job())?;
+                events.extend(followed.feed.read()?);
+                if !over {
+                    left.push(followed);
+                }
+            }
+            self.feeds = left;
+            if !events.is_empty() {
+                events.sort_by(|a: &JobEvent, b| a.time.cmp(&b.time));
+                return Ok(Some(events));
+            }
+            if self.feeds.is_empty() && self.home.is_none() {
+                return Ok(None);
+            }
+            self.wait().map_err(Error::io("inotify"))?;
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let mut fds = vec![Polled::Read(self.watch.as_fd())];
+        fds.extend(self.home.as_ref().map(|home| Polled::Read(home.watch.as_fd())));
+        poll_until(&fds, None)?;
+        self.watch.drain().map(drop)
+    }
+}
+
+impl HomeWatch {
+    /// The jobs that have come to be.
+    fn look(&mut self) -> Result<Vec<EventFeed>> {
+        if !self.watch.drain().map_err(Error::io("inotify"))? {
+            return Ok(Vec::new());
+        }
+        let mut ids = self.quell.home().live().map_err(Error::io(self.quell.home().dir()))?;
+        let last = self.quell.list(&Filter { limit: Some(SHORT_LIVED), ..Filter::default() })?;
+        ids.extend(last.jobs.iter().map(|view| view.id).filter(|id| id.unix_ms() >= self.since_ms));
+        ids.retain(|&id| self.seen.insert(id));
+        Ok(ids.into_iter().map(|id| EventFeed::new(&self.quell.job_with(id))).collect())
+    }
+}
+
+/// Watches the job's records; whether they are there yet, or any more.
+fn add(watch: &mut Watch, job: &Job) -> Result<bool> {
+    let dir = job.dir();
+    match watch.add_quietly(dir.dir()).and_then(|()| watch.add_quietly(&dir.live_path())) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(dir.dir())(error)),
+    }
+}
+
+fn over(job: &Job) -> Result<bool> {
+    match settle_lost(job.dir()) {
+        // Nobody keeps it, so nothing more is written; `sweep` says who is left.
+        Err(Error::NotProvenDead(_)) => Ok(true),
+        other => other.and_then(|_| job.is_over()),
+    }
+}
