@@ -3,13 +3,17 @@
 
 mod bad_input;
 mod config;
+mod crash;
+mod crowd;
 mod escapes;
 mod events;
 mod exit_codes;
 mod options;
+mod owners;
 mod races;
 mod regressions;
 mod regressions_io;
+mod restarts;
 mod schema;
 mod scope;
 mod start;

@@ -23,7 +23,7 @@ fn spread() -> Vec<(usize, Setting)> {
 }
 
 /// Up to this many microseconds, by chance. A sleep is the point here: any instant will do.
-fn pause_up_to(most: u64) -> Duration {
+pub(crate) fn pause_up_to(most: u64) -> Duration {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).expect("/dev/urandom");
     let pause = Duration::from_micros(u64::from_ne_bytes(bytes) % most);

@@ -16,6 +16,22 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Caller {
     stream: BufReader<UnixStream>,
+    /// What has come of an answer.
+    begun: String,
+}
+
+/// What a keeper says.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Answer(Answer),
+    /// The keeper is gone.
+    Gone,
+    /// Nothing in that time.
+    Silence,
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl Caller {
@@ -24,9 +40,8 @@ impl Caller {
         let failed = |error| Error::Keeper(format!("can't talk to the keeper of {}: {error}", job.id()));
         match job.connect() {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
                 stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-                Ok(Some(Self { stream: BufReader::new(stream) }))
+                Ok(Some(Self { stream: BufReader::new(stream), begun: String::new() }))
             }
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
@@ -44,26 +59,40 @@ impl Caller {
 
     /// The same for what may take the keeper as long as `longer` to do.
     pub fn ask_within(&mut self, call: &Call, longer: Duration) -> Result<Option<Answer>> {
-        let patience = PATIENCE.saturating_add(longer);
-        let stream = self.stream.get_ref();
-        stream
-            .set_read_timeout(Some(patience))
-            .map_err(|error| Error::Keeper(format!("can't talk to the keeper: {error}")))?;
+        match self.say(call).and_then(|()| self.hear(PATIENCE.saturating_add(longer)))? {
+            Heard::Answer(answer) => Ok(Some(answer)),
+            Heard::Gone => Ok(None),
+            Heard::Silence => Err(Error::Keeper("the keeper does not answer".into())),
+        }
+    }
+
+    /// Says one thing; the answer has to be heard.
+    pub fn say(&mut self, call: &Call) -> Result<()> {
         let mut bytes = serde_json::to_vec(call).unwrap_or_default();
         bytes.push(b'\n');
-        let mut line = String::new();
-        let asked = self.stream.get_mut().write_all(&bytes).and_then(|()| self.stream.read_line(&mut line));
-        match asked {
-            Ok(0) => Ok(None),
-            Ok(_) => serde_json::from_str(&line)
-                .map(Some)
-                .map_err(|error| Error::Keeper(format!("the keeper's answer can't be understood: {error}"))),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
-            {
-                Ok(None)
+        match self.stream.get_mut().write_all(&bytes) {
+            Err(error) if !is_gone(&error) => {
+                Err(Error::Keeper(format!("the keeper does not listen: {error}")))
             }
-            Err(error) => Err(Error::Keeper(format!("the keeper does not answer: {error}"))),
+            // One that is gone is not heard either.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits for the answer for so long; if there was none, it can be waited for again.
+    pub fn hear(&mut self, patience: Duration) -> Result<Heard> {
+        let failed = |error| Error::Keeper(format!("the keeper can't be heard: {error}"));
+        self.stream.get_mut().set_read_timeout(Some(patience)).map_err(failed)?;
+        match self.stream.read_line(&mut self.begun) {
+            Ok(0) => Ok(Heard::Gone),
+            Ok(_) => serde_json::from_str(&std::mem::take(&mut self.begun))
+                .map(Heard::Answer)
+                .map_err(|error| Error::Keeper(format!("the keeper's answer can't be understood: {error}"))),
+            Err(error) if is_gone(&error) => Ok(Heard::Gone),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Ok(Heard::Silence)
+            }
+            Err(error) => Err(failed(error)),
         }
     }
 }

@@ -3,19 +3,28 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Mode, Receipt, Signal, StopPlan, Verdict};
+use quell_core::{JobId, Mode, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
 use quell_sys::{PidFd, Sent};
 
-use crate::call::Caller;
+use crate::call::{Caller, Heard};
 use crate::{Error, JobView, Quell, Result, settle_lost};
 
 /// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
 const STOP_SLACK: Duration = Duration::from_secs(30);
 /// How long a job may take to get its control socket, or to lose it.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a keeper may be silent when it is asked to stop its job.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// The process `id` itself, if it is still there.
+fn pin(id: ProcId) -> Option<PidFd> {
+    let pidfd = PidFd::open(id.pid).ok()?;
+    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start).then_some(pidfd)
+}
 
 /// How to stop a job.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +104,7 @@ impl Job {
         loop {
             settle_lost(&self.dir)?;
             if self.is_over()? {
+                self.wake_understudy();
                 return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
             }
             asked = asked || self.ask_to_stop(stop)?;
@@ -125,22 +135,44 @@ impl Job {
     fn ask_to_stop(&self, stop: &Stop) -> Result<bool> {
         if let Some(mut keeper) = Caller::connect(&self.dir)? {
             let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
-            return Ok(keeper.ask(&call)?.is_some());
+            keeper.say(&call)?;
+            return self.hear_stop(&mut keeper);
         }
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok(false) };
         let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
-        let Some(front) = record.understudy.filter(|_| foreground) else { return Ok(false) };
-        let Ok(pidfd) = PidFd::open(front.pid) else { return Ok(false) };
-        if quell_sys::stat(front.pid).map_or(true, |stat| stat.start != front.start) {
-            return Ok(false);
-        }
+        let Some(pidfd) = record.understudy.filter(|_| foreground).and_then(pin) else { return Ok(false) };
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {
             pidfd.signal(Signal::INT);
         }
         Ok(heard)
+    }
+
+    /// Waits for a keeper to say that it has heard. One that is silent may have been stopped by somebody: it is continued,
+    /// and its understudy too; if that doesn't help it is killed, and whoever is left finishes the stop.
+    fn hear_stop(&self, keeper: &mut Caller) -> Result<bool> {
+        for (patience, signal) in [(SILENCE, Signal::CONT), (2 * SILENCE, Signal::KILL)] {
+            match keeper.hear(patience)? {
+                Heard::Answer(_) => return Ok(true),
+                Heard::Gone => return Ok(false),
+                Heard::Silence => {}
+            }
+            let Ok(record) = self.dir.record() else { continue };
+            if let Some(pidfd) = record.keeper.and_then(pin) {
+                pidfd.signal(signal);
+            }
+            self.wake_understudy();
+        }
+        Ok(true)
+    }
+
+    /// One that somebody has stopped could not end with its job.
+    fn wake_understudy(&self) {
+        if let Some(pidfd) = self.dir.record().ok().and_then(|record| record.understudy).and_then(pin) {
+            pidfd.signal(Signal::CONT);
+        }
     }
 
     /// Something that wakes up when the job's record changes or its keepers are gone.

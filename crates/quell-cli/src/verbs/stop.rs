@@ -29,6 +29,10 @@ pub fn stop(args: &StopArgs) -> ExitCode {
         });
         for (job, ended) in batch.iter().zip(ended) {
             let ended = ended.unwrap_or_else(|| Err(Error::Keeper("the stop failed".into())));
+            // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
+            if matches!(ended, Err(Error::NoSuchJob(_))) && args.jobs.is_empty() {
+                continue;
+            }
             worst = worst.max(report(job, args.json, ended));
         }
     }

@@ -360,10 +360,14 @@ impl Work<'_> {
             (None, Place::Nowhere | Place::Removed | Place::Closed(_)) => HeldBy::Reaper,
         };
         let path = self.cgroup.map(Cgroup::path).or(self.left.cgroup);
-        if verdict == Verdict::Gone
-            && let Some(path) = path
-        {
-            remove_nest(path);
+        if verdict == Verdict::Gone {
+            match path {
+                Some(path) => remove_nest(path),
+                // A keeper that was killed before anything was on record may have had a place of its own already.
+                None => own_dir().iter().flat_map(|own| own.ancestors()).for_each(|dir| {
+                    remove_nest(&dir.join(Cgroup::name(self.left.id)));
+                }),
+            }
         }
         let (members, members_omitted) = self.roll.close(&survivors);
         let pidns = containment == HeldBy::Pidns;

@@ -369,6 +369,11 @@ impl Keeper<'_> {
         let until = Instant::now() + delay;
         loop {
             let Some(desk) = &kit.desk else { return false };
+            // Asked for when the last run had just ended.
+            if let Some((cause, actor)) = desk.ending.clone() {
+                kit.end_waiting(job, self.run, cause, actor, last);
+                return false;
+            }
             let mut fds = vec![Polled::Read(kit.signals.as_fd())];
             fds.extend(kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
             let desk_at = fds.len();

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use quell_core::{Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
+use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
 use quell_sys::{PidFd, Polled};
 
@@ -50,6 +50,8 @@ pub struct Desk {
     aide: Option<Line>,
     restarts: u32,
     delay: Duration,
+    /// Why there will be no other run, once somebody has asked for the end of the job.
+    pub ending: Option<(Cause, Actor)>,
 }
 
 impl Desk {
@@ -73,6 +75,7 @@ impl Desk {
             owner,
             aide,
             restarts: 0,
+            ending: None,
         }
     }
 
@@ -279,7 +282,9 @@ impl Desk {
             (self.delay, self.restarts) = (rules.delay, 0);
         }
         let allowed = rules.limit.is_none_or(|limit| self.restarts < limit);
-        if !wanted || !by_itself || !allowed || receipt.verdict != Verdict::Gone {
+        // A run may have come to its end by itself when somebody asked for that of the job.
+        let asked = self.ending.is_some();
+        if !wanted || !by_itself || asked || !allowed || receipt.verdict != Verdict::Gone {
             return None;
         }
         self.restarts += 1;

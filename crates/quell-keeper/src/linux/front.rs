@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, SCHEMA, SessionKind, Signal, Verdict,
+    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, RootOutcome, SCHEMA, SessionKind, Signal,
+    Verdict,
 };
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
@@ -262,7 +263,11 @@ impl Front {
         self.starter = starter;
         self.told.base = backstage.nest.as_ref().and_then(|nest| nest.base().map(ToOwned::to_owned));
         match self.watch() {
-            Some(end) => end.map(drop),
+            Some(Ok(Finished { receipt, .. })) => match (&self.starter, receipt.root.outcome) {
+                (Some(_), RootOutcome::NotStarted { reason }) => Err(RunError::Start(reason)),
+                (Some(_) | None, _) => Ok(()),
+            },
+            Some(Err(error)) => Err(error),
             None => self.take_over_background(job, backstage, evidence),
         }
     }
@@ -404,13 +409,13 @@ impl Front {
                 self.phase_due = None;
                 None
             }
-            Note::Stopping { killing, ending, leaked } => {
+            Note::Stopping { killing, grace, ending, leaked } => {
                 self.stopping = true;
                 self.known.ending = ending;
                 self.known.leaked = leaked;
                 // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
                 let plan = self.request.plan;
-                let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { plan.grace };
+                let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
                 self.phase_due = Some(Instant::now() + phase + SILENCE);
                 None
             }

@@ -354,12 +354,6 @@ impl Supervisor {
     fn hear_front(&mut self) {
         let Some(front) = &mut self.kit.front else { return };
         let arrived = front.hear();
-        // An exec that is done already makes it a program, to be asked politely.
-        let now = Some(Instant::now());
-        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
-        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
-            self.read_status();
-        }
         for order in arrived.messages {
             self.say(&Note::Heard);
             match order {
@@ -392,6 +386,15 @@ impl Supervisor {
     }
 
     pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
+        // An exec that is done already makes it a program, to be asked politely.
+        let now = Some(Instant::now());
+        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
+        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
+            self.read_status();
+        }
+        if let Some(desk) = self.desk() {
+            desk.ending.get_or_insert((cause, actor.clone()));
+        }
         if self.life.state() != State::Ended {
             let note = match &actor {
                 Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
@@ -454,6 +457,7 @@ impl Supervisor {
         if matches!(self.life.state(), State::Asking | State::Killing) {
             self.say(&Note::Stopping {
                 killing: self.life.state() == State::Killing,
+                grace: self.life.grace(),
                 ending: self.life.ending().cloned(),
                 leaked: self.life.leaked(),
             });

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use quell_core::{Actor, Cause, HeldBy, ProcId, Receipt, RootOutcome, Signal};
 use serde::de::DeserializeOwned;
@@ -42,6 +43,8 @@ pub enum Note {
     Stopping {
         /// Whether the time for asking is over.
         killing: bool,
+        /// How long it may take to end by itself: whoever stops it can give it more than its own grace.
+        grace: Duration,
         /// Why it ends, and who brought that about, if that is settled.
         ending: Option<(Cause, Actor)>,
         /// Whether descendants had outlived the root.

@@ -1,0 +1,320 @@
+//! Whom a job lives for, and whom it doesn't: owners, sessions, jobs inside jobs, and the surroundings of the caller.
+
+use std::{
+    fs,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use quell_tests::{
+    eventually,
+    evidence::{cause, says_gone},
+    host::{Setting, am_root, has_program},
+    jobs::Background,
+    lab::Lab,
+    oracle::Process,
+    run::{PATIENCE, Quell},
+    skip,
+    terminal::Terminal,
+};
+
+use crate::crash::{crew, signal_all};
+
+/// A process to live for. Ended when dropped.
+struct Owner(Child);
+
+impl Owner {
+    fn new(lab: &Lab, script: &str) -> Owner {
+        let mut command = Command::new("sh");
+        Owner(command.args(["-c", script]).env("N", lab.oracle.nap()).spawn().expect("sh"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Process::now(self.0.id()).is_some_and(|process| process.signal(signal)));
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+fn nap<'l>(lab: &'l Lab, quell: Quell<'l>) -> Background<'l> {
+    quell.args(["--grace", "300ms"]).command(["sleep", &lab.oracle.nap()]).begin()
+}
+
+/// It has ended for the sake of its owner.
+fn follows(lab: &Lab, job: &Background<'_>, what: &str) {
+    assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
+    let receipt = job.receipt().expect("a receipt");
+    says_gone(&receipt).unwrap_or_else(|why| panic!("{what}: {why}"));
+    assert_eq!(cause(&receipt), "owner_gone", "{what}");
+    let _ = lab;
+}
+
+#[test]
+fn a_job_ends_with_its_owner_however_that_ends() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        for signal in ["TERM", "KILL", "SEGV"] {
+            let owner = Owner::new(&lab, "sleep $N & wait");
+            let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+            let job = nap(&lab, quell);
+            assert_eq!(job.state(), "running");
+            owner.signal(signal);
+            // Nobody has to collect it.
+            follows(&lab, &job, &format!("{setting}, {signal}"));
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
+    let lab = Lab::as_me();
+    let mut gone = Command::new("true").spawn().expect("true");
+    let pid = gone.id().to_string();
+    // A zombie is gone too.
+    let dead = || Process::now(gone.id()).is_some_and(|process| process.state() == Some('Z'));
+    assert!(eventually(PATIENCE, dead));
+    for what in ["a zombie", "nobody"] {
+        let done = lab.start().args(["--owner", &pid]).sh("touch ran").finish();
+        assert_ne!(done.code(), Some(0), "{what}");
+        assert_eq!(done.stderr.lines().count(), 1, "{what}: {}", done.stderr);
+        assert!(!lab.path("ran").exists(), "{what}");
+        assert_eq!(lab.ids("live"), Vec::<String>::new(), "{what}");
+        assert_eq!(lab.ids("jobs"), Vec::<String>::new(), "{what}");
+        gone.wait().expect("wait");
+    }
+}
+
+#[test]
+fn a_job_that_is_to_be_kept_outlives_its_owner() {
+    let lab = Lab::as_me();
+    let owner = Owner::new(&lab, "exec sleep $N");
+    let job = nap(&lab, lab.start().args(["--owner", &owner.pid(), "--on-owner-exit", "keep"]));
+    owner.signal("KILL");
+    assert!(eventually(PATIENCE, || job.events().contains(&"owner_gone".to_owned())), "{:?}", job.events());
+    assert_eq!(job.state(), "running");
+    assert_eq!(job.stop(&[]).code(), Some(0));
+}
+
+#[test]
+fn self_is_the_caller_and_parent_the_one_above() {
+    for (word, survives_the_shell) in [("self", false), ("parent", true)] {
+        let lab = Lab::as_me();
+        // Two shells: the inner one calls quell, and ends.
+        let inner =
+            format!("$Q start --grace 300ms --owner {word} -- sleep $N >id; touch started; [ -e no ]");
+        let script = format!("sh -c '{inner}'; until [ -e go ]; do sleep 0.01; done");
+        let mut outer = Command::new("sh");
+        outer.args(["-c", &script]).current_dir(lab.dir()).env("QUELL_HOME", lab.home());
+        outer.env("N", lab.oracle.nap()).env("Q", lab.quell_path());
+        let mut outer = outer.spawn().expect("sh");
+        assert!(eventually(PATIENCE, || lab.path("started").exists()));
+        let id = fs::read_to_string(lab.path("id")).expect("id");
+        let job = lab.job(id.trim());
+        if survives_the_shell {
+            assert_eq!(job.state(), "running", "{word}");
+            assert!(!job.wait_over(Duration::from_millis(300)), "{word}: it ended with the inner shell");
+        }
+        if !survives_the_shell {
+            follows(&lab, &job, word);
+        }
+        lab.write("go", "");
+        outer.wait().expect("wait");
+        follows(&lab, &job, word);
+    }
+}
+
+#[test]
+fn a_session_is_stopped_as_a_whole_and_nobody_else() {
+    let lab = Lab::as_me();
+    // One that names its session, one that inherits it, one that was started inside a job of it.
+    let named = nap(&lab, lab.start().args(["--owner", "session:red"]));
+    let inherited = nap(&lab, lab.start().env("QUELL_SESSION", "red"));
+    let script = "$Q start -- sleep $N >inner-id && echo ready >$QUELL_TEST_READY; wait; sleep $N";
+    let outer = lab.start().args(["--owner", "session:red", "--grace", "300ms"]).script(script).begin();
+    let other = nap(&lab, lab.start().args(["--owner", "session:blue"]));
+    let nobodys = nap(&lab, lab.start());
+    let inner = lab.job(fs::read_to_string(lab.path("inner-id")).expect("inner-id").trim()).id.clone();
+    let spec = fs::read_to_string(lab.job(&inner).dir().join("spec.json")).expect("spec.json");
+    assert!(spec.contains(r#""session":"red""#), "{spec}");
+    let done = lab.quell("stop").args(["--session", "red"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    for job in [&named, &inherited, &outer, &lab.job(&inner)] {
+        assert!(job.is_over() && job.state() == "ended", "{}", job.state());
+    }
+    assert_eq!((other.state(), nobodys.state()), ("running".into(), "running".into()));
+}
+
+/// What ends the outer job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exit,
+    Stop,
+    KeeperKilled,
+}
+
+/// A job that is started inside a job belongs to it: it is gone with it, and on record as ended.
+#[test]
+fn a_job_inside_a_job_ends_with_it() {
+    for setting in Setting::all() {
+        for (outer_verb, end) in [
+            ("start", End::Exit),
+            ("start", End::Stop),
+            ("start", End::KeeperKilled),
+            ("run", End::Exit),
+            ("run", End::Stop),
+            ("run", End::KeeperKilled),
+        ] {
+            let what = format!("{setting}, {outer_verb}, {end:?}");
+            let lab = Lab::with(setting);
+            let script = "trap 'exit 0' TERM; \
+                 $Q start --grace 3s -- $A askers $T 1 >inner-id && \
+                 until [ -s asked-up ]; do [ -s inner-id ] && echo >asked-up; done; \
+                 echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done";
+            let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "5s"]);
+            let mut outer = quell.script(script).start();
+            outer.wait_ready().expect("ready");
+            if outer_verb == "start" {
+                outer.wait_exit(PATIENCE).expect("quell start returns");
+            }
+            let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
+            let inner = lab.job(inner.trim());
+            // In a namespace of its own the inner job's numbers mean nothing here.
+            assert_eq!(inner.state(), "running", "{what}");
+            let outer_id = lab.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
+            let outer_job = lab.job(&outer_id);
+            match end {
+                End::Exit => drop(lab.write("go", "")),
+                End::Stop => {
+                    let done = outer_job.stop(&[]);
+                    assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+                }
+                End::KeeperKilled => {
+                    let keeper = outer_job.process("keeper").expect("its keeper");
+                    assert!(keeper.signal("KILL"), "{what}");
+                }
+            }
+            assert!(outer_job.wait_over(PATIENCE), "{what}: {}", outer_job.state());
+            let alive = lab.oracle.survivors_after(Duration::from_secs(5));
+            assert!(alive.is_empty(), "{what}: {alive:?}");
+            // Killed whole, it is on record as ended at the next command at the latest.
+            let sweep = lab.quell("sweep").finish();
+            assert_eq!(sweep.code(), Some(0), "{what}: {} {}", sweep.stdout, sweep.stderr);
+            assert!(inner.is_over() && inner.state() == "ended", "{what}: {}", inner.state());
+            assert_eq!(lab.leftovers(), Vec::<String>::new(), "{what}");
+        }
+    }
+}
+
+/// A stop of the outer job asks everyone once, the inner job's program included.
+#[test]
+fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
+    for setting in Setting::all() {
+        for outer_verb in ["start", "run"] {
+            let what = format!("{setting}, {outer_verb}");
+            let lab = Lab::with(setting);
+            let script = "$Q start --grace 3s --ready-log up --wait-ready 20s -- bash -c \
+                 'trap \"echo asked >>asked; exit 0\" TERM; echo up; while :; do sleep 0.01; done' >inner-id && \
+                 echo ready >$QUELL_TEST_READY; sleep $N & wait";
+            let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "8s"]);
+            let mut outer = quell.script(script).start();
+            outer.wait_ready().expect("ready");
+            let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
+            let inner = lab.job(inner.trim());
+            let outer_id = lab.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
+            let done = lab.job(&outer_id).stop(&[]);
+            assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+            assert!(done.took < Duration::from_secs(7), "{what}: somebody was not asked: {:?}", done.took);
+            let asked = fs::read_to_string(lab.path("asked")).unwrap_or_default();
+            assert_eq!(asked, "asked\n", "{what}");
+            assert!(inner.is_over(), "{what}");
+            assert_eq!(inner.receipt().expect("a receipt")["root"]["outcome"]["code"], 0, "{what}");
+        }
+    }
+}
+
+/// Still there, and still in quell's hands.
+fn goes_on(job: &Background<'_>, what: &str) {
+    assert_eq!(job.state(), "running", "{what}");
+    assert!(job.process("keeper").is_some_and(|keeper| keeper.is_alive()), "{what}");
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+    assert_eq!(cause(&job.receipt().expect("a receipt")), "user", "{what}");
+}
+
+#[test]
+fn a_job_outlives_the_group_and_the_session_of_its_caller() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let words = quell.command(["sleep", &lab.oracle.nap()]).words();
+        let mut caller = Command::new("setsid");
+        caller.args(["sh", "-c", r#""$@" >id; touch started; sleep 50"#, "sh"]).args(words);
+        caller.current_dir(lab.dir()).env("QUELL_HOME", lab.home()).env("HOME", lab.dir());
+        let mut caller = caller.spawn().expect("setsid");
+        assert!(eventually(PATIENCE, || lab.path("started").exists()), "{setting}");
+        let id = fs::read_to_string(lab.path("id")).expect("id");
+        let job = lab.job(id.trim());
+        let group = format!("-{}", caller.id());
+        for signal in ["HUP", "INT", "TERM", "KILL"] {
+            let _ = Command::new("kill").args(["-s", signal, "--", &group]).status();
+        }
+        caller.wait().expect("wait");
+        goes_on(&job, &setting.to_string());
+    }
+}
+
+#[test]
+fn a_job_outlives_the_terminal_of_its_caller() {
+    if !has_program("tmux") {
+        return skip("a_job_outlives_the_terminal…", "there is no tmux");
+    }
+    let lab = Lab::as_me();
+    {
+        let terminal = Terminal::open(&lab);
+        terminal.line("$Q start --grace 300ms -- sleep $N >id; echo started");
+        terminal.wait_for_line("started");
+    }
+    let id = fs::read_to_string(lab.path("id")).expect("id");
+    goes_on(&lab.job(id.trim()), "the terminal is closed");
+}
+
+#[test]
+fn a_job_outlives_the_cgroup_of_its_caller() {
+    if !am_root() {
+        return skip("a_job_outlives_the_cgroup…", "needs root to make cgroups");
+    }
+    for contain in Setting::all().into_iter().filter(|s| s.user == Lab::as_me().user()).map(|s| s.contain) {
+        let lab = Lab::as_me();
+        let Some(cgroup) = lab.make_cgroup("caller") else {
+            return skip("a_job_outlives_the_cgroup…", "no v2");
+        };
+        let join = r#"echo $$ >"$0/cgroup.procs" && exec "$@""#;
+        let join = ["sh", "-c", join, cgroup.to_str().expect("UTF-8")];
+        let quell = lab.start().wrapped(join).args(["--contain", contain.word(), "--grace", "300ms"]);
+        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        fs::write(cgroup.join("cgroup.kill"), "1").expect("cgroup.kill");
+        goes_on(&job, contain.word());
+        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain:?}");
+    }
+}
+
+/// An owner that goes while nobody can act: the job is stopped as soon as its keeper runs again.
+#[test]
+fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
+    let lab = Lab::as_me();
+    let owner = Owner::new(&lab, "exec sleep $N");
+    let job = nap(&lab, lab.start().args(["--owner", &owner.pid()]));
+    let keeper = crew(&lab, "quell-keeper");
+    assert!(signal_all("STOP", &keeper));
+    owner.signal("KILL");
+    assert!(signal_all("CONT", &keeper));
+    follows(&lab, &job, "after CONT");
+}
