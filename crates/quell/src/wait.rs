@@ -125,11 +125,11 @@ impl Waiting<'_> {
     fn look(&mut self, conditions: &Conditions) -> Result<()> {
         let view = self.job.view()?;
         let over = matches!(view.state, JobState::Ended);
-        if let (Some(regex), Some(lines)) = (&conditions.log, &mut self.log) {
-            if let Some(line) = find_line(lines, regex, over).map_err(Error::io(self.job.dir().dir()))? {
-                (self.met, self.line) = (Met::Log, Some(line));
-                return Ok(());
-            }
+        if let (Some(regex), Some(lines)) = (&conditions.log, &mut self.log)
+            && let Some(line) = find_line(lines, regex, over).map_err(Error::io(self.job.dir().dir()))?
+        {
+            (self.met, self.line) = (Met::Log, Some(line));
+            return Ok(());
         }
         if conditions.ready && view.ready.is_some() && !over {
             self.met = Met::Ready;

@@ -1,9 +1,18 @@
 //! The verbs about jobs, one file each.
 
+mod completions;
 mod config;
+mod gc;
+mod list;
+mod man;
+mod rm;
+mod select;
 mod start;
+mod stats;
+mod status;
 mod stop;
 mod sweep;
+mod tree;
 
 use std::process::ExitCode;
 
@@ -18,6 +27,14 @@ pub fn carry_out(verb: Verb) -> ExitCode {
     match verb {
         Verb::Start(args) => start::start(args),
         Verb::Stop(args) => stop::stop(&args),
+        Verb::List(args) => list::list(&args),
+        Verb::Status(args) => status::status(&args),
+        Verb::Tree(args) => tree::tree(&args),
+        Verb::Stats(args) => stats::stats(&args),
+        Verb::Rm(args) => rm::rm(&args),
+        Verb::Gc(args) => gc::gc(&args),
+        Verb::Completions(args) => completions::completions(&args),
+        Verb::Man(args) => man::man(&args),
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),
