@@ -5,6 +5,8 @@ mod args;
 mod doctor;
 mod output;
 mod run;
+#[cfg(target_os = "linux")]
+mod show;
 #[cfg_attr(target_os = "linux", path = "verbs/mod.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod verbs;

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// One ability of the host.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ability {
     /// A stable word.
     pub name: String,
@@ -16,6 +17,7 @@ pub struct Ability {
 
 /// What this host can do for quell.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Doctor {
     /// The operating system and its version.
     pub system: String,

@@ -67,7 +67,7 @@ fn ask_signal(receipt: &Receipt) -> Option<String> {
 }
 
 /// The tree, one member a line: its command, its pid and its fate.
-fn tree(receipt: &Receipt) -> String {
+pub fn tree(receipt: &Receipt) -> String {
     let by_pid: BTreeSet<u32> = receipt.members.iter().map(|member| member.id.pid).collect();
     let mut children: BTreeMap<u32, Vec<&Member>> = BTreeMap::new();
     let mut tops = Vec::new();

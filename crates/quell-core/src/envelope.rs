@@ -7,6 +7,7 @@ use crate::SCHEMA;
 
 /// An error as programs read it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// A stable word for programs.
     pub code: String,

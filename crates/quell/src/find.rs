@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Fail, Index, Wanted};
 use crate::view::{JobState, JobView};
-use crate::{Error, Result};
+use crate::{Error, Quell, Result, settle_lost};
 
 /// The least that is taken for the beginning of an id.
 const SHORTEST_PREFIX: usize = 4;
@@ -196,6 +196,41 @@ pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
     troubles.extend(broken.into_iter().map(|broken| broken.why));
     let more = count.saturating_sub(finished.len() as u64);
     Ok(Listing { jobs: live.into_iter().chain(finished).collect(), more, troubles })
+}
+
+/// A list without ghosts.
+#[derive(Debug)]
+pub struct Settled {
+    /// The list.
+    pub listing: Listing,
+    /// The lost jobs whose stop was finished first.
+    pub finished: Vec<JobId>,
+    /// Why others could not be finished. They are listed as `lost`.
+    pub failed: Vec<Error>,
+}
+
+impl Quell {
+    /// Like [`Quell::list`], after the stop of every lost job that `filter` would let through in some state has been
+    /// finished.
+    pub fn list_settled(&self, filter: &Filter) -> Result<Settled> {
+        let lost_only = Filter { states: vec![JobState::Lost], limit: Some(0), all: false, ..filter.clone() };
+        let first = self.list(if filter.states.is_empty() { filter } else { &lost_only })?;
+        let is_lost = |view: &&JobView| view.state == JobState::Lost;
+        let lost: Vec<JobId> = first.jobs.iter().filter(is_lost).map(|view| view.id).collect();
+        if lost.is_empty() && filter.states.is_empty() {
+            return Ok(Settled { listing: first, finished: Vec::new(), failed: Vec::new() });
+        }
+        let (mut finished, mut failed) = (Vec::new(), Vec::new());
+        for id in lost {
+            match settle_lost(&self.home().job(id)) {
+                // It is kept after all, or was over.
+                Ok(false) => {}
+                Ok(true) => finished.push(id),
+                Err(error) => failed.push(error),
+            }
+        }
+        Ok(Settled { listing: self.list(filter)?, finished, failed })
+    }
 }
 
 /// The live jobs, newest first.

@@ -69,12 +69,24 @@ pub struct GcReport {
 /// Removes the finished jobs that `rules` don't keep, those that ended first first; and the remains of those that never
 /// came to be. With `dry_run` it only says which.
 pub fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+    collect(home, rules, dry_run, None)
+}
+
+/// The same, with a limit to the work: at most so many jobs are removed, and the index is taken at its word.
+pub(crate) fn collect(
+    home: &Home,
+    rules: &GcRules,
+    dry_run: bool,
+    at_most: Option<usize>,
+) -> Result<GcReport> {
     let mut report = GcReport { dry_run, ..GcReport::default() };
     if !home.dir().is_dir() {
         return Ok(report);
     }
     let (mut candidates, broken) = index::with(home, |index| {
-        index.reconcile(home)?;
+        if at_most.is_none() {
+            index.reconcile(home)?;
+        }
         Ok((index.candidates(None)?, index.broken(None)?))
     })?;
     let broken: Vec<JobId> = broken.into_iter().map(|broken| broken.id).collect();
@@ -82,6 +94,7 @@ pub fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
     candidates.retain(|candidate| !candidate.broken || home.job(candidate.id).exists());
     let boot = quell_sys::boot_id();
     let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()));
+    let doomed = at_most.map_or(doomed, |most| doomed.min(most));
     for candidate in &candidates[..doomed] {
         let why = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
             Some(why) => why,

@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+pub mod answers;
 mod call;
 pub mod config;
 mod error;
@@ -41,10 +42,15 @@ mod index;
 mod job;
 mod logs;
 mod recover;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod send;
+mod short;
 mod start;
 mod stats;
 mod sweep;
+mod tidy;
+mod tree;
 mod view;
 mod wait;
 
@@ -52,7 +58,7 @@ use std::path::{Path, PathBuf};
 
 pub use config::{Config, Loaded};
 pub use error::Error;
-pub use find::{BadTag, Filter, Listing, TagFilter, list, resolve};
+pub use find::{BadTag, Filter, Listing, Settled, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped, gc, remove};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
@@ -66,10 +72,12 @@ pub use quell_store::{
 };
 pub use recover::{Finish, finish_lost, settle_lost};
 pub use regex_lite::Regex;
+pub use short::short_ids;
 pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
 pub use stats::{Exits, Spread, Stats, stats};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob, sweep};
-pub use view::{JobState, JobView};
+pub use tree::Tree;
+pub use view::{JobState, JobView, unix_ms_of};
 pub use wait::{Conditions, Met, Waited, wait};
 
 /// What most calls give.

@@ -340,6 +340,11 @@ impl Records {
     }
 }
 
+/// A wall clock of a record in milliseconds since 1970; none if it is no time, or before that.
+pub fn unix_ms_of(wall: &str) -> Option<u64> {
+    wall.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
+}
+
 /// Whether a program runs in this state, or ran until it.
 fn runs(state: JobState) -> bool {
     match state {

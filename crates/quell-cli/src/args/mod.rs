@@ -2,8 +2,11 @@
 
 mod job;
 mod logs;
+mod look;
+mod paper;
 mod stop;
 mod talk;
+mod tidy;
 mod wait;
 
 use std::ffi::OsString;
@@ -17,8 +20,11 @@ pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
 pub use logs::{EventsArgs, LogsArgs};
+pub use look::{ListArgs, StatsArgs, StatusArgs, TreeArgs};
+pub use paper::{CompletionsArgs, ManArgs, ShellArg};
 pub use stop::StopArgs;
 pub use talk::{RestartArgs, SendArgs, SignalArgs};
+pub use tidy::{GcArgs, RmArgs, Rule};
 pub use wait::WaitArgs;
 
 /// What the words on the command line came to.
@@ -43,6 +49,7 @@ struct Cli {
 
 /// The verbs.
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "made once, and moved once")]
 pub enum Verb {
     /// Run a command in the foreground and leave nothing of it behind
     Run(RunArgs),
@@ -62,12 +69,29 @@ pub enum Verb {
     Signal(SignalArgs),
     /// Stop jobs and start the same commands anew
     Restart(RestartArgs),
+    /// List jobs: the live ones, and those that ended last
+    List(ListArgs),
+    /// Say all that is known of a job
+    Status(StatusArgs),
+    /// Draw the process tree of a job
+    Tree(TreeArgs),
+    /// Say what the jobs that have ended add up to
+    Stats(StatsArgs),
+    /// Remove the records of jobs that have ended
+    Rm(RmArgs),
+    /// Remove old jobs by age, number and size
+    Gc(GcArgs),
     /// Finish the stop of jobs whose keeper was killed, and put away what quell left
     Sweep(SweepArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
     /// Say which settings hold here, and where each of them comes from
     Config(ConfigArgs),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
@@ -87,6 +111,12 @@ pub struct DoctorArgs {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0; 2 if a file or a variable can't be used.
+
+Examples:
+  quell config show
+  quell config show --json")]
 pub struct ConfigArgs {
     #[command(subcommand)]
     pub verb: ConfigVerb,
@@ -135,6 +165,12 @@ pub struct SweepArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The whole command line, for completions and manual pages.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "they are made where jobs can be run"))]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Reads the words.

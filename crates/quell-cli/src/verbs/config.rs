@@ -16,8 +16,8 @@ mod here {
     use std::path::Path;
     use std::process::ExitCode;
 
+    use quell::answers::ConfigAnswer;
     use quell::config::{Config, Layer, Loaded};
-    use serde_json::json;
 
     use crate::output;
 
@@ -30,9 +30,7 @@ mod here {
             Err(error) => return output::fail("config", json, error.exit_code(), &error.body()),
         };
         let text = if json {
-            let Loaded { config: _, values, files, warnings } = &loaded;
-            let data = json!({ "values": values, "files": files, "warnings": warnings });
-            format!("{}\n", quell_core::success("config", &data))
+            format!("{}\n", quell_core::success("config", &ConfigAnswer::from(&loaded)))
         } else {
             let home = std::env::var_os("HOME").filter(|home| home.len() > 1);
             describe(&loaded, home.as_deref().map(Path::new))

@@ -1,15 +1,24 @@
 //! The verbs about jobs, one file each.
 
+mod completions;
 mod config;
 mod events;
+mod gc;
+mod list;
 mod logs;
+mod man;
 mod phrases;
 mod restart;
+mod rm;
+mod select;
 mod send;
 mod signal;
 mod start;
+mod stats;
+mod status;
 mod stop;
 mod sweep;
+mod tree;
 mod wait;
 
 use std::process::ExitCode;
@@ -31,6 +40,14 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Send(args) => send::send(&args),
         Verb::Signal(args) => signal::signal(&args),
         Verb::Restart(args) => restart::restart(&args),
+        Verb::List(args) => list::list(&args),
+        Verb::Status(args) => status::status(&args),
+        Verb::Tree(args) => tree::tree(&args),
+        Verb::Stats(args) => stats::stats(&args),
+        Verb::Rm(args) => rm::rm(&args),
+        Verb::Gc(args) => gc::gc(&args),
+        Verb::Completions(args) => completions::completions(&args),
+        Verb::Man(args) => man::man(&args),
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use quell::{Conditions, Config, Error, Input, Job, Met, Start};
+use quell::answers::StartAnswer;
+use quell::{Conditions, Config, Error, GcRules, Input, Job, Met, Quell, Start};
 use quell_core::{OnOwnerExit, ReadyRules, RestartPolicy};
-use serde_json::json;
 
-use super::{envelope, fail, quell};
+use super::{envelope, fail, gc, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
 use crate::run::{self, Settings};
@@ -16,28 +16,37 @@ use crate::run::{self, Settings};
 /// Starts the command and prints the job's id.
 pub fn start(args: StartArgs) -> ExitCode {
     let json = args.json;
-    let (wait_ready, request) = match request(args) {
+    let Request { wait_ready, start, gc } = match request(args) {
         Ok(request) => request,
         Err(code) => return code,
     };
-    let job = match quell().and_then(|quell| quell.start(&request)) {
-        Ok(job) => job,
+    let started = quell().and_then(|quell| quell.start(&start).map(|job| (quell, job)));
+    let (quell, job) = match started {
+        Ok(started) => started,
         Err(error) => return fail("start", json, &error),
     };
     let ready = wait_ready.map(|patience| {
         let conditions = Conditions { ready: true, ..Conditions::default() };
         quell::wait(std::slice::from_ref(&job), &conditions, false, Some(Instant::now() + patience))
     });
-    match ready.transpose() {
+    let code = match ready.transpose() {
         Ok(waited) => report(&job, json, waited.and_then(|waited| waited.first().map(|waited| waited.met))),
         Err(error) => fail("start", json, &error),
+    };
+    tidy(&quell, gc);
+    code
+}
+
+/// Removes a few old jobs, now that the caller has the id. The job runs whatever comes of this, so nothing is said.
+fn tidy(quell: &Quell, rules: Option<GcRules>) {
+    if let Some(rules) = rules {
+        let _ = quell.tidy(&rules);
     }
 }
 
 fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     let text = if json {
-        let view = job.view().ok();
-        envelope("start", &json!({ "id": job.id(), "job": view, "met": met }))
+        envelope("start", &StartAnswer { id: job.id(), job: job.view().ok(), met })
     } else {
         format!("{}\n", job.id())
     };
@@ -57,7 +66,14 @@ fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     }
 }
 
-type Request = (Option<std::time::Duration>, Start);
+/// What was asked for, and what is configured beside it.
+struct Request {
+    /// How long readiness is waited for; none if it is not.
+    wait_ready: Option<Duration>,
+    start: Start,
+    /// The rules of the gc that happens by itself, if it does.
+    gc: Option<GcRules>,
+}
 
 /// What was asked for, over what is configured.
 fn request(args: StartArgs) -> Result<Request, ExitCode> {
@@ -119,5 +135,6 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
         let why = "--wait-ready needs something to wait for: --ready-port, --ready-log, --ready-http or --ready-cmd";
         return Err(said(Error::BadValue(why.into())));
     }
-    Ok((wait_ready, start))
+    let gc = config.gc.auto.then(|| gc::rules(&config.gc));
+    Ok(Request { wait_ready, start, gc })
 }

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use quell::answers::StopAnswer;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::account;
-use serde_json::json;
 
 use super::{envelope, fail, quell};
 use crate::args::StopArgs;
@@ -64,9 +64,7 @@ fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
     match ended {
         Ok(Stopped { receipt, was_over }) => {
             let text = match (json, was_over) {
-                (true, _) => {
-                    envelope("stop", &json!({ "id": job.id(), "was_over": was_over, "receipt": receipt }))
-                }
+                (true, _) => envelope("stop", &StopAnswer { id: job.id(), was_over, receipt }),
                 (false, true) => format!("{} had ended already\n", job.id()),
                 (false, false) => account::account(&receipt),
             };

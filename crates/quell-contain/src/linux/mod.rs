@@ -69,8 +69,8 @@ pub fn is_alive(id: ProcId) -> bool {
     walk::pin(id.pid, |stat| roll::identity(stat) == id).is_some()
 }
 
-/// What could defeat a containment, in words for receipts and `quell doctor`.
-fn defeated_by(kind: HeldBy) -> Vec<String> {
+/// What could defeat a containment, in words for receipts, `quell status` and `quell doctor`.
+pub fn defeated_by(kind: HeldBy) -> Vec<String> {
     let common = [
         "a process that another program starts on the job's behalf (a service manager, a container engine, at, cron)",
         "a process in uninterruptible sleep, until the kernel lets go of it",

@@ -26,6 +26,11 @@ pub fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, slave))
 }
 
+/// How many columns the terminal at `fd` has; none if it is no terminal or does not know.
+pub fn columns(fd: impl AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(fd).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// /dev/null, for reading and writing.
 pub fn null() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 /// Where a setting comes from. Shown as `/home/u/.config/quell/config.toml:3`, `QUELL_STOP_GRACE`, `default` or `flag`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
     /// Nobody set it.
@@ -51,6 +52,7 @@ impl fmt::Display for Source {
 
 /// One setting with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sourced {
     /// Its name, such as `stop.grace`.
     pub key: String,
@@ -62,6 +64,7 @@ pub struct Sourced {
 
 /// Which of the two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// The user's.
@@ -83,6 +86,7 @@ impl Layer {
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
     /// Which of the two.
     pub layer: Layer,

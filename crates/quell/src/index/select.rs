@@ -150,6 +150,27 @@ impl Index {
         query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
     }
 
+    /// For each of `ids` the ones beside it, in the order of ids.
+    pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
+        let mut query = self.db.prepare_cached(
+            "SELECT * FROM (SELECT id FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT 1)
+             UNION ALL SELECT * FROM (SELECT id FROM jobs WHERE id > ?1 ORDER BY id LIMIT 1)",
+        )?;
+        let mut found = Vec::new();
+        for id in ids {
+            let mut rows = query.query([id.to_string()])?;
+            while let Some(row) = rows.next()? {
+                found.push(id_of(row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// All ids.
+    pub fn all_ids(&self) -> Result<Vec<JobId>, Fail> {
+        Ok(known(&self.db)?.0.into_iter().collect())
+    }
+
     /// What is known of these jobs, or of all, to judge whether they may be removed; those that ended first come first.
     pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
         let mut query = self.db.prepare_cached(

@@ -1,0 +1,121 @@
+//! The arguments of the verbs that look: `list`, `status`, `tree`, `stats`.
+
+use std::time::Duration;
+
+use clap::Args;
+use quell_core::parse_duration;
+
+const LIST_HELP: &str = "\
+Live jobs come first, newest first; then those that ended last. AGE is the time since the start of a live job and since the
+end of another. On a terminal a line is cut to its width (COLUMNS goes over that); a program gets all of it. A job whose
+keeper was killed is finished first, which is told on stderr.
+
+Exit codes: 0; 2 usage; 125 quell failed.
+
+Examples:
+  quell list
+  quell list --all --state ended --since 1h
+  quell list --tag team=a --tag web --session agent-7
+  quell list --name web --json
+  quell stop $(quell list --ids --limit 0 --tag ci)";
+
+#[derive(Args)]
+#[command(after_help = LIST_HELP)]
+pub struct ListArgs {
+    /// All that have ended, not only the last ten
+    #[arg(long, short)]
+    pub all: bool,
+    /// In this state: created, starting, running, ready, stopping, waiting, ended, lost; may be given many times
+    #[arg(long, value_name = "STATE")]
+    pub state: Vec<String>,
+    /// With this label; may be given many times
+    #[arg(long, value_name = "K[=V]")]
+    pub tag: Vec<String>,
+    /// Of this session
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Of this name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// How many that have ended at most [default: 10]
+    #[arg(long, value_name = "N", conflicts_with = "all")]
+    pub limit: Option<usize>,
+    /// Of those that have ended, the ones that did so within this time: 10m, 2h, 7d
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub since: Option<Duration>,
+    /// Print whole ids and nothing else
+    #[arg(long, conflicts_with = "json")]
+    pub ids: bool,
+    /// Print ids and names and nothing else, for completions
+    #[arg(long, hide = true, conflicts_with_all = ["json", "ids"])]
+    pub words: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const STATUS_HELP: &str = "\
+Exit codes: 0 it is alive, or its command exited with 0; 1 it ended otherwise; 2 usage; 3 no such job; 5 its keeper was
+lost and it is not proven dead; 125 quell failed. Of several jobs the highest one counts.
+
+Examples:
+  quell status web
+  quell status 01KA3W6Z 01KA3W70
+  quell status web --json | jq .data.job.state";
+
+#[derive(Args)]
+#[command(after_help = STATUS_HELP)]
+pub struct StatusArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "JOB", required = true)]
+    pub jobs: Vec<String>,
+    /// Print one JSON object a job
+    #[arg(long)]
+    pub json: bool,
+}
+
+const TREE_HELP: &str = "\
+A job that is alive shows its processes with their state, CPU time and memory; one that has ended shows who was seen, and
+what became of each.
+
+Exit codes: 0; 2 usage; 3 no such job; 5 its keeper was lost and it is not proven dead; 125 quell failed. Of several jobs
+the highest one counts.
+
+Examples:
+  quell tree web
+  quell tree 01KA3W6Z --json | jq '.data.processes[].pid'";
+
+#[derive(Args)]
+#[command(after_help = TREE_HELP)]
+pub struct TreeArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "JOB", required = true)]
+    pub jobs: Vec<String>,
+    /// Print one JSON object a job
+    #[arg(long)]
+    pub json: bool,
+}
+
+const STATS_HELP: &str = "\
+Counts the jobs that have ended and are still on record. Of a job that was started again and again, the last run counts.
+
+Exit codes: 0; 2 usage; 125 quell failed.
+
+Examples:
+  quell stats
+  quell stats --since 7d --tag ci
+  quell stats --json | jq .data.kill_rate";
+
+#[derive(Args)]
+#[command(after_help = STATS_HELP)]
+pub struct StatsArgs {
+    /// Those that ended within this time: 10m, 2h, 7d
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub since: Option<Duration>,
+    /// Those with this label; may be given many times
+    #[arg(long, value_name = "K[=V]")]
+    pub tag: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

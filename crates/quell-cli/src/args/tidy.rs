@@ -1,0 +1,88 @@
+//! The arguments of the verbs that remove: `rm` and `gc`.
+
+use std::time::Duration;
+
+use clap::Args;
+use quell_core::{parse_duration, parse_size};
+
+const RM_HELP: &str = "\
+Removes the records of jobs that have ended: what is known of them, their logs and their receipts. A job that is alive is
+refused; one whose keeper was killed is finished first. If one of the words means no job, none is removed.
+
+Exit codes: 0 all are removed; 1 one is alive: stop it first; 2 usage; 3 no such job; 5 one is not proven dead, and stays
+unless --force is given; 125 quell failed. Of several jobs the highest one counts.
+
+Examples:
+  quell rm web
+  quell rm 01KA3W6Z 01KA3W70
+  quell rm $(quell list --all --ids --state ended --tag ci)";
+
+#[derive(Args)]
+#[command(after_help = RM_HELP)]
+pub struct RmArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "JOB", required = true)]
+    pub jobs: Vec<String>,
+    /// Also those whose processes are not proven dead; quell can't stop them after that
+    #[arg(long, short)]
+    pub force: bool,
+    /// Print one JSON object a job
+    #[arg(long)]
+    pub json: bool,
+}
+
+const GC_HELP: &str = "\
+Removes jobs that have ended, those that ended first first, until all rules hold. A rule that is not given is the one that
+is configured ([gc] in the settings); `none` is no limit. No live job is touched. `quell start` does a little of this by
+itself once an hour, unless gc.auto is false.
+
+Exit codes: 0; 2 usage; 125 quell failed.
+
+Examples:
+  quell gc --dry-run
+  quell gc --max-age 7d
+  quell gc --max-count 100 --max-age none --max-size none
+  quell gc --max-size 1G --json";
+
+#[derive(Args)]
+#[command(after_help = GC_HELP)]
+pub struct GcArgs {
+    /// Keep those that ended within this time: 12h, 30d, none
+    #[arg(long, value_name = "DUR", value_parser = age)]
+    pub max_age: Option<Rule<Duration>>,
+    /// Keep at most this many, or none for no limit
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub max_count: Option<Rule<usize>>,
+    /// Keep as many as fit into this: 500M, 8G, none
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_size: Option<Rule<u64>>,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also those whose processes are not proven dead; quell can't stop them after that
+    #[arg(long, short)]
+    pub force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A rule that was given; none for no limit.
+#[derive(Clone, Copy)]
+pub struct Rule<T>(pub Option<T>);
+
+fn rule<T>(text: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Rule<T>, String> {
+    if text == "none" { Ok(Rule(None)) } else { read(text).map(|value| Rule(Some(value))) }
+}
+
+fn age(text: &str) -> Result<Rule<Duration>, String> {
+    rule(text, |text| parse_duration(text).map_err(|error| error.to_string()))
+}
+
+fn number(text: &str) -> Result<Rule<usize>, String> {
+    rule(text, |text| text.parse().map_err(|_| "give a number, or none".into()))
+}
+
+fn size(text: &str) -> Result<Rule<u64>, String> {
+    rule(text, |text| parse_size(text).map_err(|error| error.to_string()))
+}

@@ -1,0 +1,142 @@
+//! Text from anywhere, made fit for a terminal.
+
+use std::fmt::Write;
+
+/// The text without anything that a terminal would obey: control characters, and those that turn the direction of
+/// writing, are shown as escapes.
+pub fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => clean.push_str("\\n"),
+            '\t' => clean.push_str("\\t"),
+            '\r' => clean.push_str("\\r"),
+            c if c.is_control() && c.is_ascii() => {
+                let _ = write!(clean, "\\x{:02x}", u32::from(c));
+            }
+            c if c.is_control() || turns(c) => clean.extend(c.escape_unicode()),
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Whether it changes the direction of what follows, or ends the line.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A command as one could type it into a shell, printable.
+pub fn command_line(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    printable(&words.join(" "))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// How many columns it takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// The columns of one character, well enough for tables: those of East Asia and pictures are wide.
+fn columns(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036f | 0x200b..=0x200d | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// Cut at its end, with a mark.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut short = head(text, columns.saturating_sub(1)).to_owned();
+    if columns > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// As much of its beginning as fits.
+fn head(text: &str, room: usize) -> &str {
+    let mut taken = 0;
+    for (at, c) in text.char_indices() {
+        taken += columns(c);
+        if taken > room {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// Broken into lines at spaces, or anywhere in a word that is too long for a line. Nothing is left out but those spaces.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let room = columns.max(2);
+    let (mut lines, mut rest) = (Vec::new(), text);
+    while width(rest) > room {
+        let fits = head(rest, room);
+        let at_space = if rest[fits.len()..].starts_with(' ') { Some(fits.len()) } else { fits.rfind(' ') };
+        let (line, next) = match at_space.filter(|at| *at > 0) {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => rest.split_at(fits.len()),
+        };
+        lines.push(line.to_owned());
+        rest = next;
+    }
+    lines.push(rest.to_owned());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_as_a_command() {
+        assert_eq!(
+            printable("a\x1b[31mb\x07\nc\u{9b}2J\u{202e}x"),
+            "a\\x1b[31mb\\x07\\nc\\u{9b}2J\\u{202e}x"
+        );
+        let line = command_line(&["sh".into(), "-c".into(), "echo \x1b]0;x\x07".into(), String::new()]);
+        assert_eq!(line, "sh -c 'echo \\x1b]0;x\\x07' ''");
+    }
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        assert_eq!(command_line(&["a b".into(), "it's".into(), "x=1".into()]), "'a b' 'it'\\''s' x=1");
+    }
+
+    #[test]
+    fn a_cut_is_marked_and_fits() {
+        assert_eq!(
+            (cut("abcdef", 4).as_str(), cut("abcd", 4).as_str(), cut("ab", 0).as_str()),
+            ("abc…", "abcd", "")
+        );
+        assert_eq!(cut("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn wrapping_loses_nothing() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("abcdefgh ij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

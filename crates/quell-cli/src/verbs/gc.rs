@@ -1,0 +1,69 @@
+//! `quell gc`: old jobs go, by age, number and size.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use quell::config::GcConfig;
+use quell::{Config, Error, GcReport, GcRules};
+
+use super::{envelope, fail, quell};
+use crate::args::{GcArgs, Rule};
+use crate::output;
+use crate::show;
+
+/// Removes them, and says which.
+pub fn gc(args: &GcArgs) -> ExitCode {
+    match collect(args) {
+        Ok(report) => {
+            let said = if args.json { envelope("gc", &report) } else { describe(&report) };
+            output::to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
+        }
+        Err(error) => fail("gc", args.json, &error),
+    }
+}
+
+fn collect(args: &GcArgs) -> Result<GcReport, Error> {
+    let quell = quell()?;
+    let loaded = Config::load_here()?;
+    for warning in &loaded.warnings {
+        output::to_stderr(&format!("quell: {warning}\n"));
+    }
+    let configured = rules(&loaded.config.gc);
+    let rules = GcRules {
+        max_age: args.max_age.map_or(configured.max_age, |Rule(age)| age),
+        max_count: args.max_count.map_or(configured.max_count, |Rule(count)| count),
+        max_size: args.max_size.map_or(configured.max_size, |Rule(size)| size),
+        force: args.force,
+    };
+    quell::gc(quell.home(), &rules, args.dry_run)
+}
+
+/// The rules that are configured.
+pub fn rules(config: &GcConfig) -> GcRules {
+    GcRules {
+        max_age: config.max_age,
+        // More than that many there can't be.
+        max_count: config.max_count.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        max_size: config.max_size,
+        force: false,
+    }
+}
+
+fn describe(report: &GcReport) -> String {
+    let mut text = String::new();
+    for id in &report.removed {
+        let _ = writeln!(text, "{id} {}", if report.dry_run { "would be removed" } else { "removed" });
+    }
+    for skipped in &report.skipped {
+        let _ = writeln!(text, "{} stays: {}", skipped.id, show::printable(&skipped.why));
+    }
+    if report.remains > 0 {
+        let remains = show::count(report.remains, "remnant", "remnants");
+        let done = if report.dry_run { "would be cleaned away" } else { "cleaned away" };
+        let _ = writeln!(text, "{remains} of jobs that never came to be {done}");
+    }
+    let removed = show::count(report.removed.len() as u64, "job", "jobs");
+    let (done, freed) = if report.dry_run { ("to remove", "to free") } else { ("removed", "freed") };
+    let _ = writeln!(text, "{removed} {done}, {} {freed}, {} kept", show::bytes(report.bytes), report.kept);
+    text
+}

@@ -1,0 +1,124 @@
+//! `quell list`: the live jobs, and those that ended last.
+
+use std::process::ExitCode;
+
+use quell::{Error, Filter, JobState, JobView, Quell, Settled, unix_ms_of};
+use quell_core::{HeldBy, RootOutcome, Verdict};
+
+use super::{envelope, fail, quell, select};
+use crate::args::ListArgs;
+use crate::output;
+use crate::show::{self, Cell, Reader, Style, Table};
+
+/// Lists them.
+pub fn list(args: &ListArgs) -> ExitCode {
+    let listed = filter(args).and_then(|filter| {
+        let quell = quell()?;
+        let settled = quell.list_settled(&filter)?;
+        Ok((quell, settled))
+    });
+    let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
+        finished.into_iter().for_each(select::tell_finished);
+        let failures = failed.iter().map(|error| error.to_string());
+        for trouble in failures.chain(listing.troubles.iter().cloned()) {
+            output::to_stderr(&format!("quell: {}\n", show::printable(&trouble)));
+        }
+        if args.json {
+            return Ok(envelope("list", &listing));
+        }
+        if args.ids || args.words {
+            return Ok(words(&listing.jobs, args.words));
+        }
+        if listing.jobs.is_empty() {
+            output::to_stderr("quell: there are no such jobs\n");
+            return Ok(String::new());
+        }
+        let table = table(&quell, &listing.jobs)?;
+        if listing.more > 0 {
+            let more = show::count(listing.more, "more has ended", "more have ended");
+            output::to_stderr(&format!("quell: {more} (`quell list --all` shows all)\n"));
+        }
+        Ok(table)
+    });
+    match text {
+        Ok(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
+        Err(error) => fail("list", args.json, &error),
+    }
+}
+
+fn filter(args: &ListArgs) -> Result<Filter, Error> {
+    Ok(Filter {
+        all: args.all,
+        states: select::states(&args.state)?,
+        tags: select::tags(&args.tag)?,
+        session: args.session.clone(),
+        name: args.name.clone(),
+        limit: args.limit,
+        since: select::since(args.since),
+    })
+}
+
+fn words(jobs: &[JobView], with_names: bool) -> String {
+    let names = jobs.iter().filter(|_| with_names).filter_map(|job| job.name.clone());
+    names.chain(jobs.iter().map(|job| job.id.to_string())).map(|word| word + "\n").collect()
+}
+
+fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
+    let now = quell_sys::unix_ms();
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    let mut table = Table::new(["ID", "NAME", "STATE", "AGE", "HELD", "COMMAND"], &[3]);
+    for (job, id) in jobs.iter().zip(quell::short_ids(quell.home(), &ids)?) {
+        table.row([
+            id.into(),
+            show::printable(job.name.as_deref().unwrap_or("-")).into(),
+            state(job),
+            age(job, now).into(),
+            job.held.map_or("-", held).into(),
+            show::command_line(&job.command).into(),
+        ]);
+    }
+    Ok(table.lines(Reader::of_stdout()))
+}
+
+/// Since its end, or its beginning.
+fn age(job: &JobView, now: u64) -> String {
+    let began = job.started.as_ref().unwrap_or(&job.created);
+    unix_ms_of(job.ended.as_ref().unwrap_or(began)).map_or_else(|| "?".into(), |then| show::ago(now, then))
+}
+
+/// How a tree is held, in a word.
+pub fn held(held: HeldBy) -> &'static str {
+    match held {
+        HeldBy::Reaper => "reaper",
+        HeldBy::Cgroup => "cgroup",
+        HeldBy::Scope => "scope",
+        HeldBy::Pidns => "pidns",
+    }
+}
+
+/// The state, with the outcome of what has ended: `ended 0`, `ended SIGKILL`, `lost`.
+pub fn state(job: &JobView) -> Cell {
+    let word = job.state.word();
+    match job.state {
+        JobState::Created | JobState::Starting | JobState::Stopping | JobState::Waiting => {
+            Cell::new(word, Style::Busy)
+        }
+        JobState::Running | JobState::Ready => Cell::new(word, Style::Good),
+        JobState::Lost => Cell::new(word, Style::Bad),
+        JobState::Ended => {
+            let (how, style) = match &job.outcome {
+                Some(RootOutcome::Exited { code: 0 }) => ("0".into(), Style::Faint),
+                Some(RootOutcome::Exited { code }) => (code.to_string(), Style::Bad),
+                Some(RootOutcome::Signaled { signal, .. }) => (format!("SIG{signal}"), Style::Bad),
+                Some(RootOutcome::NotStarted { .. }) => ("unstarted".into(), Style::Bad),
+                Some(RootOutcome::Unknown) | None => ("?".into(), Style::Bad),
+            };
+            match job.verdict {
+                Some(Verdict::Survivors { .. }) => Cell::new(format!("{word} {how} ALIVE"), Style::Bad),
+                Some(Verdict::Gone | Verdict::Unproven { .. }) | None => {
+                    Cell::new(format!("{word} {how}"), style)
+                }
+            }
+        }
+    }
+}

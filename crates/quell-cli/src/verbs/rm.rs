@@ -1,0 +1,50 @@
+//! `quell rm`: the records of jobs that have ended go.
+
+use std::process::ExitCode;
+
+use quell::answers::RmAnswer;
+use quell::{Error, Job};
+
+use super::{envelope, fail, quell, select};
+use crate::args::RmArgs;
+use crate::output;
+
+/// Removes each, and gives the highest exit code. If one of the words means no job, nothing is removed.
+pub fn rm(args: &RmArgs) -> ExitCode {
+    let mut jobs = match which(args) {
+        Ok(jobs) => jobs,
+        Err(error) => return fail("rm", args.json, &error),
+    };
+    // The same one may be meant twice.
+    jobs.sort_by_key(Job::id);
+    jobs.dedup_by_key(|job| job.id());
+    let mut worst = 0;
+    for job in &jobs {
+        let code = match job.remove(args.force) {
+            Ok(()) => {
+                let id = job.id();
+                let said =
+                    if args.json { envelope("rm", &RmAnswer { id }) } else { format!("{id} removed\n") };
+                if output::to_stdout(&said).is_some() { output::FAILED } else { 0 }
+            }
+            Err(error) => {
+                fail("rm", args.json, &error);
+                error.exit_code()
+            }
+        };
+        worst = worst.max(code);
+    }
+    ExitCode::from(worst)
+}
+
+fn which(args: &RmArgs) -> Result<Vec<Job>, Error> {
+    let quell = quell()?;
+    // All of them before the first is finished or removed.
+    let jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
+    for job in &jobs {
+        if let Ok(true) = quell::settle_lost(job.dir()) {
+            select::tell_finished(job.id());
+        }
+    }
+    Ok(jobs)
+}

@@ -1,0 +1,225 @@
+//! `quell status`: all that is known of a job.
+
+use std::process::ExitCode;
+
+use quell::answers::StatusAnswer;
+use quell::{Error, JobState, JobView, Quell, unix_ms_of};
+use quell_core::{
+    Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,
+    format_duration,
+};
+
+use super::{envelope, fail, list, quell, select};
+use crate::args::StatusArgs;
+use crate::output;
+use crate::show::{self, Cell, Reader, Style, fields, printable};
+
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
+
+/// Says it for each, and gives the highest exit code.
+pub fn status(args: &StatusArgs) -> ExitCode {
+    let quell = match quell() {
+        Ok(quell) => quell,
+        Err(error) => return fail("status", args.json, &error),
+    };
+    let mut worst = 0;
+    for (number, text) in args.jobs.iter().enumerate() {
+        let code = match one(&quell, text) {
+            Ok(status) => {
+                let gap = if number > 0 { "\n" } else { "" };
+                let said = if args.json {
+                    envelope("status", &status)
+                } else {
+                    format!("{gap}{}", describe(&status, Reader::of_stdout()))
+                };
+                let code = exit_code(&status.job);
+                if output::to_stdout(&said).is_some() { output::FAILED } else { code }
+            }
+            Err(error) => {
+                fail("status", args.json, &error);
+                error.exit_code()
+            }
+        };
+        worst = worst.max(code);
+    }
+    ExitCode::from(worst)
+}
+
+fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
+    select::meet(quell, text)?.status()
+}
+
+fn exit_code(job: &JobView) -> u8 {
+    match (job.state, &job.outcome) {
+        (JobState::Lost, _) => NOT_PROVEN_DEAD,
+        (JobState::Ended, Some(RootOutcome::Exited { code: 0 })) => 0,
+        (JobState::Ended, _) => 1,
+        (
+            JobState::Created
+            | JobState::Starting
+            | JobState::Running
+            | JobState::Ready
+            | JobState::Stopping
+            | JobState::Waiting,
+            _,
+        ) => 0,
+    }
+}
+
+fn describe(status: &StatusAnswer, reader: Reader) -> String {
+    let job = &status.job;
+    let name = job.name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
+    let head = Style::Bold.paint(&format!("{}{name}", job.id), reader.colours);
+    let mut rows: Vec<(&str, Cell)> = vec![
+        ("state", list::state(job)),
+        ("since", time(&job.since).into()),
+        ("command", show::command_line(&job.command).into()),
+        ("directory", printable(&job.cwd.display().to_string()).into()),
+    ];
+    let mut row = |label, value: Option<String>| rows.extend(value.map(|value| (label, Cell::from(value))));
+    row("started", job.started.as_deref().map(time));
+    row("ended", job.ended.as_deref().map(time));
+    row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));
+    row("cause", job.cause.map(|cause| format!("{}{}", why(cause), by(job.actor.as_ref()))));
+    row("proof", job.verdict.as_ref().map(proof));
+    let pids = |ids: &[ProcId]| ids.iter().map(|id| id.pid.to_string()).collect::<Vec<_>>().join(", ");
+    row(
+        "survivors",
+        Some(&job.survivors).filter(|ids| !ids.is_empty()).map(|ids| format!("pid {}", pids(ids))),
+    );
+    row("ready", ready(job, status.ready_rules.as_ref()));
+    row("held by", job.held.map(|held| list::held(held).into()));
+    let ways: Vec<String> = status.defeated_by.iter().map(|way| format!("- {way}")).collect();
+    row("defeated by", Some(ways.join("\n")).filter(|text| !text.is_empty()));
+    let alive = job.state != JobState::Ended;
+    let pid = |id: Option<ProcId>| id.filter(|_| alive).map(|id| format!("pid {}", id.pid));
+    row("root", pid(job.root));
+    row("keeper", pid(job.keeper));
+    row("understudy", pid(job.understudy));
+    row("owner", job.owner.map(|owner| owner_of(owner, status)));
+    row("session", job.session.as_deref().map(printable));
+    let tags: Vec<String> =
+        job.tags.iter().map(|(key, value)| printable(&format!("{key}={value}"))).collect();
+    row("tags", Some(tags.join(" ")).filter(|text| !text.is_empty()));
+    row("limits", limits(job));
+    row("timeout", job.timeout.map(show::seconds));
+    row("lives for", status.ttl.map(|ttl| format!("{} in all", show::seconds(ttl))));
+    row("restarts", status.restart_rules.as_ref().and_then(|rules| restarts(job, rules)));
+    row("replaces", job.restarted_from.map(|id| id.to_string()));
+    row("stdout", job.output.map(|output| stream(&output.stdout)));
+    row("stderr", job.output.filter(|_| !job.pty).map(|output| stream(&output.stderr)));
+    row("files", Some(printable(&status.dir.display().to_string())));
+    row("receipt", status.receipt.as_ref().map(|path| printable(&path.display().to_string())));
+    format!("{head}\n{}", fields(&rows, reader))
+}
+
+/// A wall clock, and how long ago that was.
+fn time(wall: &str) -> String {
+    match unix_ms_of(wall) {
+        Some(then) => format!("{} ({})", printable(wall), show::ago(quell_sys::unix_ms(), then)),
+        None => printable(wall),
+    }
+}
+
+fn outcome(outcome: &RootOutcome) -> String {
+    match outcome {
+        RootOutcome::Exited { code } => format!("code {code}"),
+        RootOutcome::Signaled { signal, core } => {
+            format!("SIG{signal}{}", if *core { ", a core was dumped" } else { "" })
+        }
+        RootOutcome::NotStarted { reason } => format!("it never ran: {}", printable(reason)),
+        RootOutcome::Unknown => "nobody could learn it".into(),
+    }
+}
+
+fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::OwnExit => "it came to its own end",
+        Cause::StartFailed => "it could not be started",
+        Cause::User => "somebody asked for it",
+        Cause::Timeout => "its time was up",
+        Cause::Limit => "it reached a limit",
+        Cause::ExternalSignal => "a signal from outside quell",
+        Cause::FrontLost => "the quell that ran it was killed",
+        Cause::KeeperLost => "its keeper was killed",
+        Cause::OwnerGone => "its owner is gone",
+        Cause::HostReboot => "the machine was restarted",
+    }
+}
+
+fn by(actor: Option<&Actor>) -> String {
+    match actor {
+        Some(Actor::Sender { signal, pid, uid }) => format!(": SIG{signal} from pid {pid} of user {uid}"),
+        Some(Actor::Client { pid, uid, reason }) => {
+            let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+            format!(" (pid {pid} of user {uid}{reason})")
+        }
+        Some(Actor::Kernel) => " (by the kernel)".into(),
+        Some(Actor::Program | Actor::Quell | Actor::Unknown) | None => String::new(),
+    }
+}
+
+fn proof(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Gone => "counted: 0 left".into(),
+        Verdict::Survivors { count } => format!("counted: {count} LEFT ALIVE"),
+        Verdict::Unproven { why } => format!("not proven dead: {}", printable(why)),
+    }
+}
+
+fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
+    if let Some(wall) = &job.ready {
+        return Some(format!("since {}", time(wall)));
+    }
+    let ReadyRules { port, log, http, cmd } = rules?;
+    let wanted = [
+        port.map(|port| format!("port {port}")),
+        log.as_ref().map(|regex| format!("a line like {}", printable(regex))),
+        http.as_ref().map(|url| printable(url)),
+        cmd.as_ref().map(|command| format!("`{}`", printable(command))),
+    ];
+    let wanted = wanted.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    Some(format!("{}: {wanted}", if job.state == JobState::Ended { "never" } else { "not yet" }))
+}
+
+fn owner_of(owner: Owner, status: &StatusAnswer) -> String {
+    let who = match owner {
+        Owner::Process { id } => format!("pid {}", id.pid),
+        Owner::Job { job } => format!("job {job}"),
+    };
+    match status.on_owner_exit {
+        Some(quell_core::OnOwnerExit::Keep) => format!("{who}; it goes on without"),
+        Some(quell_core::OnOwnerExit::Stop) | None => format!("{who}; it is stopped with it"),
+    }
+}
+
+fn limits(job: &JobView) -> Option<String> {
+    let parts = [
+        job.limits.memory.map(|memory| format!("{} of memory", show::bytes(memory))),
+        job.limits.procs.map(|procs| show::count(procs, "process", "processes")),
+        job.limits.cpu.map(|cpu| format!("{cpu} cores")),
+    ];
+    let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn restarts(job: &JobView, rules: &RestartRules) -> Option<String> {
+    let when = match rules.policy {
+        RestartPolicy::No => return None,
+        RestartPolicy::OnFailure => "on failure",
+        RestartPolicy::Always => "always",
+    };
+    let most = rules.limit.map_or_else(|| "no limit".into(), |limit| format!("{limit} times at most"));
+    let delay = format_duration(rules.delay);
+    Some(format!("{when}, {most}, first after {delay}; this is run {}", job.run))
+}
+
+fn stream(totals: &StreamTotals) -> String {
+    let lines = show::count(totals.lines, "line", "lines");
+    let cut = match totals.cut_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of it not kept", show::bytes(bytes)),
+    };
+    format!("{}, {lines}{cut}", show::bytes(totals.bytes))
+}

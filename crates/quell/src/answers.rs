@@ -1,0 +1,147 @@
+//! What the verbs answer programs: the `data` of their envelopes. docs/schema has a schema of each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quell_core::{JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules};
+use serde::Serialize;
+
+use crate::config::{ConfigFile, Sourced};
+use crate::{Error, Job, JobState, JobView, LiveMember, Loaded, LogQuery, Met, Result, settle_lost};
+
+/// `quell start`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StartAnswer {
+    /// The job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// How it is; absent if it is gone already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobView>,
+    /// What came of the wait for readiness, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<Met>,
+}
+
+/// `quell stop`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StopAnswer {
+    /// The job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Whether it had ended before.
+    pub was_over: bool,
+    /// What happened.
+    pub receipt: Receipt,
+}
+
+/// `quell status`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusAnswer {
+    /// The job as lists have it. Its output is filled in while it is alive, too.
+    pub job: JobView,
+    /// What could defeat the way in which it is held.
+    pub defeated_by: Vec<String>,
+    /// Where it is on disk.
+    pub dir: PathBuf,
+    /// Where its receipt is, once it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<PathBuf>,
+    /// What shows that it is ready, if anything was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_rules: Option<ReadyRules>,
+    /// How it is started again, for a background job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_rules: Option<RestartRules>,
+    /// What becomes of it when its owner is gone, for a background job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_owner_exit: Option<OnOwnerExit>,
+    /// How long it may live in all, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<f64>,
+}
+
+/// `quell tree`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TreeAnswer {
+    /// The job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// Who is alive, parents first; empty once it has ended.
+    pub processes: Vec<LiveMember>,
+    /// Who was seen, with their fates, once it has ended.
+    pub members: Vec<Member>,
+    /// How many more were seen than are listed.
+    pub members_omitted: u64,
+}
+
+/// `quell rm`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RmAnswer {
+    /// The job that is removed.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+}
+
+/// `quell config show`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ConfigAnswer {
+    /// Each setting as text with its origin; then the hooks and the trusted directories.
+    pub values: Vec<Sourced>,
+    /// The files that were read, weakest first.
+    pub files: Vec<ConfigFile>,
+    /// What was left out and why.
+    pub warnings: Vec<String>,
+}
+
+impl From<&Loaded> for ConfigAnswer {
+    fn from(loaded: &Loaded) -> Self {
+        let Loaded { config: _, values, files, warnings } = loaded;
+        Self { values: values.clone(), files: files.clone(), warnings: warnings.clone() }
+    }
+}
+
+impl Job {
+    /// Everything that is known of it. If its keeper was lost, its stop is finished first; one that can't be proven dead
+    /// is shown as `lost`.
+    pub fn status(&self) -> Result<StatusAnswer> {
+        match settle_lost(self.dir()) {
+            Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let mut job = JobView::look(self.dir())?;
+        let background = self.dir().spec().ok().and_then(|spec| spec.background);
+        if job.output.is_none() && background.is_some() {
+            job.output = self.written();
+        }
+        let receipt = self.dir().dir().join("receipt.json");
+        let seconds = |duration: Duration| duration.as_secs_f64();
+        Ok(StatusAnswer {
+            defeated_by: job.held.map(quell_contain::defeated_by).unwrap_or_default(),
+            dir: self.dir().dir().to_owned(),
+            receipt: Some(receipt).filter(|path| job.state == JobState::Ended && path.exists()),
+            ready_rules: background
+                .as_ref()
+                .map(|background| background.ready.clone())
+                .filter(|ready| !ready.is_empty()),
+            restart_rules: background.as_ref().map(|background| background.restart),
+            on_owner_exit: background.as_ref().map(|background| background.on_owner_exit),
+            ttl: background.and_then(|background| background.ttl).map(seconds),
+            job,
+        })
+    }
+
+    /// What it has written so far; none if that can't be read.
+    fn written(&self) -> Option<Output> {
+        let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
+        self.logs(&nothing).ok().map(|page| page.end.totals)
+    }
+}

@@ -1,0 +1,46 @@
+//! The small gc that happens by itself.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, SystemTime};
+
+use crate::gc::collect;
+use crate::{Error, GcReport, GcRules, Quell, Result};
+
+/// How often at most.
+const EVERY: Duration = Duration::from_secs(3600);
+
+/// How many jobs are removed at once at most. The rest is for the next time, or for `quell gc`.
+const AT_ONCE: usize = 200;
+
+impl Quell {
+    /// Removes some of the finished jobs that `rules` don't keep; none if that was done within the last hour, or somebody
+    /// is doing it now. The work is bounded: at most 200 jobs go.
+    ///
+    /// When it was last done is the time of the file `tidied` in the home. The first call only makes that file: a home
+    /// that is new has nothing to remove.
+    pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
+        let path = self.home().dir().join("tidied");
+        let failed = |error: io::Error| Error::Io { path: path.clone(), error };
+        let old = match File::open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let Some(stamp) = old else {
+            OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+            return Ok(None);
+        };
+        // A time in the future is that of another clock.
+        let due = |time: SystemTime| time.elapsed().map_or(true, |age| age >= EVERY);
+        let is_due = || stamp.metadata()?.modified().map(due);
+        if !is_due().map_err(failed)? || stamp.try_lock().is_err() || !is_due().map_err(failed)? {
+            return Ok(None);
+        }
+        // Before the work: one that can't be done is not tried again at each start.
+        let touch = OpenOptions::new().append(true).open(&path);
+        touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
+        collect(self.home(), rules, false, Some(AT_ONCE)).map(Some)
+    }
+}

@@ -1,0 +1,90 @@
+//! Who is in a job, and who was.
+
+use quell_core::{JobSpec, Mode, Receipt, Record};
+use quell_keeper::control::LiveMember;
+
+use crate::answers::TreeAnswer;
+use crate::recover::Lost;
+use crate::{Error, Job, JobState, Result};
+
+/// The tree of a job.
+#[derive(Clone, Debug)]
+pub enum Tree {
+    /// It lives: its processes, parents first.
+    Alive(JobState, Vec<LiveMember>),
+    /// It has ended: its receipt has its members and their fates.
+    Ended(Box<Receipt>),
+}
+
+impl Tree {
+    /// As programs read it.
+    pub fn answer(&self, id: quell_core::JobId) -> TreeAnswer {
+        match self {
+            Self::Alive(state, processes) => TreeAnswer {
+                id,
+                state: *state,
+                processes: processes.clone(),
+                members: Vec::new(),
+                members_omitted: 0,
+            },
+            Self::Ended(receipt) => TreeAnswer {
+                id,
+                state: JobState::Ended,
+                processes: Vec::new(),
+                members: receipt.members.clone(),
+                members_omitted: receipt.members_omitted,
+            },
+        }
+    }
+}
+
+impl Job {
+    /// Who is in it now; or, if it has ended, who was. If its keeper was lost, its stop is finished first.
+    ///
+    /// A job in the foreground is looked at from outside: who has just been forked may be missing.
+    pub fn whole_tree(&self) -> Result<Tree> {
+        // Once more if it ends while it is looked at.
+        for _ in 0..2 {
+            let view = self.view()?;
+            if view.state == JobState::Ended {
+                break;
+            }
+            let seen = match view.mode {
+                Mode::Start => self.tree(),
+                Mode::Run => self.seen_from_outside(),
+            };
+            match seen {
+                Ok(members) => return Ok(Tree::Alive(view.state, members)),
+                Err(Error::State(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.receipt().map(|receipt| Tree::Ended(Box::new(receipt)))
+    }
+
+    fn seen_from_outside(&self) -> Result<Vec<LiveMember>> {
+        let at = |name: &str| Error::io(self.dir().dir().join(name));
+        let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
+        let record: Record = self.dir().record().map_err(at("state.json"))?;
+        let found = Lost { spec: Some(Box::new(spec)), record: Some(Box::new(record)) };
+        let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
+        let members = quell_contain::look_for(&found.left(self.dir())).into_iter();
+        Ok(members
+            .filter_map(|member| {
+                let stat =
+                    quell_sys::stat(member.id.pid).ok().filter(|stat| stat.start == member.id.start)?;
+                Some(LiveMember {
+                    id: member.id,
+                    ppid: stat.ppid,
+                    pgid: stat.pgid,
+                    sid: stat.sid,
+                    uid: member.uid,
+                    state: stat.state as char,
+                    cpu: stat.cpu as f64 / tick,
+                    memory: stat.resident * page,
+                    command: member.command,
+                })
+            })
+            .collect())
+    }
+}
