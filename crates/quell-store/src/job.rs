@@ -142,10 +142,11 @@ impl JobDir {
 
     /// Replaces the state. With `sync` a power cut can't take it back.
     pub fn publish(&self, record: &Record, sync: bool) -> io::Result<()> {
-        self.replace("state", record, sync)
+        self.replace("state", record, sync)?;
+        if sync { self.sync_dir() } else { Ok(()) }
     }
 
-    /// Writes the receipt beside the state.
+    /// Writes the receipt beside the state. With `sync`, the next state that is synced makes it safe from a power cut.
     pub fn keep(&self, receipt: &Receipt, sync: bool) -> io::Result<()> {
         self.replace("receipt", receipt, sync)
     }
@@ -155,10 +156,12 @@ impl JobDir {
         let replaced = write_new(&new, value, sync).and_then(|()| fs::rename(&new, &old));
         if replaced.is_err() {
             let _ = fs::remove_file(&new);
-        } else if sync {
-            File::open(&self.dir)?.sync_all()?;
         }
         replaced
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
     }
 
     /// Says that the job has ended: from here on it is one of the finished ones. Called by whoever holds its lock.

@@ -149,8 +149,12 @@ impl Taps {
 
     /// Makes sure that a power cut can't take it back.
     pub fn sync(&self) -> io::Result<()> {
-        self.out.sync()?;
-        self.err.sync()
+        for capture in [&self.out, &self.err] {
+            if capture.totals().bytes > 0 {
+                capture.sync()?;
+            }
+        }
+        Ok(())
     }
 
     /// What went wrong, the first time that it did.
