@@ -45,8 +45,11 @@ impl Job {
         }
         let event =
             |time: String, what| JobEvent { time, job: self.id(), name: spec.name.clone(), run: 1, what };
-        let mut events = vec![event(spec.created.clone(), Happening::Created)];
         let (record, receipt) = (self.dir().record().ok(), self.dir().receipt().ok());
+        // The clock of the run begins before its record does.
+        let started = receipt.as_ref().map(|receipt| receipt.started.wall.clone());
+        let created = started.into_iter().fold(spec.created.clone(), String::min);
+        let mut events = vec![event(created, Happening::Created)];
         if let Some(receipt) = receipt {
             events.push(event(receipt.started.wall, Happening::Started { root: receipt.root.id }));
             let (outcome, cause, actor) = (receipt.root.outcome, receipt.cause, receipt.actor);

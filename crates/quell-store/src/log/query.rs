@@ -280,7 +280,9 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
     /// Leaves out, by the index alone, what can't belong to the tail.
     fn jump(&mut self, tail: &mut Tail) -> io::Result<()> {
         for (map, stream) in self.maps.iter().zip(Stream::ALL).filter(|(_, s)| self.query.streams.has(*s)) {
-            let lines = if tail.room.lines == usize::MAX { 0 } else { map.back_lines(tail.room.lines)? };
+            // The last of them may have no end, and then not be wanted.
+            let wanted = tail.room.lines.saturating_add(usize::from(self.query.whole_lines));
+            let lines = if wanted == usize::MAX { 0 } else { map.back_lines(wanted)? };
             let from = tail.omitted.from.of(stream);
             let bytes = if tail.room.bytes == u64::MAX { 0 } else { map.back_bytes(tail.room.bytes, from)? };
             let to = lines.max(bytes).max(from);
