@@ -23,6 +23,6 @@ pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, wall, wall_at};
 pub use log::{
     BadCursor, CaptureWriter, Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
-    LogReader, MAX_LINE, MIN_CAP, Omitted, Piece, Stream, Streams,
+    LogReader, MAX_LINE, MIN_CAP, Omitted, Piece, Stream, Streams, Taken,
 };
 pub use watch::Watch;

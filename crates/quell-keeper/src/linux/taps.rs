@@ -1,8 +1,9 @@
 //! The job's output, from the pipes (or the terminal) into its capture.
 //!
 //! The pipes are made before the keeper is forked, so that its understudy has them too: what was written and not read
-//! when a keeper is killed is still there. Nobody waits for their end, as the keeper holds both ends, and a process that
-//! got away could hold one for ever: what counts is what has been written when the tree is gone.
+//! when a keeper is killed is still there, and what it was just taking out has gone to the disk in one step. Nobody waits
+//! for their end, as the keeper holds both ends, and a process that got away could hold one for ever: what counts is what
+//! has been written when the tree is gone.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::{Output, StreamTotals};
-use quell_store::{CaptureWriter, Stream};
+use quell_store::{CaptureWriter, Stream, Taken};
 use quell_sys::Polled;
 
 /// How much is read at a time, and how often in a row before others are looked after.
@@ -110,10 +111,29 @@ impl Taps {
             for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
                 let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
                 let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
-                // Nothing there is an error too, and as good as nothing.
-                let Ok(length @ 1..) = quell_sys::read(end, &mut buffer) else { continue };
+                // Both streams share one clock that never stands still, so that their order can be told later.
+                let elapsed = self.began.elapsed().as_nanos() as u64;
+                self.last_ns = (self.began_ns + elapsed).max(self.last_ns + 1);
+                let capture = if at == 0 { &mut self.out } else { &mut self.err };
+                // A terminal is no pipe, and what it says can only be read.
+                let taken = match self.ends.err {
+                    Some(_) => capture.take(end, &mut buffer, self.last_ns),
+                    None => Taken::Refused,
+                };
+                let (length, kept) = match taken {
+                    Taken::Nothing => continue,
+                    Taken::Bytes(length, kept) => (length, kept),
+                    Taken::Refused => {
+                        // Nothing there is an error too, and as good as nothing.
+                        let Ok(length @ 1..) = quell_sys::read(end, &mut buffer) else { continue };
+                        (length, capture.write(&buffer[..length], self.last_ns))
+                    }
+                };
                 any = true;
-                self.keep(stream, &buffer[..length]);
+                if let Err(error) = kept {
+                    let what = format!("some of {} could not be kept: {error}", stream.as_str());
+                    self.trouble.get_or_insert(what);
+                }
                 see(stream, &buffer[..length]);
             }
             if !any {
@@ -122,18 +142,6 @@ impl Taps {
         }
         // An idle keeper should be small: what was needed once is given back.
         self.buffer = Vec::new();
-    }
-
-    fn keep(&mut self, stream: Stream, bytes: &[u8]) {
-        // Both streams share one clock that never stands still, so that their order can be told later.
-        self.last_ns = (self.began_ns + self.began.elapsed().as_nanos() as u64).max(self.last_ns + 1);
-        let capture = match stream {
-            Stream::Stdout => &mut self.out,
-            Stream::Stderr => &mut self.err,
-        };
-        if let Err(error) = capture.write(bytes, self.last_ns) {
-            self.trouble.get_or_insert(format!("some of {} could not be kept: {error}", stream.as_str()));
-        }
     }
 
     /// What it came to.

@@ -32,7 +32,7 @@ pub use cursor::{BadCursor, Cursor};
 pub use lines::{Line, LineOrCut, Lines, MAX_LINE};
 pub use query::{Entry, LogEnd, LogPage, LogQuery, Omitted};
 pub use read::{Cut, LogReader, Piece, Streams};
-pub use write::CaptureWriter;
+pub use write::{CaptureWriter, Taken};
 
 /// The smallest cap on a stream, in bytes.
 pub const MIN_CAP: u64 = 4096;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -43,6 +44,17 @@ struct Segment {
     lines: u64,
     /// What it takes on disk.
     disk: u64,
+}
+
+/// What became of bytes in a pipe.
+#[derive(Debug)]
+pub enum Taken {
+    /// There were none.
+    Nothing,
+    /// So many were taken; with an error they are cut.
+    Bytes(usize, io::Result<()>),
+    /// They could not be written, and are in the pipe still.
+    Refused,
 }
 
 #[derive(Debug)]
@@ -115,16 +127,48 @@ impl CaptureWriter {
             match self.put(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => {
-                    // What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
-                    self.close();
-                    self.gap = true;
-                    self.end.offset += bytes.len() as u64;
-                    self.end.lines += line_ends(bytes);
+                    self.cut(bytes);
                     return Err(error);
                 }
             }
         }
         Ok(())
+    }
+
+    /// What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
+    fn cut(&mut self, bytes: &[u8]) {
+        self.close();
+        self.gap = true;
+        self.end.offset += bytes.len() as u64;
+        self.end.lines += line_ends(bytes);
+    }
+
+    /// Adds what is in `pipe`, as much as fits into `buffer`, where it can be seen afterwards; `time_ns` as for
+    /// [`Self::write`]. If the writer is killed here, each byte is in the pipe or on the disk: another one goes on with
+    /// [`Self::resume`], and nothing is missing.
+    pub fn take(&mut self, pipe: impl AsFd, buffer: &mut [u8], time_ns: u64) -> Taken {
+        self.end.time = self.end.time.max(time_ns);
+        if (self.open.is_none() || self.room() <= POINT) && self.roll().is_err() {
+            return Taken::Refused;
+        }
+        let room = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX).min(buffer.len());
+        let before = self.last().bytes;
+        let Some(files) = &self.open else { return Taken::Refused };
+        let taken = match quell_sys::splice(pipe, &files.log, room) {
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            // A full disk, or one that can't do this.
+            Err(_) => return Taken::Refused,
+        };
+        if taken == 0 {
+            return Taken::Nothing;
+        }
+        let bytes = &mut buffer[..taken];
+        let kept = files.log.read_exact_at(bytes, before).and_then(|()| self.index(bytes));
+        if kept.is_err() {
+            self.cut(bytes);
+        }
+        Taken::Bytes(taken, kept)
     }
 
     /// What the stream has come to, and how much of it is not on disk.
@@ -166,19 +210,23 @@ impl CaptureWriter {
                 Err(error) => return Err(error),
             }
         };
-        let lines = line_ends(&bytes[..written]);
-        let end = Point {
-            time: self.end.time,
-            offset: self.end.offset + written as u64,
-            lines: self.end.lines + lines,
-        };
+        self.index(&bytes[..written])?;
+        Ok(written)
+    }
+
+    /// Puts down a point behind `bytes`, which are in the segment in use already.
+    fn index(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (length, lines) = (bytes.len() as u64, line_ends(bytes));
+        let end =
+            Point { time: self.end.time, offset: self.end.offset + length, lines: self.end.lines + lines };
+        let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
         files.idx.write_all(&end.to_bytes())?;
         self.end = end;
         let segment = self.last();
-        segment.bytes += written as u64;
+        segment.bytes += length;
         segment.lines += lines;
-        segment.disk += written as u64 + POINT;
-        Ok(written)
+        segment.disk += length + POINT;
+        Ok(())
     }
 
     fn last(&mut self) -> &mut Segment {
@@ -219,7 +267,7 @@ impl CaptureWriter {
     fn make(&self, id: SegmentId, start: Point) -> io::Result<Files> {
         let open = |path: PathBuf| {
             let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
+            options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
         };
         let log = open(id.log(&self.dir, self.stream))?;
         let made = open(id.idx(&self.dir, self.stream)).and_then(|mut idx| {

@@ -33,7 +33,7 @@ pub use procfs::{
     stat, uid_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
-pub use stream::{columns, null, peer, pipe, read, set_nonblocking, terminal, write};
+pub use stream::{columns, null, peer, pipe, read, set_nonblocking, splice, terminal, write};
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

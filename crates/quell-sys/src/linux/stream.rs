@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
@@ -49,6 +49,13 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
         Err(rustix::io::Errno::IO) => Ok(0),
         other => Ok(other?),
     }
+}
+
+/// Moves what there is in a pipe to where `file` stands, at most `most` bytes. What is moved is in the file, and what is not
+/// is in the pipe: a process that is killed here has lost nothing.
+pub fn splice(pipe: impl AsFd, file: impl AsFd, most: usize) -> io::Result<usize> {
+    let flags = SpliceFlags::NONBLOCK;
+    Ok(rustix::io::retry_on_intr(|| rustix::pipe::splice(&pipe, None, &file, None, most, flags))?)
 }
 
 /// Writes what there is room for.
