@@ -35,10 +35,13 @@ pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
     if let Some(id) = upper.parse::<JobId>().ok().filter(|&id| home.job(id).exists()) {
         return Ok(id);
     }
-    if let Some(id) = home.named(text).filter(|&id| home.job(id).exists()) {
+    let live = home.live().map_err(Error::io(home.dir().join("live")))?;
+    let named = home.named(text).filter(|&id| home.job(id).exists());
+    // One that is live goes before one that has ended. Those in the foreground claim no name; several may have the same.
+    let in_front = || live.iter().rev().copied().find(|&id| bears(home, id, text));
+    if let Some(id) = named.filter(|id| live.contains(id)).or_else(in_front).or(named) {
         return Ok(id);
     }
-    let live = home.live().map_err(Error::io(home.dir().join("live")))?;
     index::with(home, |index| {
         if let Some(id) = still_there(home, index, |index| Ok(index.last_named(text)?.into_iter().collect()))?
             .into_iter()
@@ -63,6 +66,10 @@ pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
             .into()),
         }
     })
+}
+
+fn bears(home: &Home, id: JobId, name: &str) -> bool {
+    home.job(id).spec().is_ok_and(|spec| spec.name.as_deref() == Some(name))
 }
 
 /// Whether ids are made of it: Crockford's base 32.

@@ -121,8 +121,9 @@ pub(crate) fn collect(
     Ok(report)
 }
 
-/// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One whose
-/// processes are not proven dead is [`Error::NotProvenDead`], unless by `force`.
+/// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One with
+/// survivors is [`Error::NotProvenDead`], unless by `force`. One of which nobody can know any more goes: there is nothing
+/// that could be tried again with its record.
 pub fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
     let job = home.job(id);
     if !job.exists() {
@@ -133,8 +134,7 @@ pub fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
     let view = JobView::read(&job).ok();
     let left = view.as_ref().and_then(|view| match &view.verdict {
         Some(Verdict::Survivors { count }) => Some(format!("{count} of its processes are not dead")),
-        Some(Verdict::Unproven { why }) => Some(format!("its processes are not proven dead: {why}")),
-        Some(Verdict::Gone) | None => None,
+        Some(Verdict::Gone | Verdict::Unproven { .. }) | None => None,
     });
     if let Some(left) = left.filter(|_| !force && of_this_boot(&job)) {
         return Err(Error::NotProvenDead(format!("job {id} stays: {left}")));

@@ -168,7 +168,6 @@ pub struct SweepArgs {
 }
 
 /// The whole command line, for completions and manual pages.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "they are made where jobs can be run"))]
 pub fn command() -> clap::Command {
     Cli::command()
 }

@@ -9,7 +9,7 @@ const RM_HELP: &str = "\
 Removes the records of jobs that have ended: what is known of them, their logs and their receipts. A job that is alive is
 refused; one whose keeper was killed is finished first. If one of the words means no job, none is removed.
 
-Exit codes: 0 all are removed; 1 one is alive: stop it first; 2 usage; 3 no such job; 5 one is not proven dead, and stays
+Exit codes: 0 all are removed; 1 one is alive: stop it first; 2 usage; 3 no such job; 5 one has survivors, and stays
 unless --force is given; 125 quell failed. Of several jobs the highest one counts.
 
 Examples:
@@ -23,7 +23,7 @@ pub struct RmArgs {
     /// Ids, beginnings of ids, or names
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// Also those whose processes are not proven dead; quell can't stop them after that
+    /// Also those with survivors; quell can't stop them after that
     #[arg(long, short)]
     pub force: bool,
     /// Print one JSON object a job

@@ -8,7 +8,7 @@ use crate::args::{self, CompletionsArgs, ShellArg};
 use crate::output;
 
 /// What prints the words that may stand for a job.
-const WORDS: &str = "quell list --all --words 2>/dev/null";
+const WORDS: &str = "quell list --limit 50 --words 2>/dev/null";
 
 /// Prints the script.
 pub fn completions(args: &CompletionsArgs) -> ExitCode {
@@ -18,7 +18,7 @@ pub fn completions(args: &CompletionsArgs) -> ExitCode {
 fn script(shell: ShellArg) -> String {
     let generated = |shell: Shell| {
         let mut bytes = Vec::new();
-        generate(shell, &mut args::command(), "quell", &mut bytes);
+        generate(shell, &mut visible(), "quell", &mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     };
     match shell {
@@ -28,9 +28,16 @@ fn script(shell: ShellArg) -> String {
     }
 }
 
+/// The command line without what quell keeps to itself.
+fn visible() -> clap::Command {
+    let all = args::command();
+    let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    clap::Command::new("quell").args(all.get_arguments().cloned()).subcommands(verbs)
+}
+
 /// The verbs whose plain words are jobs.
 fn verbs_with_jobs() -> Vec<String> {
-    let command = args::command();
+    let command = visible();
     let takes_jobs = |verb: &&clap::Command| {
         let jobs = |names: &[clap::builder::Str]| names.iter().any(|name| name == "JOB");
         verb.get_positionals().any(|arg| arg.get_value_names().is_some_and(jobs))
@@ -77,8 +84,8 @@ fn zsh(script: &str) -> String {
 }
 
 fn fish(script: &str, verbs: &[String]) -> String {
-    format!(
-        "{script}complete -c quell -n \"__fish_seen_subcommand_from {}\" -f -a \"({WORDS})\"\n",
-        verbs.join(" ")
-    )
+    let jobs = |verb: &String| {
+        format!("complete -c quell -n \"__fish_quell_using_subcommand {verb}\" -f -a \"({WORDS})\"\n")
+    };
+    script.to_owned() + &verbs.iter().map(jobs).collect::<String>()
 }

@@ -1,5 +1,6 @@
 //! `quell rm`: the records of jobs that have ended go.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use quell::answers::RmAnswer;
@@ -11,13 +12,10 @@ use crate::output;
 
 /// Removes each, and gives the highest exit code. If one of the words means no job, nothing is removed.
 pub fn rm(args: &RmArgs) -> ExitCode {
-    let mut jobs = match which(args) {
+    let jobs = match which(args) {
         Ok(jobs) => jobs,
         Err(error) => return fail("rm", args.json, &error),
     };
-    // The same one may be meant twice.
-    jobs.sort_by_key(Job::id);
-    jobs.dedup_by_key(|job| job.id());
     let mut worst = 0;
     for job in &jobs {
         let code = match job.remove(args.force) {
@@ -40,7 +38,10 @@ pub fn rm(args: &RmArgs) -> ExitCode {
 fn which(args: &RmArgs) -> Result<Vec<Job>, Error> {
     let quell = quell()?;
     // All of them before the first is finished or removed.
-    let jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
+    // The same one may be meant twice.
+    let mut seen = BTreeSet::new();
+    jobs.retain(|job| seen.insert(job.id()));
     for job in &jobs {
         if let Ok(true) = quell::settle_lost(job.dir()) {
             select::tell_finished(job.id());

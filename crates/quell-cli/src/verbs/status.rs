@@ -69,8 +69,7 @@ fn exit_code(job: &JobView) -> u8 {
 
 fn describe(status: &StatusAnswer, reader: Reader) -> String {
     let job = &status.job;
-    let name = job.name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
-    let head = Style::Bold.paint(&format!("{}{name}", job.id), reader.colours);
+    let head = Style::Bold.paint(&job.id.to_string(), reader.colours);
     let mut rows: Vec<(&str, Cell)> = vec![
         ("state", list::state(job)),
         ("since", time(&job.since).into()),
@@ -78,6 +77,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
         ("directory", printable(&job.cwd.display().to_string()).into()),
     ];
     let mut row = |label, value: Option<String>| rows.extend(value.map(|value| (label, Cell::from(value))));
+    row("name", job.name.as_deref().map(printable));
     row("started", job.started.as_deref().map(time));
     row("ended", job.ended.as_deref().map(time));
     row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));

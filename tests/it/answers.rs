@@ -1,0 +1,157 @@
+//! What programs read is as published: every verb's answers fit its schema in docs/schema.
+//!
+//! A new verb is one line in `quell::schema::ALL` and one in [`real_answers`].
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use jsonschema::Validator;
+use quell::schema::ALL;
+use quell_tests::{
+    lab::Lab,
+    run::{Finished, PATIENCE},
+};
+use serde_json::Value;
+
+use crate::list::lose;
+use crate::paper::verbs;
+
+/// The verbs that print JSON and have no schema yet.
+const MISSING: &[&str] = &["logs", "events", "wait", "send", "signal", "restart"];
+
+fn published(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/schema/{name}.json"))
+}
+
+fn schema(name: &str) -> Value {
+    let text = fs::read_to_string(published(name)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("docs/schema/{name}.json: {error}"))
+}
+
+fn fits(validator: &Validator, what: &str, value: &Value) {
+    let errors: Vec<String> =
+        validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{what}: {errors:#?}\n{value:#}");
+}
+
+#[test]
+fn the_published_schemas_are_those_of_the_types() {
+    for (name, make) in ALL {
+        let made = make();
+        if env::var_os("QUELL_BLESS").is_some() {
+            fs::write(published(name), &made).expect("docs/schema");
+        }
+        let stored = fs::read_to_string(published(name)).unwrap_or_default();
+        assert!(stored == made, "docs/schema/{name}.json is not up to date: run this with QUELL_BLESS=1");
+    }
+}
+
+#[test]
+fn every_verb_that_prints_json_has_a_schema() {
+    let lab = Lab::as_me();
+    let known: BTreeSet<&str> = ALL.iter().map(|(name, _)| *name).collect();
+    for verb in verbs(&lab) {
+        // The one below `config` prints it.
+        let words: &[&str] = if verb == "config" { &["show", "--help"] } else { &["--help"] };
+        let prints_json = lab.quell(&verb).args(words).finish().stdout.contains("--json");
+        // Its data is a receipt.
+        if prints_json && verb != "run" {
+            let (has, misses) = (known.contains(verb.as_str()), MISSING.contains(&verb.as_str()));
+            assert!(has != misses, "{verb}: published: {has}, in MISSING: {misses}");
+        }
+    }
+}
+
+/// The envelopes on stdout.
+fn envelopes(done: &Finished) -> Vec<Value> {
+    let parse = |line: &str| {
+        serde_json::from_str(line)
+            .unwrap_or_else(|error| panic!("{error}: {line:?}; stderr: {}", done.stderr))
+    };
+    done.stdout.lines().map(parse).collect()
+}
+
+/// Real answers: with which schema, and what was printed.
+fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
+    let nap = lab.oracle.nap();
+    let say = |verb: &str, words: &[&str]| envelopes(&lab.quell(verb).args(["--json"]).args(words).finish());
+    let full =
+        ["--name", "full", "--tag", "a=b", "--owner", "session:s", "--ready-log", "up", "--ready-port", "1"];
+    let more = [
+        "--restart",
+        "on-failure",
+        "--ttl",
+        "1h",
+        "--timeout",
+        "1h",
+        "--stdin",
+        "pipe",
+        "--on-owner-exit",
+        "keep",
+    ];
+    let live = lab.start().args(full).args(more).command(["sleep", &nap]).begin();
+    let ended = lab.start().args(["--owner", "self"]).sh("echo x; exit 3").begin();
+    let lost = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
+    lose(&lost);
+    assert!(ended.wait_over(PATIENCE));
+    let started =
+        lab.start().args(["--json", "--ready-log", "up", "--wait-ready", "20s"]).sh("echo up; sleep 1");
+    let spare = lab.start().sh("exit 1").begin();
+    assert!(spare.wait_over(PATIENCE));
+    vec![
+        ("start", envelopes(&started.finish())),
+        ("start", envelopes(&lab.start().args(["--json"]).command(["true"]).finish())),
+        ("error", say("start", &["--name", "full", "--", "true"])),
+        ("error", say("list", &["--nope"])),
+        ("error", say("list", &["--state", "nope"])),
+        ("error", say("status", &["nobody", ".."])),
+        ("sweep", say("sweep", &["--dry-run"])),
+        ("sweep", say("sweep", &[])),
+        ("list", say("list", &[])),
+        ("list", say("list", &["--limit", "1", "--state", "ended"])),
+        ("status", say("status", &[&live.id, &ended.id, &lost.id])),
+        ("tree", say("tree", &[&live.id, &ended.id, &lost.id])),
+        ("stop", say("stop", &[&live.id, "--reason", "enough"])),
+        ("stop", say("stop", &[&live.id, &lost.id])),
+        ("error", say("rm", &["nobody"])),
+        ("rm", say("rm", &[&ended.id, &live.id])),
+        ("stats", say("stats", &[])),
+        ("stats", say("stats", &["--tag", "nobody=has"])),
+        ("gc", say("gc", &["--max-count", "1"])),
+        ("doctor", say("doctor", &[])),
+        ("config", envelopes(&lab.quell("config").args(["show", "--json"]).finish())),
+    ]
+}
+
+#[test]
+fn real_answers_fit_their_schemas() {
+    let lab = Lab::as_me();
+    lab.write("quell.toml", "[stop]\ngrace = \"1s\"\n[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
+    let mut seen = BTreeSet::new();
+    for (name, envelopes) in real_answers(&lab) {
+        let schema = schema(name);
+        let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+        assert!(!envelopes.is_empty(), "{name} said nothing");
+        for envelope in &envelopes {
+            let good = name != "error";
+            assert_eq!(
+                (&envelope["schema"], &envelope["ok"]),
+                (&"quell/1".into(), &good.into()),
+                "{envelope:#}"
+            );
+            let whole = if good { &envelope["data"] } else { envelope };
+            fits(&validator, name, whole);
+            for field in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                let mut less = whole.clone();
+                less.as_object_mut().expect("an object").remove(field);
+                assert!(!validator.is_valid(&less), "{name} fits without {field}");
+            }
+        }
+        seen.insert(name);
+    }
+    let all: BTreeSet<&str> = ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(seen, all, "every schema is tried");
+}
