@@ -7,6 +7,8 @@ mod events;
 mod exit_codes;
 mod options;
 mod races;
+mod recover;
+mod recover_records;
 mod regressions;
 mod regressions_io;
 mod schema;

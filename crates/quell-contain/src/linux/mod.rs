@@ -5,6 +5,7 @@ mod cgroup;
 mod doctor;
 mod hold;
 mod litter;
+mod place;
 mod recover;
 mod roll;
 mod scope;

@@ -24,7 +24,9 @@ pub use process::{
     let_go_of, may_execute, pgid, pid, set_name, set_subreaper, signal_group, stop_self, take_descriptor,
     uid,
 };
-pub use procfs::{Stat, children, cmdline, environ_contains, own_children, pids, proc_is_ours, stat, uid_of};
+pub use procfs::{
+    Stat, children, cmdline, environ_contains, newest_pid, own_children, pids, proc_is_ours, stat, uid_of,
+};
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
