@@ -16,6 +16,8 @@ mod options;
 mod owners;
 mod paper;
 mod races;
+mod recover;
+mod recover_records;
 mod regressions;
 mod regressions_io;
 mod restarts;

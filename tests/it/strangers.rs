@@ -10,6 +10,8 @@ use quell_tests::{
     rounds, skip,
 };
 
+use crate::recover::lose;
+
 const SIGNAL_CALLS: [&str; 6] =
     ["kill", "tgkill", "tkill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo"];
 
@@ -158,6 +160,41 @@ fn a_stranger_is_seen_in_a_trace() {
     let trace = [&harmless[..], &strange[..], &inside[..]].concat().join("\n");
     assert_eq!(strangers(&trace, Contain::Pidns), strange);
     assert_eq!(strangers(&trace, Contain::Reaper).len(), strange.len() + 1);
+}
+
+/// A sweep is no ancestor of anyone: whom it signals was there before it, and is of the job.
+#[test]
+fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
+    let name = "every_signal_of_a_sweep_goes_to_a_process_of_the_job";
+    if !has_program("strace") {
+        return skip(name, "no strace here");
+    }
+    let kinds = ["tree", "setsid", "daemon-exit", "ignore-term", "stopped", "subreaper", "leader-thread"];
+    let lasting = Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns);
+    let cases: Vec<(Setting, &str)> = lasting.flat_map(|setting| kinds.map(|kind| (setting, kind))).collect();
+    all_hold(2, &cases, |&(setting, kind)| {
+        let what = |why: String| format!("{kind} under {setting}: {why}");
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, (kind, None, None)).map_err(what)?;
+        let members: HashSet<i64> =
+            lab.oracle.survivors().iter().map(|member| i64::from(member.pid)).collect();
+        let calls = format!("trace={}", SIGNAL_CALLS.join(","));
+        let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
+        lab.quell("sweep").wrapped(strace).finish();
+        let trace = fs::read_to_string(lab.path("trace")).map_err(|error| what(error.to_string()))?;
+        let sent: Vec<&str> =
+            trace.lines().filter(|line| line.contains("SIG") && line.contains('(')).collect();
+        let strange = sent.iter().filter(|line| {
+            !line.contains("<anon_inode:[pidfd]>") && target(line).is_none_or(|pid| !members.contains(&pid))
+        });
+        let strange: Vec<&&str> = strange.collect();
+        // Whoever was in a cgroup may be dead of its kill before its own signal is due.
+        let silent = sent.is_empty() && setting.contain == Contain::Reaper;
+        if silent || !strange.is_empty() {
+            return Err(what(format!("{strange:#?} of {sent:#?}, members {members:?}")));
+        }
+        Ok(())
+    });
 }
 
 /// In a PID namespace with 100 numbers, used up again and again by processes that are nobody's

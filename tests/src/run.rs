@@ -288,6 +288,21 @@ impl Running {
         })
     }
 
+    /// Kills front and keeper, so that neither can finish the other's work. The front is stopped first.
+    pub fn lose(&mut self) -> Result<(), String> {
+        let keeper = self.keeper().ok_or("found no keeper below the front")?;
+        let lost = self.front.signal("STOP") && keeper.signal("KILL") && self.front.signal("KILL");
+        if !lost || self.wait_exit(PATIENCE).is_none() {
+            return Err(format!("front and keeper can't be killed: {}", self.stderr()));
+        }
+        // The keeper is an orphan by now; whoever adopted it may be slow to collect it, but it has to be dead.
+        if crate::eventually(PATIENCE, || !keeper.is_alive()) {
+            Ok(())
+        } else {
+            Err("the keeper is still alive".into())
+        }
+    }
+
     /// What was written to stderr up to now.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.stderr).unwrap_or_default()).into_owned()

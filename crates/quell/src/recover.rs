@@ -92,11 +92,8 @@ impl Case {
             File::Bad => None,
         };
         let rebooted = spec.as_ref().is_some_and(|spec| spec.boot_id != quell_sys::boot_id());
-        if let Some(record) = record.as_ref().filter(|_| !rebooted) {
-            let keepers = record.keeper.into_iter().chain(record.understudy);
-            if keepers.into_iter().any(quell_contain::is_alive) {
-                return Ok(Self::Kept);
-            }
+        if record.as_ref().is_some_and(|record| !rebooted && has_keeper(record)) {
+            return Ok(Self::Kept);
         }
         let over = |record: &Record| {
             record.state == "ended" && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
@@ -196,7 +193,7 @@ pub fn settle_lost(job: &JobDir) -> Result<bool> {
     loop {
         match job.liveness().map_err(failed)? {
             Liveness::Over => return Ok(deadline.is_some()),
-            Liveness::Kept if !job.is_being_finished() => return Ok(false),
+            Liveness::Kept if is_kept(job) => return Ok(false),
             Liveness::Kept => {
                 let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.plan.verify);
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
@@ -222,6 +219,23 @@ pub fn settle_lost(job: &JobDir) -> Result<bool> {
                 };
             }
         }
+    }
+}
+
+/// Whether one of those who should keep the job is alive.
+fn has_keeper(record: &Record) -> bool {
+    record.keeper.into_iter().chain(record.understudy).any(quell_contain::is_alive)
+}
+
+/// Whether a job that somebody has locked is kept by that one, and not about to be finished.
+pub(crate) fn is_kept(job: &JobDir) -> bool {
+    if job.is_being_finished() {
+        return false;
+    }
+    // Who finishes it may not have said so yet.
+    match job.record() {
+        Ok(record) if record.keeper.is_some() || record.understudy.is_some() => has_keeper(&record),
+        Ok(_) | Err(_) => true,
     }
 }
 

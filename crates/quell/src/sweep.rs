@@ -9,7 +9,7 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Case, Finish, Lost, finish_lost, settle_lost};
+use crate::recover::{Case, Finish, Lost, finish_lost, is_kept, settle_lost};
 use crate::{Error, Result};
 
 /// How long what is left of an ended job in its cgroup may take to die.
@@ -162,11 +162,12 @@ pub fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
                 continue;
             }
             match sweep_job(&home.job(id), dry_run) {
-                Some(swept) => {
+                Look::Swept(swept) => {
                     met.insert(id);
-                    report.jobs.push(swept);
+                    report.jobs.push(*swept);
                 }
-                None => report.kept += 1,
+                Look::Kept => report.kept += 1,
+                Look::Over => {}
             }
         }
         if dry_run || met.len() == before {
@@ -189,54 +190,52 @@ fn recorded_places(home: &Home) -> Result<Vec<PathBuf>> {
     Ok(cgroups.filter_map(|path| Some(path.parent()?.to_owned())).collect())
 }
 
-/// One job; none if it is kept, or was over before we came.
-fn sweep_job(job: &JobDir, dry_run: bool) -> Option<SweptJob> {
+/// What a look at one job came to.
+enum Look {
+    Kept,
+    /// It was over before we came.
+    Over,
+    Swept(Box<SweptJob>),
+}
+
+fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
+    let swept = |swept| Look::Swept(Box::new(swept));
+    let failed = |error: String| SweptJob { error: Some(error), ..SweptJob::new(job, SweepAction::Stop) };
     let lock = match job.liveness() {
-        Ok(Liveness::Over) => return None,
-        Ok(Liveness::Kept) if !job.is_being_finished() => return None,
-        Ok(Liveness::Kept) if dry_run => return Some(SweptJob::new(job, SweepAction::Wait)),
+        Ok(Liveness::Over) => return Look::Over,
+        Ok(Liveness::Kept) if is_kept(job) => return Look::Kept,
+        Ok(Liveness::Kept) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
         Ok(Liveness::Kept) => {
-            let mut swept = SweptJob::new(job, SweepAction::Wait);
-            swept.error = settle_lost(job).err().map(|error| error.to_string());
-            return Some(swept.with_record(job));
+            let mut waited = SweptJob::new(job, SweepAction::Wait);
+            waited.error = settle_lost(job).err().map(|error| error.to_string());
+            return swept(waited.with_record(job));
         }
         Ok(Liveness::Lost(lock)) => lock,
-        Err(error) => {
-            return Some(SweptJob {
-                error: Some(error.to_string()),
-                ..SweptJob::new(job, SweepAction::Stop)
-            });
-        }
+        Err(error) => return swept(failed(error.to_string())),
     };
     let found = match Case::of(job) {
-        Ok(Case::Kept) => return None,
+        Ok(Case::Kept) => return Look::Kept,
         Ok(Case::Unmade(_)) => SweptJob::new(job, SweepAction::Remove),
         Ok(Case::Over) => SweptJob::new(job, SweepAction::Settle).with_record(job),
-        Ok(Case::Rebooted(_)) => SweptJob::new(job, SweepAction::Stop),
         Ok(Case::Lost(lost)) if dry_run => would_stop(job, &lost),
-        Ok(Case::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
-        Err(error) => {
-            return Some(SweptJob {
-                error: Some(error.to_string()),
-                ..SweptJob::new(job, SweepAction::Stop)
-            });
-        }
+        Ok(Case::Rebooted(_) | Case::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
+        Err(error) => return swept(failed(error.to_string())),
     };
     if dry_run {
-        return Some(found);
+        return swept(found);
     }
-    match finish_lost(job, lock) {
-        Ok(Finish::Kept) => None,
-        Ok(Finish::Removed | Finish::Settled) => Some(found),
-        Ok(Finish::Stopped(receipt)) => Some(SweptJob {
+    swept(match finish_lost(job, lock) {
+        Ok(Finish::Kept) => return Look::Kept,
+        Ok(Finish::Removed | Finish::Settled) => found,
+        Ok(Finish::Stopped(receipt)) => SweptJob {
             processes: receipt.members.len() + receipt.members_omitted as usize,
             cause: Some(receipt.cause),
             verdict: Some(receipt.verdict),
             survivors: receipt.survivors,
             ..found
-        }),
-        Err(error) => Some(SweptJob { error: Some(error.to_string()), ..found }),
-    }
+        },
+        Err(error) => SweptJob { error: Some(error.to_string()), ..found },
+    })
 }
 
 fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {

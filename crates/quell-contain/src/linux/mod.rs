@@ -6,6 +6,7 @@ mod doctor;
 mod hold;
 mod litter;
 mod nest;
+mod place;
 mod recover;
 mod roll;
 mod scope;

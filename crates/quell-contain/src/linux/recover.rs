@@ -1,21 +1,20 @@
 //! The stop of a job that nobody keeps any more, from its record alone.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    Fate, Held, HeldBy, JobId, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
+    Fate, Held, HeldBy, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
 };
 use quell_sys::{Polled, Sent};
 
-use super::cgroup::{Cgroup, own_dir, remove_tree};
+use super::cgroup::Cgroup;
+use super::place::{Place, remove_nest};
 use super::roll::{Roll, identity};
 use super::search::{Bond, Left, Search, ourselves};
 use super::stop::Round;
-use super::walk::Proven;
+use super::walk::{Proven, Seen};
 
 /// How often the brake goes over the members in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 64;
@@ -50,67 +49,6 @@ pub struct Recovered {
     pub troubles: Vec<String>,
 }
 
-/// The job's cgroup, as it is found.
-enum Place {
-    /// None holds it.
-    Nowhere,
-    /// It is there.
-    Here(Cgroup),
-    /// It was removed, which nobody can do to a cgroup with a living process in it.
-    Removed,
-    /// It can't be used.
-    Closed(String),
-}
-
-impl Place {
-    fn of(left: &Left<'_>) -> Self {
-        let path = match (left.cgroup, left.held) {
-            (Some(path), _) if is_named_for(path, left.id) => path.to_owned(),
-            (Some(path), _) => {
-                return Self::Closed(format!("{} is not named as a cgroup of this job", path.display()));
-            }
-            // What was born in a cgroup before that was written down is found by its name.
-            (None, None | Some(HeldBy::Cgroup)) => match known_place(left.id) {
-                Some(path) => path,
-                None => return Self::Nowhere,
-            },
-            (None, Some(HeldBy::Reaper | HeldBy::Pidns | HeldBy::Scope)) => return Self::Nowhere,
-        };
-        match Cgroup::open(&path) {
-            Ok(cgroup) => Self::Here(cgroup),
-            Err(_) if is_removed(&path) => Self::Removed,
-            Err(error) => Self::Closed(error.to_string()),
-        }
-    }
-
-    fn cgroup(&self) -> Option<&Cgroup> {
-        match self {
-            Self::Here(cgroup) => Some(cgroup),
-            Self::Nowhere | Self::Removed | Self::Closed(_) => None,
-        }
-    }
-}
-
-fn is_named_for(path: &Path, id: JobId) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy());
-    name.is_some_and(|name| name == Cgroup::name(id) || name == format!("{}.scope", Cgroup::name(id)))
-}
-
-/// Job `id`'s cgroup below our own or one above it, where a keeper of ours would have made it.
-fn known_place(id: JobId) -> Option<PathBuf> {
-    let own = own_dir().ok()?;
-    let path = own.ancestors().map(|dir| dir.join(Cgroup::name(id))).find(|path| path.is_dir());
-    path.filter(|path| path.join("cgroup.procs").exists())
-}
-
-/// Whether a cgroup that was there once is gone: it is nowhere to be seen, in a hierarchy that we do see.
-fn is_removed(path: &Path) -> bool {
-    let gone = || path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    // Our own cgroup is in the same hierarchy, so the two have more in common than the mount's own path.
-    let seen = path.ancestors().skip(1).find(|dir| dir.is_dir());
-    gone() && seen.is_some_and(|dir| dir.join("cgroup.procs").exists())
-}
-
 /// Who of the job is alive now. Nobody is touched.
 pub fn look_for(left: &Left<'_>) -> Vec<Member> {
     let place = Place::of(left);
@@ -137,12 +75,11 @@ pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Re
         left,
         cgroup: place.cgroup(),
         now,
-        roll: Roll::default(),
+        tally: Tally::default(),
         steps: Vec::new(),
-        outcome: None,
-        inner: None,
         refused: BTreeSet::new(),
         elsewhere: 0,
+        fleeing: false,
     };
     let inside = work.members_above_us();
     if inside.is_empty() {
@@ -165,20 +102,67 @@ pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Re
     work.close(&place, survivors, verdict)
 }
 
+/// Who was met.
+#[derive(Default)]
+struct Tally {
+    roll: Roll,
+    /// The root below a PID namespace's init.
+    inner: Option<ProcId>,
+    /// How the root ended, if it was met alive.
+    outcome: Option<RootOutcome>,
+}
+
+/// Who is met in one round.
+struct Catch<'a> {
+    root: Option<ProcId>,
+    tally: &'a mut Tally,
+    known: BTreeSet<ProcId>,
+    found: Vec<(Proven, Bond)>,
+}
+
+impl Catch<'_> {
+    /// Notes a member that is about to be killed, and stops it if nothing holds it. Whether it is new, and may have been
+    /// making others.
+    fn take(&mut self, seen: &Seen, bond: Bond) -> bool {
+        let id = identity(&seen.stat);
+        if !self.known.insert(id) {
+            return false;
+        }
+        match bond {
+            Bond::Init | Bond::Cgroup => {}
+            // The first below init.
+            Bond::Namespace => {
+                self.tally.inner.get_or_insert(id);
+            }
+            Bond::Loose => {
+                seen.pidfd.signal(Signal::STOP);
+            }
+        }
+        if bond != Bond::Init {
+            self.tally.roll.see(&seen.stat);
+            self.tally.roll.killed(id);
+        }
+        if self.root == Some(id) || self.tally.inner == Some(id) {
+            self.tally.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
+        }
+        self.found.push((Proven::of(seen), bond));
+        bond == Bond::Loose
+    }
+}
+
 struct Work<'a> {
     search: Search<'a>,
     left: &'a Left<'a>,
     cgroup: Option<&'a Cgroup>,
     now: &'a dyn Fn() -> Moment,
-    roll: Roll,
+    tally: Tally,
     steps: Vec<Step>,
-    outcome: Option<RootOutcome>,
-    /// The root below a PID namespace's init.
-    inner: Option<ProcId>,
     /// Whom we may not signal: trying again is of no use.
     refused: BTreeSet<ProcId>,
     /// How many bear the marker in a service that is none of the job's.
     elsewhere: usize,
+    /// Whether the time was over before a chain of those who fork and die could be stopped.
+    fleeing: bool,
 }
 
 impl Work<'_> {
@@ -188,7 +172,7 @@ impl Work<'_> {
         let mut met = Vec::new();
         self.search.pass(|seen, _| {
             if own.contains(&identity(&seen.stat)) {
-                self.roll.see(&seen.stat);
+                self.tally.roll.see(&seen.stat);
                 met.push(identity(&seen.stat));
             }
         });
@@ -207,24 +191,22 @@ impl Work<'_> {
             }
         }
         // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
-        // found again.
-        for (member, bond) in found.iter().rev().filter(|(_, bond)| *bond != Bond::Held) {
+        // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
+        for (member, bond) in found.iter().rev().filter(|(_, bond)| *bond != Bond::Namespace) {
             let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
-            if sent == Sent::Refused {
-                self.refused.insert(member.id);
-            }
-            if *bond == Bond::Init {
-                round.note = "KILL to the namespace's init".into();
+            match bond {
+                Bond::Loose if sent == Sent::Refused => {
+                    self.refused.insert(member.id);
+                }
+                Bond::Init => round.note = "KILL to the namespace's init".into(),
+                Bond::Loose | Bond::Cgroup | Bond::Namespace => {}
             }
             round.push(Signal::KILL, member.id, sent);
         }
-        let met = !found.is_empty();
-        if met {
+        if !found.is_empty() {
             self.step_at(began, StepKind::Kill, round);
         }
-        for (member, _) in
-            found.iter().filter(|(member, bond)| *bond != Bond::Held && !self.refused.contains(&member.id))
-        {
+        for (member, _) in found.iter().filter(|(member, _)| !self.refused.contains(&member.id)) {
             if let Some(pidfd) = member.pin_again() {
                 let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(deadline));
             }
@@ -234,46 +216,26 @@ impl Work<'_> {
     }
 
     /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
-    /// holds is stopped, over and over, until a pass finds nobody new.
+    /// holds is stopped, over and over, until neither a pass nor a hunt finds anybody new.
     fn brake(&mut self, deadline: Instant) -> Vec<(Proven, Bond)> {
         if let Some(cgroup) = self.cgroup {
             cgroup.brake();
         }
-        let (mut known, mut found) = (BTreeSet::new(), Vec::new());
+        let hunted = self.cgroup.is_none() && self.left.held != Some(HeldBy::Pidns);
+        let mut catch =
+            Catch { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
         for _ in 0..BRAKE_PASSES {
-            let mut loose = false;
-            let Self { search, roll, inner, outcome, left, .. } = self;
-            let elsewhere = search.pass(|seen, bond| {
-                let id = identity(&seen.stat);
-                if !known.insert(id) {
-                    return;
-                }
-                match bond {
-                    Bond::Init => {}
-                    Bond::Held if left.held == Some(HeldBy::Pidns) => {
-                        inner.get_or_insert(id);
-                    }
-                    Bond::Held => {}
-                    Bond::Loose => {
-                        loose = true;
-                        seen.pidfd.signal(Signal::STOP);
-                    }
-                }
-                if bond != Bond::Init {
-                    roll.see(&seen.stat);
-                    roll.killed(id);
-                }
-                if left.root == Some(id) || *inner == Some(id) {
-                    *outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
-                }
-                found.push((Proven::of(seen), bond));
-            });
+            let mut new = false;
+            let elsewhere = self.search.pass(|seen, bond| new |= catch.take(seen, bond));
             self.elsewhere = elsewhere.len();
-            if !loose || Instant::now() >= deadline {
+            if !new && hunted {
+                self.fleeing = self.search.hunt(deadline, |seen| new |= catch.take(seen, Bond::Loose));
+            }
+            if !new || Instant::now() >= deadline {
                 break;
             }
         }
-        found
+        catch.found
     }
 
     /// Waits until the cgroup, if there is one, is empty. Whether it is not.
@@ -295,17 +257,17 @@ impl Work<'_> {
 
     fn survivors(&mut self) -> Vec<ProcId> {
         let mut alive = Vec::new();
-        let Self { search, roll, .. } = self;
+        let Self { search, tally, .. } = self;
         search.pass(|seen, _| {
-            roll.see(&seen.stat);
+            tally.roll.see(&seen.stat);
             alive.push(identity(&seen.stat));
         });
         alive
     }
 
     fn verdict(&self, place: &Place, survivors: &[ProcId]) -> Verdict {
-        if !survivors.is_empty() {
-            return Verdict::Survivors { count: survivors.len() };
+        if !survivors.is_empty() || self.fleeing {
+            return Verdict::Survivors { count: survivors.len().max(1) };
         }
         let unproven = |why: String| Verdict::Unproven { why };
         match (self.left.held, place) {
@@ -369,9 +331,9 @@ impl Work<'_> {
                 }),
             }
         }
-        let (members, members_omitted) = self.roll.close(&survivors);
+        let (members, members_omitted) = self.tally.roll.close(&survivors);
         let pidns = containment == HeldBy::Pidns;
-        let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.inner);
+        let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
         Recovered {
             held: Held {
                 containment,
@@ -379,8 +341,8 @@ impl Work<'_> {
                 cgroup: path.map(|path| path.display().to_string()),
                 defeated_by: super::defeated_by(containment),
             },
-            root: if pidns { self.inner } else { self.left.root },
-            outcome: self.outcome.filter(|_| !alive),
+            root: if pidns { self.tally.inner } else { self.left.root },
+            outcome: self.tally.outcome.filter(|_| !alive),
             steps: self.steps,
             members,
             members_omitted,
@@ -389,14 +351,5 @@ impl Work<'_> {
             peak_memory,
             troubles,
         }
-    }
-}
-
-/// Removes the cgroup that the keeper itself was in, beside that of its job. If somebody is in it still, it stays.
-fn remove_nest(path: &Path) {
-    if let Some(name) = path.file_name() {
-        let mut name = name.to_owned();
-        name.push("-keeper");
-        let _ = remove_tree(&path.with_file_name(name));
     }
 }

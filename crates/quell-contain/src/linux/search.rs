@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use quell_core::{HeldBy, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
@@ -17,6 +18,16 @@ use quell_sys::Stat;
 use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
 use super::roll::identity;
 use super::walk::{Below, Proven, Seen, pin, walk_below};
+
+/// How long, and for how many looks, a hunt waits for somebody to be born. Who does not get to run in this time is found by
+/// a pass.
+const QUIET: Duration = Duration::from_millis(3);
+const QUIET_LOOKS: usize = 200;
+/// After how many births of others, or of processes that were gone too soon to be known, a hunt is given up; or after how
+/// few, if they took so long that a chain would have had its turn.
+const STRANGERS: usize = 4096;
+const FEW_STRANGERS: usize = 64;
+const COLD: Duration = Duration::from_millis(500);
 
 /// What the record says of a job whose keeper and understudy are gone.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +49,13 @@ pub struct Left<'a> {
 /// How a member is got hold of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bond {
-    /// The cgroup or the namespace takes it.
-    Held,
+    /// It is in the job's cgroup.
+    Cgroup,
     /// It is the init of the job's PID namespace.
     Init,
-    /// Only a signal of its own.
+    /// It is below that, and goes with it.
+    Namespace,
+    /// Nothing holds it.
     Loose,
 }
 
@@ -76,13 +89,12 @@ impl<'a> Search<'a> {
             let bond = if init { Bond::Init } else { self.bond(root.pid) };
             pass.meet(&seen, bond, &mut show);
             if init {
-                // Who is below init is in its namespace, and goes with it.
-                pass.descend(|_| Bond::Held, &mut show);
+                pass.descend(|_| Bond::Namespace, &mut show);
             }
         }
         for pid in self.cgroup.map(Cgroup::members).unwrap_or_default() {
-            if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Held) {
-                pass.meet(&seen, Bond::Held, &mut show);
+            if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Cgroup) {
+                pass.meet(&seen, Bond::Cgroup, &mut show);
             }
         }
         let mut elsewhere = Vec::new();
@@ -104,10 +116,47 @@ impl<'a> Search<'a> {
         elsewhere
     }
 
+    /// Looks for a chain of processes that fork and die, each gone before a pass gets to it: at the newest pid, over and
+    /// over, until nobody is born any more, or so many were that none can have been the job's. Whether there was a trace of
+    /// one, and the time was over before it was lost.
+    pub(super) fn hunt(&self, deadline: Instant, mut show: impl FnMut(&Seen)) -> bool {
+        let (mut last, mut looks, mut strangers, mut traced) = (0, 0, 0, false);
+        let (mut born, mut trace) = (Instant::now(), Instant::now());
+        // No event tells of a stranger's fork; the loop is as tight as it can be, and short.
+        while Instant::now() < deadline {
+            let Some(newest) = quell_sys::newest_pid() else { return false };
+            if newest == last {
+                looks += 1;
+                if looks > QUIET_LOOKS && born.elapsed() > QUIET {
+                    return false;
+                }
+                continue;
+            }
+            (last, looks, born) = (newest, 0, Instant::now());
+            let mut marked = false;
+            let seen = pin(newest, |stat| {
+                marked = self.is_marked(stat) && self.is_at_home(newest);
+                marked
+            });
+            if let Some(seen) = seen {
+                show(&seen);
+            }
+            if marked {
+                (strangers, trace, traced) = (0, Instant::now(), true);
+            } else {
+                strangers += 1;
+            }
+            if strangers > STRANGERS || (strangers > FEW_STRANGERS && trace.elapsed() > COLD) {
+                return false;
+            }
+        }
+        traced
+    }
+
     fn bond(&self, pid: u32) -> Bond {
         let dir = || self.hierarchy.as_ref()?.dir(pid);
         let held = self.cgroup.is_some_and(|cgroup| dir().is_some_and(|dir| dir.starts_with(cgroup.path())));
-        if held { Bond::Held } else { Bond::Loose }
+        if held { Bond::Cgroup } else { Bond::Loose }
     }
 
     fn bears_marker(&self, pid: u32) -> bool {
@@ -129,7 +178,7 @@ impl<'a> Search<'a> {
     /// business. They are known by the service that they are in; a scope or a plain cgroup is where people's own commands
     /// run, and a job in a service is expected in the same one as its root, its cgroup or us.
     fn is_at_home(&self, pid: u32) -> bool {
-        self.bond(pid) == Bond::Held || services_of(pid).is_subset(&self.services)
+        self.bond(pid) == Bond::Cgroup || services_of(pid).is_subset(&self.services)
     }
 }
 

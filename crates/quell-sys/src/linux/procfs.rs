@@ -143,6 +143,12 @@ pub fn pids() -> io::Result<Vec<u32>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// The pid that was given out last.
+pub fn newest_pid() -> Option<u32> {
+    let bytes = read("/proc/loadavg", 256).ok()?;
+    numbers(bytes.rsplit(|&byte| byte == b' ').next()?).pop()
+}
+
 /// The command line of `pid`, its arguments apart; empty for a kernel thread or a corpse.
 pub fn cmdline(pid: u32) -> Vec<String> {
     let bytes = read(&format!("/proc/{pid}/cmdline"), 4096).unwrap_or_default();

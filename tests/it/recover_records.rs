@@ -1,0 +1,248 @@
+//! Records that can't be trusted: of another boot, damaged, forged, or of processes whose numbers others have now. No
+//! stranger is touched, and every job comes to its end.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use quell_tests::{
+    eventually,
+    evidence::{cause, cgroups_of, receipt, verdict},
+    host::{Contain, Setting},
+    lab::Lab,
+    oracle::{Oracle, Process},
+    run::PATIENCE,
+};
+use serde_json::{Value, json};
+
+use crate::recover::{lose, only_receipt, sweep};
+
+/// Changes one file of the lab's one record.
+fn forge(lab: &Lab, name: &str, change: impl FnOnce(&mut Value)) {
+    let path = lab.records()[0].dir.join(name);
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).expect(name)).expect("JSON");
+    change(&mut value);
+    fs::write(&path, value.to_string()).expect("a forged record");
+}
+
+/// The settings whose tree outlives its keeper.
+fn lasting() -> Vec<Setting> {
+    Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns).collect()
+}
+
+/// Somebody who has nothing to do with quell: not even the token of the lab.
+struct Stranger {
+    oracle: Oracle,
+    child: Child,
+}
+
+impl Stranger {
+    /// `$N` is what to give `sleep`; whatever it starts is found by [`Stranger::living`].
+    fn start(script: &str) -> Stranger {
+        let oracle = Oracle::new();
+        let mut command = Command::new("setsid");
+        command.args(["bash", "-c", script]).env("N", oracle.nap());
+        // Marked, but by another job.
+        command.env("QUELL_MARK", "00112233445566778899aabbccddeeff").env("QUELL_JOB", "another");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Stranger { child: command.spawn().expect("setsid"), oracle }
+    }
+
+    fn living(&self) -> Vec<Process> {
+        let sleeps = |process: &Process| process.command.starts_with("sleep");
+        self.oracle.survivors().into_iter().filter(sleeps).collect()
+    }
+
+    fn wait_for(&self, count: usize) -> Vec<Process> {
+        assert!(eventually(PATIENCE, || self.living().len() == count), "{:?}", self.oracle.survivors());
+        self.living()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.oracle.end_survivors();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_stranger_with_the_recorded_pid_is_not_touched() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let stranger = Stranger::start("exec sleep $N");
+        let before = stranger.wait_for(1);
+        // Older than all of the job, so that nothing but the identity speaks for the stranger.
+        forge(&lab, "state.json", |state| state["root"] = json!({ "pid": before[0].pid, "start": 1 }));
+        let (_, report) = sweep(&lab);
+        assert_eq!(stranger.living(), before, "{setting}: {report:#}");
+        assert_ne!(before[0].state(), Some('T'), "{setting}: it was stopped");
+        assert_eq!(lab.oracle.survivors(), vec![], "{setting}: {report:#}");
+    }
+}
+
+#[test]
+fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
+    for setting in lasting() {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        // Its leader is gone, so that nobody bears the number as a pid; the session goes on.
+        let mut stranger = Stranger::start("sleep $N & sleep $N & exit");
+        let leader = stranger.child.id();
+        let before = stranger.wait_for(2);
+        stranger.child.wait().expect("the leader ends");
+        forge(&lab, "state.json", |state| state["root"] = json!({ "pid": leader, "start": 1 }));
+        let (_, report) = sweep(&lab);
+        assert_eq!(stranger.living(), before, "{setting}: {report:#}");
+        assert_eq!(lab.oracle.survivors(), vec![], "{setting}: {report:#}");
+    }
+}
+
+#[test]
+fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
+    for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let Some(other) = lab.make_cgroup("stranger") else { continue };
+        let stranger = Stranger::start("exec sleep $N");
+        let before = stranger.wait_for(1);
+        fs::write(other.join("cgroup.procs"), before[0].pid.to_string()).expect("a stranger in a cgroup");
+        forge(&lab, "state.json", |state| state["cgroup"] = json!(other));
+        let (done, report) = sweep(&lab);
+        assert_eq!(stranger.living(), before, "{setting}: {report:#}");
+        assert_eq!(done.code(), Some(5), "{setting}: {report:#}");
+        drop(stranger);
+        let _ = fs::remove_dir(&other);
+    }
+}
+
+#[test]
+fn a_job_of_another_boot_ended_with_its_host_and_no_process_is_touched() {
+    // A cgroup is of this boot for certain, whatever the record says.
+    for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Reaper) {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let before = lab.oracle.survivors();
+        assert!(!before.is_empty(), "{setting}");
+        forge(&lab, "spec.json", |spec| spec["boot_id"] = json!("00000000-0000-0000-0000-000000000000"));
+        let (done, report) = sweep(&lab);
+        assert_eq!(done.code(), Some(0), "{setting}: {report:#}");
+        let receipt = only_receipt(&lab).expect("a receipt");
+        assert_eq!((cause(&receipt), verdict(&receipt)), ("host_reboot", "gone"), "{setting}");
+        assert_eq!(lab.records()[0].state, "ended", "{setting}");
+        // They bear its numbers and its marker, but those were given in another boot.
+        let mut after = lab.oracle.survivors();
+        after.retain(|process| process.state() != Some('T'));
+        assert_eq!(after, before, "{setting}");
+    }
+}
+
+#[test]
+fn a_damaged_state_does_not_save_a_lost_job() {
+    for setting in lasting() {
+        for damage in ["", "{", "[]", "{\"schema\":\"quell/1\"}", "\0\0\0\0"] {
+            let lab = Lab::with(setting);
+            let _running = lose(&lab, setting, ("setsid", None, None)).expect("lost");
+            let dir = lab.records()[0].dir.clone();
+            fs::write(dir.join("state.json"), damage).expect("damage");
+            let (_, report) = sweep(&lab);
+            assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}, {damage:?}: {report:#}");
+            let receipt = receipt(&dir.join("receipt.json")).expect("a receipt");
+            assert_eq!(cause(&receipt), "keeper_lost", "{setting}, {damage:?}");
+            assert_eq!(receipt["root"]["outcome"]["kind"], "unknown", "{setting}, {damage:?}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_specification_does_not_save_what_a_cgroup_holds() {
+    for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("setsid", None, None)).expect("lost");
+        fs::write(lab.records()[0].dir.join("spec.json"), "{").expect("damage");
+        let (_, report) = sweep(&lab);
+        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}: {report:#}");
+    }
+}
+
+#[test]
+fn a_job_without_a_state_never_ran_and_leaves_no_record() {
+    for setting in lasting() {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let record = lab.records().remove(0);
+        fs::remove_file(record.dir.join("state.json")).expect("no state");
+        let (done, report) = sweep(&lab);
+        assert_eq!((done.code(), &report["jobs"][0]["action"]), (Some(0), &json!("remove")), "{report:#}");
+        assert!(!record.dir.exists(), "{setting}: the record is still there");
+        assert_eq!(lab.oracle.survivors(), vec![], "{setting}: {report:#}");
+        assert_eq!(cgroups_of(&record.id), Vec::<PathBuf>::new(), "{setting}");
+    }
+}
+
+#[test]
+fn a_lock_without_a_record_is_swept_away() {
+    let lab = Lab::as_me();
+    assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
+    let lock = lab.home().join("live/01KA3W6Z0GJ8X4T9M2N7Q5R1SB");
+    fs::write(&lock, "").expect("a lock");
+    let (done, report) = sweep(&lab);
+    assert_eq!((done.code(), lock.exists()), (Some(0), false), "{report:#}");
+}
+
+#[test]
+fn a_job_that_ended_but_for_the_last_stroke_is_settled_as_it_was() {
+    let lab = Lab::as_me();
+    assert_eq!(lab.run().sh("exit 3").finish().code(), Some(3));
+    let record = lab.records().remove(0);
+    let before = fs::read_to_string(record.dir.join("receipt.json")).expect("a receipt");
+    let (done, live) = (lab.home().join("done").join(&record.id), lab.home().join("live").join(&record.id));
+    fs::rename(&done, &live).expect("the stroke undone");
+    let (swept, report) = sweep(&lab);
+    assert_eq!((swept.code(), &report["jobs"][0]["action"]), (Some(0), &json!("settle")), "{report:#}");
+    assert!(done.exists() && !live.exists(), "{report:#}");
+    assert_eq!(fs::read_to_string(record.dir.join("receipt.json")).expect("a receipt"), before);
+}
+
+#[test]
+fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not() {
+    for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
+        let lab = Lab::enclosed(setting);
+        let quell = lab.run().args(["--contain", "cgroup"]);
+        assert_eq!(quell.sh("sed s/^0::// -n /proc/self/cgroup; true").finish().code(), Some(0));
+        let record = lab.records().remove(0);
+        let state: Value =
+            serde_json::from_str(&fs::read_to_string(record.dir.join("state.json")).expect("a state"))
+                .expect("JSON");
+        let old = PathBuf::from(state["cgroup"].as_str().expect("a cgroup"));
+        let unknown = old.with_file_name("quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB");
+        fs::create_dir(&old).and_then(|()| fs::create_dir(&unknown)).expect("cgroups");
+        let (_, report) = sweep(&lab);
+        assert_eq!((old.exists(), unknown.exists()), (false, true), "{setting}: {report:#}");
+        fs::remove_dir(&unknown).expect("rmdir");
+    }
+}
+
+#[test]
+fn a_kept_job_is_not_touched() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let mut running = quell.actor("tree", None).start();
+        running.wait_ready().expect("ready");
+        let before = lab.oracle.survivors();
+        let (done, report) = sweep(&lab);
+        assert_eq!(
+            (done.code(), &report["kept"], &report["jobs"]),
+            (Some(0), &json!(1), &json!([])),
+            "{report:#}"
+        );
+        assert_eq!(lab.oracle.survivors(), before, "{setting}: {report:#}");
+        running.front.signal("TERM");
+        running.wait_exit(PATIENCE).expect("quell returns");
+        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+    }
+}
