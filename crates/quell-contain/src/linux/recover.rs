@@ -9,7 +9,7 @@ use quell_core::{
 };
 use quell_sys::{Polled, Sent};
 
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, own_dir};
 use super::place::{Place, remove_nest};
 use super::roll::{Roll, identity};
 use super::search::{Bond, Left, Search, ourselves};
