@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fs, os::unix::fs::chown, path::Path};
 
 use quell_tests::{
+    eventually,
     host::{NOBODY, User, am_root},
     jobs::Background,
     lab::Lab,
@@ -12,12 +13,15 @@ use quell_tests::{
 
 use crate::bad_input::one_clear_line;
 
-/// Takes both keepers away at once, so that neither can finish what the other one left.
+/// Takes both keepers away at once, so that neither can finish what the other one left. When this returns they are gone:
+/// a process that was killed holds its locks until it has exited.
 pub(crate) fn lose(job: &Background<'_>) {
     let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect("a kept job"));
     for signal in ["STOP", "KILL"] {
         keepers.iter().for_each(|keeper| assert!(keeper.signal(signal), "no {keeper:?}"));
     }
+    let gone = || keepers.iter().all(|keeper| !keeper.is_alive());
+    assert!(eventually(PATIENCE, gone), "{keepers:?} outlived SIGKILL");
 }
 
 pub(crate) fn has_no_control_characters(text: &str) {

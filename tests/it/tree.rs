@@ -1,5 +1,7 @@
 //! `quell tree`: who is in a job, or who was.
 
+use std::time::Duration;
+
 use quell_tests::{host::Setting, lab::Lab, run::PATIENCE};
 
 use crate::list::lose;
@@ -72,4 +74,21 @@ fn of_a_lost_job_the_tree_is_that_of_its_end() {
         "{}",
         done.stdout
     );
+}
+
+#[test]
+fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect("a kept job"));
+    // Silent, and still in possession of the lock and the socket.
+    keepers.iter().for_each(|keeper| assert!(keeper.signal("STOP")));
+    let mut asking = lab.quell("tree").args([&job.id]).start();
+    // It has no event for "has asked"; whenever the kill comes, the answer must be the same.
+    assert!(asking.wait_exit(Duration::from_millis(300)).is_none(), "a stopped keeper answered");
+    keepers.iter().for_each(|keeper| assert!(keeper.signal("KILL")));
+    let done = asking.finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("ended, 1 process was seen"), "{}", done.stdout);
+    assert!(done.took < Duration::from_secs(8), "it took {:?}", done.took);
 }

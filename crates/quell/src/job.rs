@@ -195,10 +195,14 @@ impl Job {
 
     /// Does something with a connection to the keeper, which gives its answer; none if the keeper was gone meanwhile.
     pub(crate) fn reach(&self, ask: impl Fn(&mut Caller) -> Result<Option<Answer>>) -> Result<Answer> {
-        settle_lost(&self.dir)?;
         let deadline = Instant::now() + SOCKET_PATIENCE;
         let mut watch = self.watch()?;
-        while !self.is_over()? {
+        loop {
+            // Each time: a keeper may be killed while it is waited for.
+            settle_lost(&self.dir)?;
+            if self.is_over()? {
+                break;
+            }
             if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {
                 return Err(Error::State(format!(
                     "{} is in the foreground of another `quell run`, which has its input and passes signals on",
