@@ -156,6 +156,7 @@ fn a_session_is_stopped_as_a_whole_and_nobody_else() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exit,
+    InnerStopped,
     Stop,
     KeeperKilled,
 }
@@ -166,6 +167,7 @@ fn a_job_inside_a_job_ends_with_it() {
     for setting in Setting::all() {
         for (outer_verb, end) in [
             ("start", End::Exit),
+            ("start", End::InnerStopped),
             ("start", End::Stop),
             ("start", End::KeeperKilled),
             ("run", End::Exit),
@@ -175,15 +177,11 @@ fn a_job_inside_a_job_ends_with_it() {
             let what = format!("{setting}, {outer_verb}, {end:?}");
             let lab = Lab::with(setting);
             let script = "trap 'exit 0' TERM; \
-                 $Q start --grace 3s -- $A askers $T 1 >inner-id && \
-                 until [ -s asked-up ]; do [ -s inner-id ] && echo >asked-up; done; \
-                 echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done";
+                 $Q start --grace 3s -- $A askers $T 1 >inner-id && touch up; \
+                 until [ -e go ]; do sleep 0.01; done";
             let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "5s"]);
-            let mut outer = quell.script(script).start();
-            outer.wait_ready().expect("ready");
-            if outer_verb == "start" {
-                outer.wait_exit(PATIENCE).expect("quell start returns");
-            }
+            let _outer = quell.script(script).start();
+            assert!(eventually(PATIENCE, || lab.path("up").exists()), "{what}");
             let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
             let inner = lab.job(inner.trim());
             // In a namespace of its own the inner job's numbers mean nothing here.
@@ -192,6 +190,13 @@ fn a_job_inside_a_job_ends_with_it() {
             let outer_job = lab.job(&outer_id);
             match end {
                 End::Exit => drop(lab.write("go", "")),
+                End::InnerStopped => {
+                    // From without, whatever namespace its keeper is in.
+                    let done = inner.stop(&[]);
+                    assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+                    assert!(inner.is_over() && !outer_job.is_over(), "{what}: {}", inner.state());
+                    lab.write("go", "");
+                }
                 End::Stop => {
                     let done = outer_job.stop(&[]);
                     assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
@@ -204,9 +209,13 @@ fn a_job_inside_a_job_ends_with_it() {
             assert!(outer_job.wait_over(PATIENCE), "{what}: {}", outer_job.state());
             let alive = lab.oracle.survivors_after(Duration::from_secs(5));
             assert!(alive.is_empty(), "{what}: {alive:?}");
-            // Killed whole, it is on record as ended at the next command at the latest.
-            let sweep = lab.quell("sweep").finish();
-            assert_eq!(sweep.code(), Some(0), "{what}: {} {}", sweep.stdout, sweep.stderr);
+            // Killed whole, it is on record as ended at the next command at the latest. If nothing but the reaper held it,
+            // that one can't prove who is gone, and says so; once.
+            let first = lab.quell("sweep").finish();
+            assert!(matches!(first.code(), Some(0 | 5)), "{what}: {} {}", first.stdout, first.stderr);
+            assert!(first.code() == Some(0) || end == End::KeeperKilled, "{what}: {}", first.stdout);
+            let second = lab.quell("sweep").finish();
+            assert_eq!(second.code(), Some(0), "{what}: {} {}", second.stdout, second.stderr);
             assert!(inner.is_over() && inner.state() == "ended", "{what}: {}", inner.state());
             assert_eq!(lab.leftovers(), Vec::<String>::new(), "{what}");
         }
@@ -221,11 +230,11 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
             let what = format!("{setting}, {outer_verb}");
             let lab = Lab::with(setting);
             let script = "$Q start --grace 3s --ready-log up --wait-ready 20s -- bash -c \
-                 'trap \"echo asked >>asked; exit 0\" TERM; echo up; while :; do sleep 0.01; done' >inner-id && \
-                 echo ready >$QUELL_TEST_READY; sleep $N & wait";
+                 'trap \"echo asked >>asked; exit 0\" TERM; echo up; while :; do sleep 0.01; done' >inner-id && touch up; \
+                 sleep $N & wait";
             let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "8s"]);
-            let mut outer = quell.script(script).start();
-            outer.wait_ready().expect("ready");
+            let _outer = quell.script(script).start();
+            assert!(eventually(PATIENCE, || lab.path("up").exists()), "{what}");
             let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
             let inner = lab.job(inner.trim());
             let outer_id = lab.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");

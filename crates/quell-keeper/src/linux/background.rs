@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
 use quell_core::{
-    Actor, Cause, Happening, JobEvent, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, Receipt, SessionKind,
-    Signal, State, Stdin, Verdict,
+    Actor, Cause, Happening, HeldBy, JobEvent, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, Receipt,
+    SessionKind, Signal, State, Stdin, Verdict,
 };
-use quell_store::{Home, Lock, NameError, wall};
+use quell_store::{Home, Liveness, Lock, NameError, wall};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
 
 use super::aide::{self, Brief};
@@ -215,8 +215,16 @@ fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Op
         None => return Ok(None),
         Some(Owner::Process { id }) => (Some(id), format!("process {}", id.pid)),
         Some(Owner::Job { job }) => {
-            let home = Home::at(request.home.clone().unwrap_or_default());
-            (home.job(job).record().ok().and_then(|record| record.keeper), format!("job {job}"))
+            let outer = Home::at(request.home.clone().unwrap_or_default()).job(job);
+            let record = outer.record().ok();
+            let held = record.as_ref().and_then(|record| record.held);
+            let keeper = record.and_then(|record| record.keeper);
+            let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
+            if held == Some(HeldBy::Pidns) && unseen && matches!(outer.liveness(), Ok(Liveness::Kept)) {
+                // We are in its PID namespace, where its keeper has no number. Nothing in there outlives it.
+                return Ok(None);
+            }
+            (keeper, format!("job {job}"))
         }
     };
     let pinned = owner.and_then(|owner| pin_owner(owner).ok());

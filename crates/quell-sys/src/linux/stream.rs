@@ -1,7 +1,7 @@
 //! Pipes, terminals and sockets as a keeper uses them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
@@ -63,8 +63,20 @@ pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::write(&fd, bytes))?)
 }
 
-/// The process and user at the other end of a Unix socket, as the kernel noted them when it connected.
+/// The process and user at the other end of a Unix socket, as the kernel noted them when it connected. The pid is 0 if that
+/// process has none in our PID namespace; rustix's call can't say so.
 pub fn peer(socket: impl AsFd) -> io::Result<(u32, u32)> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw()))
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values, and the length is that of the first.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok((peer.pid as u32, peer.uid)) } else { Err(io::Error::last_os_error()) }
 }
