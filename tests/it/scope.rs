@@ -6,12 +6,15 @@ use std::time::Duration;
 use quell_tests::{
     all_hold, eventually,
     evidence::{cause, receipt, says_gone},
+    host::{Contain, Setting, User},
     lab::Lab,
     repeats,
     rig::Rig,
     run::PATIENCE,
     skip,
 };
+
+use crate::recover::{lose, only_receipt, sweep};
 
 /// The manager removes a scope by itself, when it has seen that it is empty.
 const MANAGER_PATIENCE: Duration = Duration::from_secs(5);
@@ -133,6 +136,25 @@ fn a_limit_that_the_manager_can_not_hold_is_refused() {
                 assert!(lab.records().is_empty(), "{option}: {:?}", lab.records());
             }
             assert_eq!(lab.leftovers_after(MANAGER_PATIENCE), Vec::<String>::new(), "{option}");
+        }
+    });
+}
+
+#[test]
+fn a_lost_scope_is_gone_after_a_sweep() {
+    beside_a_manager("a_lost_scope_is_gone_after_a_sweep", |rig| {
+        let setting = Setting { contain: Contain::Cgroup, user: User::Ordinary };
+        for kind in ["tree", "setsid", "daemon-exit"] {
+            let lab = Lab::beside(rig);
+            let _running = lose(&lab, setting, (kind, None, None)).expect(kind);
+            assert!(!lab.oracle.survivors().is_empty(), "{kind}: nobody is left to be swept");
+            let (done, report) = sweep(&lab);
+            assert_eq!(lab.oracle.survivors(), vec![], "{kind}: {report:#}");
+            assert_eq!(done.code(), Some(0), "{kind}: {report:#}");
+            let receipt = only_receipt(&lab).expect(kind);
+            assert_eq!(receipt["held"]["containment"], "scope", "{kind}: {receipt:#}");
+            assert_eq!(cause(&receipt), "keeper_lost", "{kind}");
+            says_gone(&receipt).expect(kind);
         }
     });
 }

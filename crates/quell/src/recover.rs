@@ -19,6 +19,9 @@ const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether that one is done: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// How long one who finishes a job may take to say so.
+const SAYING: Duration = Duration::from_millis(200);
+
 /// What became of a job that nobody seemed to keep.
 #[derive(Clone, Debug)]
 pub enum Finish {
@@ -229,13 +232,23 @@ fn has_keeper(record: &Record) -> bool {
 
 /// Whether a job that somebody has locked is kept by that one, and not about to be finished.
 pub(crate) fn is_kept(job: &JobDir) -> bool {
-    if job.is_being_finished() {
-        return false;
-    }
-    // Who finishes it may not have said so yet.
-    match job.record() {
-        Ok(record) if record.keeper.is_some() || record.understudy.is_some() => has_keeper(&record),
-        Ok(_) | Err(_) => true,
+    let deadline = Instant::now() + SAYING;
+    loop {
+        if job.is_being_finished() {
+            return false;
+        }
+        let nobody = job.record().is_ok_and(|record| {
+            (record.keeper.is_some() || record.understudy.is_some()) && !has_keeper(&record)
+        });
+        // Its keepers are not to be seen: they are in another PID namespace, where they have other numbers; or whoever
+        // finishes it has not said so yet.
+        if !nobody || Instant::now() >= deadline {
+            return true;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+        if !matches!(job.liveness(), Ok(Liveness::Kept)) {
+            return false;
+        }
     }
 }
 

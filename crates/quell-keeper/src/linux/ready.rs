@@ -45,11 +45,17 @@ impl Readiness {
             probes: probes.into_iter().filter(|(wanted, _)| *wanted).map(|(_, probe)| probe).collect(),
             partial: [Vec::new(), Vec::new()],
             interval,
-            next_look: rules.port.map(|_| Instant::now()),
+            next_look: None,
             began: Instant::now(),
             // Nothing that could show it was asked for: then nobody is told either.
             said: rules.is_empty(),
         })
+    }
+
+    /// The program runs: from here on its readiness is looked for. What it has written already counts.
+    pub fn begin(&mut self) {
+        self.began = Instant::now();
+        self.next_look = self.port.map(|_| Instant::now());
     }
 
     /// Looks at output.

@@ -90,17 +90,23 @@ impl Supervisor {
         members
     }
 
-    /// Begins to look for what shows that the job is ready.
-    pub(super) fn look_for_readiness(&mut self) {
+    /// Gets ready to see what shows that the job is ready: before the program can say anything.
+    pub(super) fn expect_readiness(&mut self) {
         let interval = self.job.ready_interval;
         let Some(desk) = self.desk() else { return };
         match Readiness::new(&desk.rules.ready, interval) {
-            Ok(readiness) => {
-                desk.readiness = Some(readiness);
-                desk.give(&Task::Probe);
-            }
+            Ok(readiness) => desk.readiness = Some(readiness),
             // The caller was told already, where it could be.
             Err(why) => self.trouble(why),
+        }
+    }
+
+    /// Begins to look for it.
+    pub(super) fn look_for_readiness(&mut self) {
+        let Some(desk) = self.desk() else { return };
+        if let Some(readiness) = &mut desk.readiness {
+            readiness.begin();
+            desk.give(&Task::Probe);
         }
         self.check_readiness();
     }

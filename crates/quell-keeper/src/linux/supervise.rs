@@ -147,6 +147,7 @@ impl Supervisor {
     /// Gives birth to the root, puts it on record, lets it go, and then detaches from the caller's terminal and pipes.
     /// On failure nothing has run.
     pub fn start(&mut self, program: &Program, rules: &ChildRules) {
+        self.expect_readiness();
         if let Err(failure) = self.try_start(program, rules) {
             self.fail_start(failure);
         }
