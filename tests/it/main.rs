@@ -6,6 +6,7 @@ mod bad_input;
 mod config;
 mod crash;
 mod crowd;
+mod damage;
 mod escapes;
 mod events;
 mod exit_codes;

@@ -164,8 +164,8 @@ enum End {
 /// A job that is started inside a job belongs to it: it is gone with it, and on record as ended.
 #[test]
 fn a_job_inside_a_job_ends_with_it() {
-    for setting in Setting::all() {
-        for (outer_verb, end) in [
+    for (at, setting) in Setting::all().into_iter().enumerate() {
+        for (case, (outer_verb, end)) in [
             ("start", End::Exit),
             ("start", End::InnerStopped),
             ("start", End::Stop),
@@ -173,7 +173,14 @@ fn a_job_inside_a_job_ends_with_it() {
             ("run", End::Exit),
             ("run", End::Stop),
             ("run", End::KeeperKilled),
-        ] {
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // Half of the cases in each setting, and all in every containment.
+            if (at + case) % 2 == 1 && quell_tests::rounds() <= 100 {
+                continue;
+            }
             let what = format!("{setting}, {outer_verb}, {end:?}");
             let lab = Lab::with(setting);
             let script = "trap 'exit 0' TERM; \

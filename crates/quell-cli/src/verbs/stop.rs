@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use quell::answers::StopAnswer;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
-use quell_core::account;
+use quell_core::{Verdict, account};
 
 use super::{envelope, fail, quell};
 use crate::args::StopArgs;
@@ -12,6 +12,9 @@ use crate::output;
 
 /// How many jobs are stopped at the same time; each waits for its own tree.
 const AT_ONCE: usize = 64;
+
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Stops the jobs, and says what became of each.
 pub fn stop(args: &StopArgs) -> ExitCode {
@@ -68,7 +71,11 @@ fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
                 (false, true) => format!("{} had ended already\n", job.id()),
                 (false, false) => account::account(&receipt),
             };
-            if output::to_stdout(&text).is_some() { output::FAILED } else { 0 }
+            match receipt.verdict {
+                _ if output::to_stdout(&text).is_some() => output::FAILED,
+                Verdict::Gone => 0,
+                Verdict::Survivors { .. } | Verdict::Unproven { .. } => NOT_PROVEN_DEAD,
+            }
         }
         Err(error) => {
             fail("stop", json, &error);

@@ -1,0 +1,197 @@
+//! Records that can't be written, or can't be read: clear words, nothing lost, nothing that panics.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command, time::Duration};
+
+use quell_tests::{
+    eventually,
+    host::{Contain, Setting, User, am_root},
+    jobs::Background,
+    lab::Lab,
+    run::{Finished, PATIENCE},
+    skip,
+};
+
+use crate::crash::{crew, signal_all};
+
+fn speaks_clearly(done: &Finished, what: &str) {
+    assert!(!done.stderr.contains("panicked"), "{what}: {}", done.stderr);
+    assert!(done.code().is_some_and(|code| code != 101), "{what}: {}", done.status);
+}
+
+fn refused(done: &Finished, what: &str) {
+    speaks_clearly(done, what);
+    assert_eq!(done.code(), Some(125), "{what}: {}", done.stderr);
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("quell: "), "{what}: {:?}", done.stderr);
+}
+
+fn nap<'l>(lab: &'l Lab, setting: Setting) -> Background<'l> {
+    let quell = lab.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.word()]);
+    quell.command(["sleep", &lab.oracle.nap()]).begin()
+}
+
+/// A place of 256 KiB that goes with the test.
+struct Disk<'l>(&'l Lab);
+
+impl Disk<'_> {
+    /// Mounted as the lab's own home.
+    fn new(lab: &Lab) -> Disk<'_> {
+        fs::create_dir(lab.home()).expect("mkdir");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(lab.home()).status();
+        assert!(mount.is_ok_and(|status| status.success()), "mount");
+        Disk(lab)
+    }
+
+    fn fill(&self) {
+        let fill = self.0.home().join("fill");
+        let _ =
+            Command::new("sh").args(["-c", r#"head -c 1m /dev/zero >"$0" 2>/dev/null"#]).arg(fill).status();
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.home().join("fill")).expect("rm");
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.quell("stop").args(["--all", "--now"]).finish();
+        let _ = Command::new("umount").arg("-l").arg(self.0.home()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_a_start_and_nothing_runs() {
+    if !am_root() {
+        return skip("a_full_disk_refuses_a_start…", "needs root to mount a small disk");
+    }
+    let lab = Lab::new(User::Root);
+    let disk = Disk::new(&lab);
+    disk.fill();
+    refused(&lab.start().sh("touch ran").finish(), "full");
+    assert!(!lab.path("ran").exists());
+    assert!(lab.oracle.survivors_after(Duration::from_secs(5)).is_empty());
+    disk.free();
+    let sweep = lab.quell("sweep").finish();
+    assert_eq!(sweep.code(), Some(0), "{}", sweep.stderr);
+    assert_eq!(lab.leftovers(), Vec::<String>::new());
+}
+
+/// The record can't be written, and the tree is stopped all the same; when there is room again, everything is put right.
+#[test]
+fn a_disk_that_fills_up_meanwhile_keeps_no_job_alive() {
+    if !am_root() {
+        return skip("a_disk_that_fills_up…", "needs root to mount a small disk");
+    }
+    for contain in Contain::ALL {
+        let setting = Setting { contain, user: User::Root };
+        if contain.available(User::Root).is_err() {
+            continue;
+        }
+        let lab = Lab::new(User::Root);
+        let disk = Disk::new(&lab);
+        let job = nap(&lab, setting);
+        disk.fill();
+        let stop = job.stop(&[]);
+        speaks_clearly(&stop, contain.word());
+        let asleep =
+            |lab: &Lab| lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
+        assert!(!asleep(&lab), "{setting}: {}", stop.stderr);
+        disk.free();
+        let sweep = lab.quell("sweep").finish();
+        assert!(matches!(sweep.code(), Some(0 | 5)), "{setting}: {}{}", sweep.stdout, sweep.stderr);
+        assert!(job.is_over(), "{setting}: {} {} {}", job.state(), stop.stderr, sweep.stdout);
+        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
+        let again = nap(&lab, setting);
+        assert_eq!(again.stop(&[]).code(), Some(0), "{setting}");
+    }
+}
+
+#[test]
+fn a_home_that_can_not_be_written_is_a_clear_error() {
+    let lab = Lab::new(User::Ordinary);
+    lab.write("file", "");
+    let locked = lab.path("locked");
+    fs::create_dir(&locked).expect("mkdir");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("chmod");
+    for home in [lab.path("file").join("home"), locked.join("home"), "/proc/home".into()] {
+        let start = lab.start().env("QUELL_HOME", &home).sh("touch ran").finish();
+        refused(&start, &home.display().to_string());
+        assert!(start.stderr.contains(home.to_str().expect("UTF-8")), "{}", start.stderr);
+    }
+    assert!(!lab.path("ran").exists());
+    assert!(lab.oracle.survivors_after(Duration::from_secs(5)).is_empty());
+}
+
+const FILES: [&str; 3] = ["state.json", "spec.json", "launch.json"];
+const DAMAGE: [&[u8]; 4] = [b"", b"{", b"{\"state\":7}", b"\0\xff\xfe not JSON"];
+
+/// Every file in every setting, with one damage after the other.
+fn damages() -> impl Iterator<Item = (usize, Setting, &'static str, &'static [u8])> {
+    let cases = Setting::all().into_iter().flat_map(|setting| FILES.map(|file| (setting, file)));
+    cases.enumerate().map(|(at, (setting, file))| (at, setting, file, DAMAGE[(at + at / 4) % DAMAGE.len()]))
+}
+
+/// The keeper knows what it needs to know; a stop works, and the end is on record.
+#[test]
+fn a_live_job_with_a_damaged_record_can_be_stopped() {
+    for (_, setting, file, damage) in damages() {
+        let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
+        let lab = Lab::with(setting);
+        let job = nap(&lab, setting);
+        fs::write(job.dir().join(file), damage).expect("damage");
+        for verb in ["sweep", "stop"] {
+            let options: &[&str] = if verb == "stop" { &["--all"] } else { &[] };
+            speaks_clearly(&lab.quell(verb).args(options).finish(), &what);
+        }
+        let done = job.stop(&[]);
+        assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+        assert!(job.is_over() && job.receipt().is_some(), "{what}");
+        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{what}");
+    }
+}
+
+/// Nobody keeps it and half of what was known of it is lost: who is left is found as well as can be, and the job is over.
+#[test]
+fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
+    for (at, setting, file, damage) in damages() {
+        let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
+        let lab = Lab::with(setting);
+        let job = nap(&lab, setting);
+        let pair: Vec<_> =
+            ["quell-keeper", "quell-understudy"].iter().flat_map(|name| crew(&lab, name)).collect();
+        assert!(signal_all("KILL", &pair), "{what}");
+        fs::write(job.dir().join(file), damage).expect("damage");
+        let done = if at % 2 == 0 { job.stop(&[]) } else { lab.quell("sweep").finish() };
+        speaks_clearly(&done, &what);
+        assert!(matches!(done.code(), Some(0 | 5)), "{what}: {} {}", done.stdout, done.stderr);
+        assert!(eventually(PATIENCE, || job.is_over()), "{what}: {} {}", done.stdout, done.stderr);
+        let alive = lab.oracle.survivors_after(Duration::from_secs(3));
+        // Without the specification nobody knows the marker, or of which boot the numbers are.
+        let known = file != "spec.json" || setting.contain == Contain::Cgroup;
+        assert!(alive.is_empty() || !known, "{what}: {alive:?}");
+        assert!(alive.is_empty() || done.code() == Some(5), "{what}: said to be gone: {alive:?}");
+    }
+}
+
+/// The lock is only a file: without it a job looks like one that is over, and with nonsense in it it is as good as before.
+#[test]
+fn nonsense_in_a_lock_does_no_harm() {
+    let lab = Lab::as_me();
+    let setting = Setting { contain: Contain::Reaper, user: lab.user() };
+    for text in ["nonsense", "finishing\n"] {
+        let job = nap(&lab, setting);
+        let lock = lab.home().join("live").join(&job.id);
+        fs::write(&lock, text).expect("write");
+        let done = job.stop(&[]);
+        speaks_clearly(&done, text);
+        // Whoever wrote that says that another quell is at it: the stop may wait for that one, but not for ever.
+        if let Ok(file) = fs::File::options().write(true).truncate(true).open(&lock) {
+            drop(file);
+            assert_eq!(job.stop(&[]).code(), Some(0), "{text:?}");
+        }
+        assert!(job.wait_over(PATIENCE), "{text:?}: {} {}", done.status, done.stderr);
+        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{text:?}");
+    }
+}
