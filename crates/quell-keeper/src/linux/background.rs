@@ -27,12 +27,12 @@ use super::desk::{Desk, Wish};
 use super::evidence::{Clock, Evidence};
 use super::front::{Front, Plan, STOPPERS, job_of, random, signals, system};
 use super::input::Input;
-use super::mask::Mask;
 use super::prepare;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::control::{Answer, Call};
+use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
 /// The name of an understudy.

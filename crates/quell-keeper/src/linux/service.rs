@@ -139,7 +139,7 @@ impl Supervisor {
     pub(super) fn finish_output(&mut self, receipt: &mut Receipt) {
         receipt.run = self.run;
         for member in &mut receipt.members {
-            member.command = self.kit.crew.mask.apply(&member.command);
+            member.command = self.kit.crew.mask.apply_to_cut(&member.command);
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
         desk.taps.read_last(|_, _| {});
