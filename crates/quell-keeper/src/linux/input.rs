@@ -34,6 +34,8 @@ pub enum Written {
 pub struct Input {
     end: Option<OwnedFd>,
     terminal: bool,
+    /// Whether a terminal has got a part of a line, which its reader sees only with the rest.
+    begun: bool,
     queue: VecDeque<Portion>,
 }
 
@@ -41,7 +43,7 @@ impl Input {
     /// Opens it for a run of the program. Nothing is written before somebody asks for it.
     pub fn open(end: OwnedFd, terminal: bool) -> io::Result<Self> {
         quell_sys::set_nonblocking(&end)?;
-        Ok(Self { end: Some(end), terminal, queue: VecDeque::new() })
+        Ok(Self { end: Some(end), terminal, begun: false, queue: VecDeque::new() })
     }
 
     /// Takes a request; why not, if not.
@@ -52,8 +54,13 @@ impl Input {
         if self.queue.len() >= QUEUE {
             return Err("too much is waiting to be read by the program".into());
         }
+        if let Some(last) = data.last() {
+            self.begun = !last.is_ascii_control();
+        }
         if eof && self.terminal {
-            data.push(END_OF_TRANSMISSION);
+            // Behind a part of a line the first one only hands that over.
+            data.extend([END_OF_TRANSMISSION; 2].iter().take(1 + usize::from(self.begun)));
+            self.begun = false;
         }
         self.queue.push_back(Portion { client, data, written: 0, eof });
         Ok(())
