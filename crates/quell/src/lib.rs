@@ -57,7 +57,7 @@ pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, RunError, RunRequest, run};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted,
-    Stream, Streams, Watch,
+    Piece, Stream, Streams, Watch,
 };
 pub use recover::{Finish, finish_lost, settle_lost};
 pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
