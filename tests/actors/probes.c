@@ -138,6 +138,43 @@ static void churn(void)
     exit(hit ? 1 : 0);
 }
 
+/* ARG numbers of 16 bytes each: from what is at an offset one can tell whether it belongs there. */
+static void numbers(char last)
+{
+    static char block[4096 * 16 + 1];
+    long count = arg ? atol(arg) : 1, at = 0;
+    alarm(0); /* the reader may take its time; whoever reads no more ends it */
+    while (at < count) {
+        int n = 0;
+        for (; n < 4096 && at < count; n++, at++) {
+            long value = at;
+            char *to = block + n * 16;
+            to[15] = last ? last : (char)('0' + value % 10);
+            if (!last)
+                value /= 10;
+            for (int digit = 14; digit >= 0; digit--, value /= 10)
+                to[digit] = (char)('0' + value % 10);
+        }
+        for (size_t done = 0, all = (size_t)n * 16; done < all;) {
+            ssize_t wrote = write(1, block + done, all - done);
+            if (wrote <= 0)
+                _exit(96);
+            done += (size_t)wrote;
+        }
+    }
+    _exit(0);
+}
+
+static void flood(void)
+{
+    numbers('\n');
+}
+
+static void flood_flat(void)
+{
+    numbers(0);
+}
+
 const struct kind probes[] = {
     {"exit-now", exit_now},
     {"die-by-signal", die_by_signal},
@@ -145,5 +182,7 @@ const struct kind probes[] = {
     {"askers", askers},
     {"fds", fds},
     {"churn", churn},
+    {"flood", flood},
+    {"flood-flat", flood_flat},
     {NULL, NULL},
 };

@@ -133,7 +133,8 @@ impl Background<'_> {
 
 impl Drop for Background<'_> {
     fn drop(&mut self) {
-        if self.starter.is_some() && !self.is_over() {
+        // After a failure the lab ends what is left; a second panic would hide the first.
+        if self.starter.is_some() && !std::thread::panicking() && !self.is_over() {
             let _ = self.stop(&["--now"]);
         }
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+mod mask;
 mod request;
 
 #[cfg(target_os = "linux")]
@@ -14,6 +15,7 @@ mod platform;
 #[path = "other.rs"]
 mod platform;
 
+pub use mask::Mask;
 pub use platform::{run, stand_by};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,

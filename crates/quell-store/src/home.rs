@@ -142,6 +142,8 @@ impl Home {
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
             && matches!(self.job(by).liveness(), Ok(Liveness::Kept))
+            // Its end is on record a little before its lock is gone.
+            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::State::Ended.word())
         {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use quell_core::{JobId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
@@ -148,12 +148,28 @@ fn of_this_boot(job: &JobDir) -> bool {
     job.spec().map_or(true, |spec| spec.boot_id == quell_sys::boot_id())
 }
 
+/// How long a keeper may take from the record of the end to the last stroke, which lies behind a sync.
+const LAST_STROKE: Duration = Duration::from_secs(5);
+
 fn not_live(job: &JobDir) -> Result<()> {
-    match job.liveness().map_err(Error::io(job.dir()))? {
-        Liveness::Over => Ok(()),
-        Liveness::Kept => Err(Error::State(format!("job {} is live: stop it first", job.id()))),
-        Liveness::Lost(_) => {
-            Err(Error::State(format!("job {} was lost by its keeper and is not finished yet", job.id())))
+    let deadline = Instant::now() + LAST_STROKE;
+    loop {
+        let liveness = job.liveness().map_err(Error::io(job.dir()))?;
+        let ended = || job.record().is_ok_and(|record| record.state == JobState::Ended.word());
+        match liveness {
+            Liveness::Over => return Ok(()),
+            // Whoever has seen that it has ended may remove it.
+            Liveness::Kept if Instant::now() < deadline && ended() => {
+                // A lock has no event with a deadline.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Liveness::Kept => {
+                return Err(Error::State(format!("job {} is live: stop it first", job.id())));
+            }
+            Liveness::Lost(_) => {
+                let why = format!("job {} was lost by its keeper and is not finished yet", job.id());
+                return Err(Error::State(why));
+            }
         }
     }
 }

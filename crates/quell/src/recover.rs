@@ -9,7 +9,7 @@ use quell_core::{
     Actor, Cause, Grace, Happening, Held, HeldBy, JobBrief, JobEvent, JobSpec, Member, Moment, Receipt,
     Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
-use quell_keeper::RunError;
+use quell_keeper::{Mask, RunError};
 use quell_store::{JobDir, Liveness, Lock, wall};
 
 use crate::{Error, Result};
@@ -179,11 +179,26 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             (lost, Done::of(recovered, now()))
         }
     };
-    let receipt = done.receipt(&lost, job);
+    let mut receipt = done.receipt(&lost, job);
+    mask_members(&mut receipt, &lost, job);
     put_on_record(job, &lost, &receipt).map_err(failed)?;
     // Until here: whoever waits for the lock finds a job that is over.
     drop(lock);
     Ok(Finish::Stopped(Box::new(receipt)))
+}
+
+/// Command lines are read anew here, so what is to be masked in them has to be masked again.
+fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
+    let names = lost.spec.as_deref().and_then(|spec| spec.background.as_ref()).map(|rules| &rules.mask);
+    let Some(names) = names.filter(|names| !names.is_empty()) else { return };
+    let mask = job.launch().map(|launch| Mask::new(names, &launch.environment));
+    for member in &mut receipt.members {
+        member.command = match &mask {
+            Ok(mask) => mask.apply_to_cut(&member.command),
+            // What the values are is not known: then nothing of it is shown.
+            Err(_) => "***".into(),
+        };
+    }
 }
 
 /// Makes sure that `job` is not lost, which any command may do before it looks at it: at once where it is kept or over;

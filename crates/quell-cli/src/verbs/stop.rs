@@ -67,7 +67,9 @@ fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
     match ended {
         Ok(Stopped { receipt, was_over }) => {
             let text = match (json, was_over) {
-                (true, _) => envelope("stop", &StopAnswer { id: job.id(), was_over, receipt }),
+                (true, _) => {
+                    envelope("stop", &StopAnswer { id: job.id(), was_over, receipt: receipt.clone() })
+                }
                 (false, true) => format!("{} had ended already\n", job.id()),
                 (false, false) => account::account(&receipt),
             };

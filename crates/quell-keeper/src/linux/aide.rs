@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use quell_contain::Nest;
 use quell_core::{Happening, Hook, HookAction, HookEvent, JobEvent, ReadyRules, Signal, format_duration};
 use quell_store::{JobDir, wall};
-use quell_sys::{Forked, Polled, SignalFd};
+use quell_sys::{Forked, PidFd, Polled, SignalFd};
 use serde::{Deserialize, Serialize};
 
 use super::ready::Probe;
@@ -71,6 +72,8 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
             drop(line);
             if let Ok(Forked::Child) = quell_sys::fork() {
                 quell_sys::set_name(AIDE_NAME);
+                // The lock is the keeper's: a hook that takes its time must not look like one that lives.
+                quell_sys::keep_open_only(aides.as_fd());
                 if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
                     Aide {
                         brief,
@@ -78,6 +81,7 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
                         signals,
                         running: Vec::new(),
                         probing: Vec::new(),
+                        asking: None,
                         next: None,
                     }
                     .serve();
@@ -98,8 +102,14 @@ struct Running {
 }
 
 enum What {
-    Hook { name: String, at: HookEvent, run: u32 },
+    Hook {
+        name: String,
+        at: HookEvent,
+        run: u32,
+    },
     Probe,
+    /// A probe of a run that is over.
+    Abandoned,
 }
 
 struct Aide<'a> {
@@ -108,6 +118,8 @@ struct Aide<'a> {
     signals: SignalFd,
     running: Vec<Running>,
     probing: Vec<Probe>,
+    /// The thread that waits for an answer by HTTP says here how it went.
+    asking: Option<UnixStream>,
     next: Option<Instant>,
 }
 
@@ -116,13 +128,19 @@ impl Aide<'_> {
         let mut closed = false;
         while !closed || !self.running.is_empty() {
             let mut fds = vec![Polled::Read(self.signals.as_fd())];
+            let answer_at = fds.len();
+            fds.extend(self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd())));
+            let line_at = fds.len();
             if !closed {
                 fds.push(Polled::Read(self.line.as_fd()));
             }
             let Ok(ready) = quell_sys::poll_until(&fds, self.next) else { return };
             while self.signals.next().is_some() {}
             self.collect();
-            if ready.get(1) == Some(&true) {
+            if answer_at < line_at && ready[answer_at] {
+                self.hear_answer();
+            }
+            if ready.get(line_at) == Some(&true) {
                 let arrived = self.line.hear::<Task>();
                 arrived.messages.into_iter().for_each(|task| self.take(task));
                 closed = arrived.closed;
@@ -152,7 +170,14 @@ impl Aide<'_> {
 
     fn rest(&mut self) {
         self.probing.clear();
-        self.next = None;
+        (self.next, self.asking) = (None, None);
+        for running in self.running.iter_mut().filter(|running| matches!(running.what, What::Probe)) {
+            running.what = What::Abandoned;
+            // It is our child and not collected yet, so the number is its own. It stops what it has started.
+            if let Ok(probe) = PidFd::open(running.child.id()) {
+                probe.signal(Signal::TERM);
+            }
+        }
     }
 
     fn on_event(&mut self, event: &JobEvent) {
@@ -204,7 +229,7 @@ impl Aide<'_> {
                         }
                         What::Hook { .. } => {}
                         What::Probe if code == Some(0) => self.found(Probe::Cmd),
-                        What::Probe => {}
+                        What::Probe | What::Abandoned => {}
                     }
                 }
             }
@@ -213,10 +238,10 @@ impl Aide<'_> {
 
     fn probe(&mut self) {
         if self.probing.contains(&Probe::Http)
+            && self.asking.is_none()
             && let Some(url) = &self.brief.ready.http
-            && answers(url, self.brief.timeout)
         {
-            self.found(Probe::Http);
+            self.asking = ask(url, self.brief.timeout).ok();
         }
         let runs = self.running.iter().any(|running| matches!(running.what, What::Probe));
         if self.probing.contains(&Probe::Cmd)
@@ -227,6 +252,14 @@ impl Aide<'_> {
         }
         // Neither a server nor a command tells when it will be ready.
         self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.interval);
+    }
+
+    fn hear_answer(&mut self) {
+        let mut said = [0];
+        let good = self.asking.take().is_some_and(|mut asking| matches!(asking.read(&mut said), Ok(1)));
+        if good && said == GOOD {
+            self.found(Probe::Http);
+        }
     }
 
     fn try_command(&mut self, text: &str) {
@@ -287,6 +320,21 @@ fn append(file: &std::path::Path, event: &JobEvent) -> io::Result<()> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(file)?.write_all(&bytes)
 }
 
+/// What the thread says of a good answer.
+const GOOD: [u8; 1] = *b"y";
+
+/// Asks in a thread: neither names nor servers need to answer soon, and hooks must not wait for them.
+fn ask(url: &str, patience: Duration) -> io::Result<UnixStream> {
+    let (ours, mut theirs) = UnixStream::pair()?;
+    let url = url.to_owned();
+    std::thread::Builder::new().spawn(move || {
+        if answers(&url, patience) {
+            let _ = theirs.write_all(&GOOD);
+        }
+    })?;
+    Ok(ours)
+}
+
 /// Whether `http://host[:port]/path` answers with a status from 200 to 399.
 fn answers(url: &str, patience: Duration) -> bool {
     let Some(rest) = url.strip_prefix("http://") else { return false };
@@ -310,13 +358,23 @@ fn answers(url: &str, patience: Duration) -> bool {
 }
 
 fn status_at(address: &std::net::SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<u16> {
+    let deadline = Instant::now() + patience;
     let mut stream = TcpStream::connect_timeout(address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: quell\r\n\r\n")?;
     // `HTTP/1.1 200`: all that is wanted.
     let mut head = [0u8; 12];
-    stream.read_exact(&mut head)?;
+    let mut got = 0;
+    while got < head.len() {
+        // The time is for all of it: a server may send a byte now and then.
+        let left = deadline.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut head[got..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length if left.is_zero() => return Err(io::Error::other(format!("only {length} bytes in time"))),
+            length => got += length,
+        }
+    }
     let text = String::from_utf8_lossy(&head);
     text.rsplit(' ').next().and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
 }

@@ -8,7 +8,6 @@
 //! The understudy does for a keeper what the front does in the foreground: it watches, and finishes the stop if the keeper
 //! is killed. It shares the keeper's lock, and the pipes with output that the keeper had not read yet.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -27,12 +26,12 @@ use super::desk::{Desk, Wish};
 use super::evidence::{Clock, Evidence};
 use super::front::{Front, Plan, STOPPERS, job_of, pin_owner, random, signals, system};
 use super::input::Input;
-use super::mask::Mask;
 use super::prepare;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::control::{Answer, Call};
+use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
 /// The name of an understudy.
@@ -365,7 +364,7 @@ impl Keeper<'_> {
                 desk.input = Input::open(write, false).map_err(other)?;
                 read
             }
-            (Stdin::Given, Some(file)) if self.run > 1 => OwnedFd::from(File::open(file).map_err(other)?),
+            (Stdin::Given, Some(file)) if self.run > 1 => quell_sys::open_to_read(file).map_err(other)?,
             (Stdin::Null | Stdin::Given, _) => self.stdin.try_clone().map_err(other)?,
         };
         let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };

@@ -18,11 +18,11 @@ use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo
 use super::background::{Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
-use super::mask::Mask;
 use super::prepare;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, Supervisor};
 use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
+use crate::mask::Mask;
 use crate::{Finished, ReceiptTarget, RunError, RunRequest};
 
 /// The signals by which a front is asked to stop its job.

@@ -67,7 +67,7 @@ impl Input {
             return Err("too much is waiting to be read by the program".into());
         }
         let own = data.len();
-        self.in_line = data.last().map_or(self.in_line, |last| *last != b'\n');
+        self.in_line = data.last().map_or(self.in_line, |last| !last.is_ascii_control());
         if eof && self.terminal {
             // Within a line the first one only hands over what there is of it.
             data.extend([END_OF_TRANSMISSION].repeat(1 + usize::from(self.in_line)));

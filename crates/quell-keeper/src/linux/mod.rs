@@ -6,7 +6,6 @@ mod desk;
 mod evidence;
 mod front;
 mod input;
-mod mask;
 mod prepare;
 mod ready;
 mod service;

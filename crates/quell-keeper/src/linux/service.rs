@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State};
+use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Until};
 use quell_store::wall;
 
 use super::aide::Task;
@@ -90,6 +90,14 @@ impl Supervisor {
         members
     }
 
+    /// Looks no more for what would show that the job is ready.
+    pub(super) fn look_no_more(&mut self) {
+        if let Some(desk) = self.desk() {
+            desk.readiness = None;
+            desk.give(&Task::Rest);
+        }
+    }
+
     /// Gets ready to see what shows that the job is ready: before the program can say anything.
     pub(super) fn expect_readiness(&mut self) {
         let interval = self.job.ready_interval;
@@ -112,7 +120,9 @@ impl Supervisor {
     }
 
     fn check_readiness(&mut self) {
-        if self.life.state() != State::Running {
+        // A server may have gone into the background, and its root with it.
+        let lives_on = self.life.state() == State::Draining && self.job.rules.until == Until::Tree;
+        if self.life.state() != State::Running && !lives_on {
             return;
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
@@ -144,7 +154,7 @@ impl Supervisor {
     pub(super) fn finish_output(&mut self, receipt: &mut Receipt) {
         receipt.run = self.run;
         for member in &mut receipt.members {
-            member.command = self.kit.crew.mask.apply(&member.command);
+            member.command = self.kit.crew.mask.apply_to_cut(&member.command);
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
         desk.taps.read_last(|_, _| {});

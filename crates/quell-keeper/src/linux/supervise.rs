@@ -17,7 +17,6 @@ use quell_core::{
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
-use super::aide::Task;
 use super::background::{self, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
@@ -326,9 +325,10 @@ impl Supervisor {
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(Happening::RootExited { outcome: outcome.clone() });
             if let Some(desk) = self.desk() {
-                desk.readiness = None;
-                desk.give(&Task::Rest);
                 desk.close_input();
+            }
+            if self.job.rules.until == Until::Root {
+                self.look_no_more();
             }
             self.step(Event::RootExited(outcome));
         }
@@ -503,6 +503,7 @@ impl Supervisor {
 
     /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
     fn finish_up(&mut self) {
+        self.look_no_more();
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         if self.evidence.acted() {

@@ -24,16 +24,16 @@ pub use launch::{
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, close_inherited, die_of, fork, has_terminal, inherited_descriptors, is_stopped, leave_session,
-    let_go_of, may_execute, pgid, pid, replace_stdin, set_name, set_subreaper, signal_group, stop_self,
-    take_descriptor, uid,
+    Forked, close_inherited, die_of, fork, has_terminal, inherited_descriptors, is_stopped, keep_open_only,
+    leave_session, let_go_of, may_execute, pgid, pid, replace_stdin, set_name, set_subreaper, signal_group,
+    stop_self, take_descriptor, uid,
 };
 pub use procfs::{
     Stat, children, cmdline, environ_contains, holds_socket, listeners, newest_pid, own_children, pids,
     proc_is_ours, stat, uid_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
-pub use stream::{columns, null, peer, pipe, read, set_nonblocking, splice, terminal, write};
+pub use stream::{columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, write};
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use quell_core::Signal;
 use rustix::fs::{Mode, OFlags};
@@ -116,6 +117,16 @@ pub fn close_inherited(descriptors: &[i32]) {
         // SAFETY: the number was open before anything of ours, so nothing here owns it.
         unsafe { libc::close(fd) };
     }
+}
+
+/// Closes all descriptors from 3 on but `kept`, in a process that has just been forked and uses nothing of what its
+/// parent had open.
+///
+/// Before: nobody in this process uses, or drops, what owns the others any more.
+pub fn keep_open_only(kept: BorrowedFd<'_>) {
+    let mut others = inherited_descriptors();
+    others.retain(|&fd| fd != kept.as_raw_fd());
+    close_inherited(&others);
 }
 
 /// Stops this process until somebody continues it.

@@ -8,10 +8,12 @@ pub struct Mask {
     values: Vec<String>,
 }
 
+/// Fewer characters than these are no secret.
+const SHORTEST: usize = 3;
+
 impl Mask {
     /// The values that `names` have in `environment`. One that is too short to be a secret would only spoil the text.
     pub fn new(names: &[String], environment: &[(OsString, OsString)]) -> Self {
-        const SHORTEST: usize = 3;
         let mut values: Vec<String> = environment
             .iter()
             .filter(|(key, _)| names.iter().any(|name| key.as_os_str() == name.as_str()))
@@ -27,11 +29,35 @@ impl Mask {
     pub fn apply(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }
+
+    /// The same for a text that may have been cut, which is marked by `…`: there it may end in a part of a value.
+    pub fn apply_to_cut(&self, text: &str) -> String {
+        let text = self.apply(text);
+        let Some(kept) = text.strip_suffix('…') else { return text };
+        let parts =
+            |value: &str| value.char_indices().map(|(at, _)| at).filter(|at| *at >= SHORTEST).collect();
+        let ending = self.values.iter().filter_map(|value| {
+            let parts: Vec<usize> = parts(value);
+            parts.into_iter().rev().find(|&end| kept.ends_with(&value[..end]))
+        });
+        match ending.max() {
+            Some(length) => format!("{}***…", &kept[..kept.len() - length]),
+            None => text,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_value_at_a_cut_is_masked_too() {
+        let mask = Mask::new(&["TOKEN".into()], &[("TOKEN".into(), "s3crét-of-mine".into())]);
+        assert_eq!(mask.apply_to_cut("curl s3crét-of-mine s3cré…"), "curl *** ***…");
+        assert_eq!(mask.apply_to_cut("curl s3cré"), "curl s3cré");
+        assert_eq!(mask.apply_to_cut("curl s3…"), "curl s3…");
+    }
 
     #[test]
     fn only_the_values_of_named_variables_are_masked() {

@@ -1,0 +1,132 @@
+//! The library, as programs embed it: this very test process is the parent.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use quell::{Conditions, Home, Met, Quell, Start, Stop, wait};
+use quell_tests::{lab::Lab, run::PATIENCE};
+
+/// quell's library, with the jobs of this lab.
+pub fn quell(lab: &Lab) -> Quell {
+    Quell::with_program(Home::at(lab.home()), lab.quell_path())
+}
+
+/// A program that does nothing until it is stopped, and that the oracle sees.
+pub fn nap(lab: &Lab) -> Start {
+    Start::new(["sleep", &lab.oracle.nap()])
+}
+
+/// Waits until the job is over; what it came to.
+pub fn over(job: &quell::Job) -> Met {
+    let waited =
+        wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE));
+    waited.expect("a wait").first().expect("one job").met
+}
+
+/// One line of `/proc/self/status`.
+fn own(field: &str) -> String {
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.expect("a field of status").trim().to_owned()
+}
+
+/// The children of this process that are corpses and bear the name of quell.
+fn corpses() -> Vec<String> {
+    let me = std::process::id().to_string();
+    let stats = fs::read_dir("/proc").expect("/proc").flatten();
+    let stats = stats.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let rest: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+            stat.contains("(quell") && rest.first() == Some(&"Z") && rest.get(1) == Some(&me.as_str())
+        })
+        .collect()
+}
+
+#[test]
+fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
+    let lab = Lab::as_me();
+    let quell = quell(&lab);
+    let begin = || {
+        let began = Instant::now();
+        let job = quell.start(&nap(&lab)).expect("a start");
+        (job, began.elapsed())
+    };
+    let small: Duration = (0..5)
+        .map(|_| {
+            let (job, took) = begin();
+            job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+            took
+        })
+        .min()
+        .expect("five");
+    // Pages that are really there, as a fork would have to copy their table.
+    let ballast = vec![1u8; 256 << 20];
+    let handlers = ["SigBlk", "SigIgn", "SigCgt"].map(own);
+    let large = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut took = Vec::new();
+                    for _ in 0..3 {
+                        let (job, time) = begin();
+                        took.push(time);
+                        let stopped = job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+                        assert_eq!(stopped.receipt.verdict, quell::core::Verdict::Gone);
+                    }
+                    took
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a thread")).min().expect("some")
+    });
+    assert_eq!(["SigBlk", "SigIgn", "SigCgt"].map(own), handlers);
+    assert!(corpses().is_empty(), "{:?}", corpses());
+    assert!(ballast.iter().step_by(4096).all(|byte| *byte == 1));
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    eprintln!("the quickest start: {small:?} alone, {large:?} with 256 MiB and 8 threads");
+}
+
+#[test]
+fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
+    let lab = Lab::as_me();
+    let quell = quell(&lab);
+    let mut start = Start::new(["true"]);
+    start.name = Some("web".into());
+    for round in 0..20 {
+        let job = quell.start(&start).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert_eq!(over(&job), Met::Exit);
+        if round % 2 == 0 {
+            job.remove(false).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+    }
+}
+
+/// An example of the library, built by cargo, in this lab.
+fn example(lab: &Lab, name: &str) -> std::process::Output {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "-p", "quell", "--example", name]).current_dir(root);
+    command.env("QUELL_HOME", lab.home()).env("QUELL_BIN", lab.quell_path());
+    command.output().expect("cargo")
+}
+
+#[test]
+fn the_examples_run() {
+    let lab = Lab::as_me();
+    for (name, words) in
+        [("start_stop", "all gone"), ("follow_logs", "line 3"), ("async_pattern", "3 jobs, all gone")]
+    {
+        let output = example(&lab, name);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains(words), "{name}: {said}{why}");
+    }
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}

@@ -1,0 +1,217 @@
+//! What a job was given in confidence is shown nowhere, and to nobody else.
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use quell_tests::{
+    eventually,
+    host::{User, am_root},
+    jobs::Background,
+    lab::Lab,
+    rounds,
+    run::PATIENCE,
+    skip,
+};
+
+use crate::library::{over, quell};
+
+const SECRET: &str = "hunter2-is-the-secret";
+
+/// The files whose content quell shows.
+const SHOWN: [&str; 4] = ["spec.json", "state.json", "receipt.json", "events.jsonl"];
+
+/// What of the shown files holds any part of the secret that is longer than a few letters.
+fn shown_with_secret(dir: &Path) -> Vec<String> {
+    let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    SHOWN
+        .iter()
+        .filter(|name| text(name).contains(&SECRET[..7]))
+        .map(|name| format!("{name}: {}", text(name)))
+        .collect()
+}
+
+fn masked<'l>(lab: &'l Lab, script: &str) -> Background<'l> {
+    lab.start()
+        .env("TOKEN", SECRET)
+        .env("N", lab.oracle.nap())
+        .args(["--mask", "TOKEN", "--grace", "100ms"])
+        .command(["bash", "-c", script, "program", SECRET, &format!("--token={SECRET}")])
+        .begin()
+}
+
+#[test]
+fn a_masked_value_is_in_no_file_that_is_shown() {
+    let lab = Lab::as_me();
+    // Its children bear it in their command lines as well; one of them has it where a command line is cut.
+    let long = "x".repeat(150);
+    let script = format!(
+        "bash -c 'trap \"\" TERM; while :; do sleep 0.01; done' child --token=$TOKEN &
+        bash -c 'while :; do sleep 0.01; done' {long} $TOKEN & sleep $N; wait"
+    );
+    let members =
+        |job: &Background<'_>| job.receipt().map_or(0, |r| r["members"].as_array().map_or(0, Vec::len));
+    let stopped = masked(&lab, &script);
+    thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(stopped.stop(&["--reason", &format!("because of {SECRET}")]).code(), Some(0));
+    assert!(members(&stopped) >= 3);
+    assert_eq!(shown_with_secret(&stopped.dir()), Vec::<String>::new(), "after a stop");
+    assert!(fs::read_to_string(stopped.dir().join("spec.json")).expect("a spec").contains("--token=***"));
+
+    let orphaned = masked(&lab, &script);
+    thread::sleep(std::time::Duration::from_millis(200));
+    orphaned.process("keeper").expect("a keeper").signal("KILL");
+    assert!(orphaned.wait_over(PATIENCE));
+    assert_eq!(shown_with_secret(&orphaned.dir()), Vec::<String>::new(), "after the keeper's death");
+
+    let lost = masked(&lab, &script);
+    thread::sleep(std::time::Duration::from_millis(200));
+    for role in ["understudy", "keeper"] {
+        lost.process(role).expect(role).signal("KILL");
+    }
+    assert!(eventually(PATIENCE, || ["understudy", "keeper"]
+        .iter()
+        .all(|role| lost.process(role).is_none())));
+    let done = lab.quell("sweep").finish();
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(members(&lost) >= 2, "{:?}", lost.receipt());
+    assert_eq!(shown_with_secret(&lost.dir()), Vec::<String>::new(), "after a recovery");
+
+    // The same command runs again, with the true value.
+    let again =
+        quell(&lab).job(&stopped.id).expect("the job").restart(&quell::Stop::default()).expect("a restart");
+    let bears = || {
+        fs::read_dir("/proc").expect("/proc").flatten().any(|entry| {
+            fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&format!("program\0{SECRET}")))
+        })
+    };
+    assert!(eventually(PATIENCE, bears), "the program was started without its secret");
+    assert_eq!(shown_with_secret(again.dir().dir()), Vec::<String>::new(), "after a restart");
+    again.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
+}
+
+#[test]
+fn what_the_tree_shows_is_masked() {
+    let lab = Lab::as_me();
+    let job = masked(&lab, "sleep $N; :");
+    let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
+    let commands: Vec<&str> = tree.iter().map(|member| member.command.as_str()).collect();
+    assert!(commands.iter().any(|command| command.contains("program *** --token=***")), "{commands:?}");
+}
+
+#[test]
+fn no_process_of_quells_own_bears_a_secret_in_its_command_line() {
+    let lab = Lab::as_me();
+    // Not that of the tests beside this one, whose programs bear it on purpose.
+    let secret = format!("kept-{}", lab.oracle.nap());
+    let input = lab.write("input", &secret);
+    let appended = lab.path("appended").display().to_string();
+    let config =
+        lab.write("own.toml", &format!("[[hooks]]\non = [\"started\", \"ended\"]\nappend = {appended:?}\n"));
+    let variables = lab.write("variables", &format!("TOKEN={secret}\n"));
+    let over = AtomicBool::new(false);
+    let seen = thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+                    let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                    if String::from_utf8_lossy(&line).contains(&secret) {
+                        seen.push(String::from_utf8_lossy(&line).into_owned());
+                    }
+                }
+            }
+            seen
+        });
+        for _ in 0..(rounds() / 10).max(3) {
+            let job = lab
+                .start()
+                .env("QUELL_CONFIG", &config)
+                .args(["--env-file", variables.to_str().expect("a path")])
+                .args(["--stdin", input.to_str().expect("a path"), "--ready-cmd", "test -n \"$TOKEN\""])
+                .sh("sleep 0.1; cat >/dev/null")
+                .begin();
+            assert!(job.wait_over(PATIENCE));
+        }
+        over.store(true, Ordering::Relaxed);
+        watcher.join().expect("the watcher")
+    });
+    assert_eq!(seen, Vec::<String>::new());
+}
+
+/// Everything below a directory, with it.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![dir.to_owned()];
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(walk(&entry.path()));
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+#[test]
+fn what_quell_writes_is_its_users_alone() {
+    for user in User::all() {
+        let lab = Lab::new(user);
+        // The most careless caller.
+        let careless = ["sh", "-c", r#"umask 0; exec "$@""#, "sh"];
+        let appended = lab.path("appended").display().to_string();
+        let config =
+            lab.write("own.toml", &format!("[[hooks]]\non = [\"started\"]\nappend = {appended:?}\n"));
+        let start = || lab.start().wrapped(careless).env("QUELL_CONFIG", &config).args(["--max-log", "4K"]);
+        let ended = start().args(["--name", "ended"]).sh("seq 10000; seq 10000 >&2").begin();
+        assert!(ended.wait_over(PATIENCE));
+        let _live = start().args(["--name", "live"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let swept = lab.quell("sweep").wrapped(careless).finish();
+        assert_eq!(swept.code(), Some(0), "{}", swept.stderr);
+        let open: Vec<String> = walk(&lab.home())
+            .into_iter()
+            .chain([lab.path("appended")])
+            .filter_map(|path| {
+                let meta = fs::symlink_metadata(&path).ok()?;
+                let mode = meta.permissions().mode() & 0o777;
+                let right = if meta.is_dir() { 0o700 } else { 0o600 };
+                let harmless = meta.is_symlink() || (mode == right);
+                let kind = if meta.file_type().is_socket() { "socket " } else { "" };
+                (!harmless).then(|| format!("{kind}{} {mode:o}", path.display()))
+            })
+            .collect();
+        assert_eq!(open, Vec::<String>::new());
+        assert!(walk(&lab.home()).iter().any(|path| path.ends_with("ctl.sock")));
+    }
+}
+
+#[test]
+fn another_user_reads_nothing_and_asks_for_nothing() {
+    let name = "another_user_reads_nothing_and_asks_for_nothing";
+    if !am_root() {
+        return skip(name, "needs root to be two users");
+    }
+    let lab = Lab::new(User::Root);
+    let job = quell(&lab).start(&quell::Start::new(["sh", "-c", "echo private; sleep 20"])).expect("a start");
+    let prefix = User::Ordinary.prefix();
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(words).env("QUELL_HOME", lab.home()).output().expect("setpriv")
+    };
+    let home = lab.home();
+    let out = as_nobody(&["cat", &job.dir().dir().join("stdout.log").display().to_string()]);
+    assert!(!out.status.success() && out.stdout.is_empty());
+    let out = as_nobody(&["ls", &home.display().to_string()]);
+    assert!(!out.status.success() && out.stdout.is_empty());
+    let bin = Lab::new(User::Ordinary);
+    let out = as_nobody(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
+    assert!(!out.status.success(), "{out:?}");
+    assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
+    job.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
+    over(&job);
+}
