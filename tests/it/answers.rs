@@ -20,7 +20,7 @@ use crate::list::lose;
 use crate::paper::verbs;
 
 /// The verbs that print JSON and have no schema yet.
-const MISSING: &[&str] = &["logs", "events", "wait", "send", "signal", "restart"];
+const MISSING: &[&str] = &[];
 
 fn published(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/schema/{name}.json"))
@@ -99,6 +99,10 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
     assert!(ended.wait_over(PATIENCE));
     let started =
         lab.start().args(["--json", "--ready-log", "up", "--wait-ready", "20s"]).sh("echo up; sleep 1");
+    let flooded =
+        lab.start().args(["--max-log", "4K"]).sh("i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done");
+    let flooded = flooded.begin();
+    assert!(flooded.wait_over(PATIENCE));
     let spare = lab.start().sh("exit 1").begin();
     assert!(spare.wait_over(PATIENCE));
     vec![
@@ -114,6 +118,16 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("list", say("list", &["--limit", "1", "--state", "ended"])),
         ("status", say("status", &[&live.id, &ended.id, &lost.id])),
         ("tree", say("tree", &[&live.id, &ended.id, &lost.id])),
+        ("logs", say("logs", &[&ended.id])),
+        ("logs", say("logs", &[&ended.id, "--follow"])),
+        ("logs", say("logs", &[&flooded.id, "--budget", "100"])),
+        ("logs", say("logs", &[&flooded.id, "--follow"])),
+        ("events", say("events", &[&ended.id, &live.id])),
+        ("send", say("send", &[&live.id, "hello"])),
+        ("signal", say("signal", &[&live.id, "CONT"])),
+        ("wait", say("wait", &[&ended.id])),
+        ("wait", say("wait", &[&live.id, &ended.id, "--any", "--timeout", "1s"])),
+        ("restart", say("restart", &[&ended.id])),
         ("stop", say("stop", &[&live.id, "--reason", "enough"])),
         ("stop", say("stop", &[&live.id, &lost.id])),
         ("error", say("rm", &["nobody"])),

@@ -107,6 +107,20 @@ fn the_loss_of_a_keeper_is_told() {
     both_told(&lab, &job, &["started", "lost", "killed", "ended"]);
 }
 
+#[test]
+fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
+    let lab = Lab::as_me();
+    let hooks = both(&lab);
+    let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
+    for role in ["understudy", "keeper"] {
+        job.process(role).expect(role).signal("KILL");
+    }
+    assert!(eventually(PATIENCE, || ["understudy", "keeper"].iter().all(|role| job.process(role).is_none())));
+    let swept = lab.quell("sweep").finish();
+    assert!(matches!(swept.code(), Some(0 | 5)), "{}", swept.stderr);
+    both_told(&lab, &job, &["started", "lost", "ended"]);
+}
+
 /// Why a hook failed, as the history tells it.
 fn failures(job: &Background<'_>) -> Vec<String> {
     let text = fs::read_to_string(job.dir().join("events.jsonl")).unwrap_or_default();

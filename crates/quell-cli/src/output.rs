@@ -29,6 +29,7 @@ pub fn to_stdout(text: &str) -> Option<ExitCode> {
 
 /// Writes one of many results. The exit code comes back when no more is to be written: something went wrong, which has
 /// been said already, or the reader has left, which is no error.
+#[cfg(target_os = "linux")]
 pub fn to_reader(text: &str) -> Option<ExitCode> {
     write(text).err().map(|failed| failed.unwrap_or(ExitCode::SUCCESS))
 }

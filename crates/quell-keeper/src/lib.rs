@@ -16,7 +16,9 @@ mod platform;
 mod platform;
 
 pub use mask::Mask;
-pub use platform::{run, stand_by};
+#[cfg(target_os = "linux")]
+pub use platform::News;
+pub use platform::{run, stand_by, tell_hooks};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
 };

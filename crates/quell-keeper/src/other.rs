@@ -12,3 +12,8 @@ pub fn run(_request: RunRequest) -> Result<Finished, RunError> {
 pub fn stand_by() -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }
+
+/// See [`run`].
+pub fn tell_hooks() -> std::process::ExitCode {
+    std::process::ExitCode::FAILURE
+}

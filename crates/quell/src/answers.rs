@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules};
+use quell_core::{JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Sourced};
-use crate::{Error, Job, JobState, JobView, LiveMember, Loaded, LogQuery, Met, Result, settle_lost};
+use crate::{
+    Cursor, Error, Job, JobState, JobView, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView, Met,
+    Result, Waited, settle_lost,
+};
 
 /// `quell start`.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +38,97 @@ pub struct StopAnswer {
     pub was_over: bool,
     /// What happened.
     pub receipt: Receipt,
+}
+
+/// `quell restart`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RestartAnswer {
+    /// The new job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// That of the job whose place it takes.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub restarted_from: JobId,
+    /// How it is; absent if it is gone already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobView>,
+    /// What came of the wait for readiness, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<Met>,
+}
+
+/// `quell wait`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WaitAnswer {
+    /// What became of each, in the order in which they were given.
+    pub jobs: Vec<Waited>,
+}
+
+/// `quell send`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SendAnswer {
+    /// The job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// How many bytes were written.
+    pub bytes: u64,
+    /// Whether the input was closed behind them.
+    pub eof: bool,
+}
+
+/// `quell signal`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SignalAnswer {
+    /// The job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// Which signal.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub signal: Signal,
+    /// Whether it was meant for everyone in the tree.
+    pub tree: bool,
+    /// How many processes got it.
+    pub sent: usize,
+}
+
+/// `quell logs`: all at once, or with `--follow` one by one.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum LogsAnswer {
+    /// The whole answer.
+    Page(LogsView),
+    /// One line, or one cut, as it came.
+    Followed(Followed),
+}
+
+/// What `quell logs --follow` gives.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Followed {
+    /// A line.
+    Line {
+        /// The line.
+        #[serde(flatten)]
+        line: LogLine,
+        /// Where to go on behind it.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cursor: Cursor,
+    },
+    /// Something that was not kept.
+    Cut {
+        /// What.
+        #[serde(flatten)]
+        cut: LogCut,
+        /// Where to go on behind it.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cursor: Cursor,
+    },
 }
 
 /// `quell status`, for each job.

@@ -131,6 +131,15 @@ impl Quell {
     }
 }
 
+/// The `quell` program: this very one, if it is.
+pub(crate) fn own_program() -> Option<PathBuf> {
+    let this = std::env::current_exe().ok();
+    if this.is_some_and(|path| path.file_name().is_some_and(|name| name == "quell")) {
+        return Some("/proc/self/exe".into());
+    }
+    find_program().ok()
+}
+
 fn find_program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("QUELL_BIN").filter(|path| !path.is_empty()) {
         return Ok(path.into());

@@ -1,7 +1,9 @@
 //! Jobs whose keeper and understudy were killed: whoever meets one finishes its stop, from its record alone.
 
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_contain::{Left, Recovered};
@@ -9,7 +11,7 @@ use quell_core::{
     Actor, Cause, Grace, Happening, Held, HeldBy, JobBrief, JobEvent, JobSpec, Member, Moment, Receipt,
     Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
-use quell_keeper::{Mask, RunError};
+use quell_keeper::{Mask, News, RunError};
 use quell_store::{JobDir, Liveness, Lock, wall};
 
 use crate::{Error, Result};
@@ -19,6 +21,8 @@ const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether that one is done: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// The verb by which the process is executed that tells hooks.
+const TELL_VERB: &str = "__tell";
 /// How long one who finishes a job may take to say so.
 const SAYING: Duration = Duration::from_millis(200);
 
@@ -397,7 +401,8 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     };
     job.keep(receipt, true)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
-    log_once(job, receipt, Happening::Lost { finished_by })?;
+    let mut news = Vec::new();
+    news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
     if !survived {
         let ended = Happening::Ended {
             outcome: receipt.root.outcome.clone(),
@@ -405,24 +410,52 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
             actor: receipt.actor.clone(),
             verdict: receipt.verdict.clone(),
         };
-        log_once(job, receipt, ended)?;
+        news.extend(log_once(job, receipt, ended)?);
     }
     job.publish(&record, true)?;
     if let Some(dir) = old.and_then(|old| old.keeper_cgroup.as_deref()) {
         // Whoever is still in it is no part of the job.
         let _ = std::fs::remove_dir(dir);
     }
-    if survived { Ok(()) } else { job.settle() }
+    if !survived {
+        job.settle()?;
+    }
+    tell_hooks(job, lost.spec.as_deref(), news);
+    Ok(())
 }
 
-/// Adds to the history what one before us, who was killed here, may have added already.
-fn log_once(job: &JobDir, receipt: &Receipt, what: Happening) -> io::Result<()> {
+/// Adds to the history what one before us, who was killed here, may have added already; the event, if it is new.
+fn log_once(job: &JobDir, receipt: &Receipt, what: Happening) -> io::Result<Option<JobEvent>> {
     let same = |old: &JobEvent| {
         old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
     };
     if job.events()?.iter().any(same) {
-        return Ok(());
+        return Ok(None);
     }
     let (time, name) = (wall(), receipt.job.name.clone());
-    job.log_event(&JobEvent { time, job: job.id(), name, run: receipt.run, what })
+    let event = JobEvent { time, job: job.id(), name, run: receipt.run, what };
+    job.log_event(&event)?;
+    Ok(Some(event))
+}
+
+/// Has the hooks of a lost job told, by another process that goes on by itself. Where that can't be, the history has it.
+fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
+    let hooks =
+        spec.and_then(|spec| spec.background.as_ref()).map_or(&[][..], |background| &background.hooks);
+    let wanted = |event: &JobEvent| {
+        event.what.hook_event().is_some_and(|at| hooks.iter().any(|hook| hook.on.contains(&at)))
+    };
+    if !events.iter().any(wanted) {
+        return;
+    }
+    let Some(program) = crate::own_program() else { return };
+    let news = News { home: job.home().dir().to_owned(), job: job.id(), events };
+    let mut bytes = serde_json::to_vec(&news).unwrap_or_default();
+    bytes.push(b'\n');
+    let mut command = Command::new(program);
+    command.arg0("quell").arg(TELL_VERB).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Ok(mut child) = command.spawn() {
+        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(&bytes));
+        let _ = child.wait();
+    }
 }

@@ -3,7 +3,10 @@
 
 use quell_core::schema::{Failure, written};
 
-use crate::answers::{ConfigAnswer, RmAnswer, StartAnswer, StatusAnswer, StopAnswer, TreeAnswer};
+use crate::answers::{
+    ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer, StatusAnswer,
+    StopAnswer, TreeAnswer, WaitAnswer,
+};
 use crate::{GcReport, Listing, Stats, SweepReport};
 
 /// A verb's name, and what makes its schema.
@@ -14,13 +17,19 @@ pub const ALL: &[Published] = &[
     ("config", written::<ConfigAnswer>),
     ("doctor", written::<quell_contain::Doctor>),
     ("error", written::<Failure>),
+    ("events", written::<quell_core::JobEvent>),
     ("gc", written::<GcReport>),
     ("list", written::<Listing>),
+    ("logs", written::<LogsAnswer>),
+    ("restart", written::<RestartAnswer>),
     ("rm", written::<RmAnswer>),
+    ("send", written::<SendAnswer>),
+    ("signal", written::<SignalAnswer>),
     ("start", written::<StartAnswer>),
     ("stats", written::<Stats>),
     ("status", written::<StatusAnswer>),
     ("stop", written::<StopAnswer>),
     ("sweep", written::<SweepReport>),
     ("tree", written::<TreeAnswer>),
+    ("wait", written::<WaitAnswer>),
 ];

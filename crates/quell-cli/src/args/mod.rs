@@ -95,6 +95,9 @@ pub enum Verb {
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
+    /// Tell hooks of a lost job; quell calls this itself
+    #[command(name = "__tell", hide = true)]
+    Tell,
 }
 
 #[derive(Args)]

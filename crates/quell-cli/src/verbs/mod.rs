@@ -51,6 +51,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),
+        Verb::Tell => quell_keeper::tell_hooks(),
         Verb::Run(_) | Verb::Doctor(_) => unreachable!("main carries these out"),
     }
 }

@@ -1,10 +1,11 @@
 //! `quell restart`: the same commands anew.
 
 use std::process::ExitCode;
+
+use quell::answers::RestartAnswer;
 use std::time::{Duration, Instant};
 
 use quell::{Conditions, Config, Error, Job, Met, Stop};
-use serde_json::json;
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::RestartArgs;
@@ -68,7 +69,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     };
     let text = if json {
         let view = new.view().ok();
-        envelope("restart", &json!({ "id": new.id(), "restarted_from": old.id(), "job": view, "met": met }))
+        envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job: view, met })
     } else {
         format!("{}\n", new.id())
     };

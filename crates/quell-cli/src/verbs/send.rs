@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::process::ExitCode;
 
+use quell::answers::SendAnswer;
 use quell::{Error, Job};
-use serde_json::json;
 
 use super::{envelope, fail, quell};
 use crate::args::SendArgs;
@@ -19,7 +19,7 @@ pub fn send(args: &SendArgs) -> ExitCode {
     });
     match sent {
         Ok((job, bytes)) if args.json => {
-            let text = envelope("send", &json!({ "id": job.id(), "bytes": bytes, "eof": args.eof }));
+            let text = envelope("send", &SendAnswer { id: job.id(), bytes, eof: args.eof });
             output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
         }
         Ok(_) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use quell::answers::SignalAnswer;
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::SignalArgs;
@@ -17,7 +17,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
     match sent {
         Ok((job, sent)) => {
             let text = if args.json {
-                let data = json!({ "id": job.id(), "signal": args.signal, "tree": args.tree, "sent": sent });
+                let data = SignalAnswer { id: job.id(), signal: args.signal, tree: args.tree, sent };
                 envelope("signal", &data)
             } else {
                 let to = if sent == 1 { "1 process".to_owned() } else { format!("{sent} processes") };

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use quell::answers::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
-use serde_json::json;
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::WaitArgs;
@@ -23,7 +23,7 @@ pub fn wait(args: &WaitArgs) -> ExitCode {
         Err(error) => return fail("wait", args.json, &error),
     };
     let text = if args.json {
-        envelope("wait", &json!({ "jobs": waited }))
+        envelope("wait", &WaitAnswer { jobs: waited.clone() })
     } else {
         waited.iter().map(describe).collect()
     };

@@ -2,6 +2,7 @@
 //! its time. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
 //! `quell run` of its own, with its own time limit, and leaves nothing behind. Nothing that fails here harms the job.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -9,18 +10,20 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_contain::Nest;
-use quell_core::{Happening, Hook, HookAction, HookEvent, JobEvent, ReadyRules, Signal, format_duration};
-use quell_store::{JobDir, wall};
+use quell_core::{
+    Happening, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
+};
+use quell_store::{Home, JobDir, wall};
 use quell_sys::{Forked, PidFd, Polled, SignalFd};
 use serde::{Deserialize, Serialize};
 
 use super::ready::Probe;
 use super::wire::Line;
-use crate::RunRequest;
 
 /// The name of an aide.
 const AIDE_NAME: &str = "quell-aide";
@@ -45,8 +48,10 @@ pub enum AideNote {
 
 /// What an aide knows of its job.
 pub struct Brief<'a> {
-    pub request: &'a RunRequest,
     pub job: &'a JobDir,
+    pub name: Option<&'a str>,
+    pub cwd: Option<&'a Path>,
+    pub environment: &'a [(OsString, OsString)],
     pub hooks: &'a [Hook],
     pub ready: &'a ReadyRules,
     pub interval: Duration,
@@ -93,6 +98,51 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
             std::process::exit(0)
         }
     }
+}
+
+/// What became of a job whose keepers were lost, for its hooks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct News {
+    /// Where its record is.
+    pub home: PathBuf,
+    /// Which job.
+    pub job: JobId,
+    /// What happened.
+    pub events: Vec<JobEvent>,
+}
+
+/// The whole life of a process that has an aide told of a lost job: [`News`] come as one line of JSON on standard input.
+///
+/// Before: this process was executed for nothing else, and has one thread.
+pub fn tell_hooks() -> ExitCode {
+    let mut text = String::new();
+    let read = io::stdin().read_line(&mut text).is_ok();
+    let Some(news) = serde_json::from_str::<News>(&text).ok().filter(|_| read) else {
+        return ExitCode::FAILURE;
+    };
+    let _ = quell_sys::let_go_of(true, true, true);
+    let _ = quell_sys::leave_session();
+    quell_sys::restore_default(Signal::CHLD);
+    let job = Home::at(news.home).job(news.job);
+    let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
+    let brief = Brief {
+        job: &job,
+        name: spec.name.as_deref(),
+        cwd: None,
+        environment: &[],
+        hooks: spec.background.as_ref().map_or(&[], |background| &background.hooks),
+        ready: &ReadyRules::default(),
+        interval: Duration::ZERO,
+        timeout: Duration::ZERO,
+        nest: None,
+    };
+    if let Ok(Some(mut line)) = start(&brief) {
+        for event in news.events {
+            // An aide that is gone does no more.
+            let _ = line.say(&Task::Event(Box::new(event)));
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// A command of ours that runs.
@@ -263,10 +313,9 @@ impl Aide<'_> {
     }
 
     fn try_command(&mut self, text: &str) {
-        let request = self.brief.request;
         let mut command = quell_run(self.brief.timeout);
-        command.args(["/bin/sh", "-c", text]).env_clear().envs(request.environment.set.iter().cloned());
-        command.stdin(Stdio::null()).current_dir(request.cwd.as_deref().unwrap_or("/".as_ref()));
+        command.args(["/bin/sh", "-c", text]).env_clear().envs(self.brief.environment.iter().cloned());
+        command.stdin(Stdio::null()).current_dir(self.brief.cwd.unwrap_or("/".as_ref()));
         if let Ok(child) = command.spawn() {
             self.running.push(Running { child, what: What::Probe });
         }
@@ -281,7 +330,7 @@ impl Aide<'_> {
 
     fn failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
         let what = Happening::HookFailed { hook: hook.to_owned(), at, why };
-        let name = self.brief.request.name.clone();
+        let name = self.brief.name.map(str::to_owned);
         let event = JobEvent { time: wall(), job: self.brief.job.id(), name, run, what };
         // Where not even this can be written there is nobody to tell.
         let _ = self.brief.job.log_event(&event);
@@ -314,7 +363,7 @@ fn describe(action: &HookAction) -> String {
 }
 
 /// Appends `event` to `file`.
-fn append(file: &std::path::Path, event: &JobEvent) -> io::Result<()> {
+fn append(file: &Path, event: &JobEvent) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(event)?;
     bytes.push(b'\n');
     OpenOptions::new().append(true).create(true).mode(0o600).open(file)?.write_all(&bytes)

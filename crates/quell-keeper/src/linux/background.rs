@@ -144,8 +144,10 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
     }
     let nest = if background.nested { None } else { Nest::enter(id) };
     let aide = aide::start(&Brief {
-        request: &request,
         job: &store,
+        name: request.name.as_deref(),
+        cwd: request.cwd.as_deref(),
+        environment: &request.environment.set,
         hooks: &background.rules.hooks,
         ready: &background.rules.ready,
         interval: background.ready_interval,

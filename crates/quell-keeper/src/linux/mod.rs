@@ -13,5 +13,6 @@ mod supervise;
 mod taps;
 mod wire;
 
+pub use aide::{News, tell_hooks};
 pub use background::stand_by;
 pub use front::run;

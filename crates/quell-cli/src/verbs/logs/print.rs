@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Cursor, Cut, Entry, Job, Line, LogCut, LogLine, LogPage, Omitted, Stream, wall_at};
-use serde::Serialize;
+use quell::answers::Followed;
+use quell::{Cursor, Cut, Entry, Job, Line, LogPage, Omitted, Stream, wall_at};
 
 use super::super::{envelope, phrases};
 use super::Flow;
@@ -39,21 +39,6 @@ pub struct Printer {
     /// The stream and offset where a line that has no end yet goes on.
     open: Option<(Stream, u64)>,
     trouble: Option<io::Error>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Followed {
-    Line {
-        #[serde(flatten)]
-        line: LogLine,
-        cursor: Cursor,
-    },
-    Cut {
-        #[serde(flatten)]
-        cut: LogCut,
-        cursor: Cursor,
-    },
 }
 
 impl Printer {
