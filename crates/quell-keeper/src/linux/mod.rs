@@ -4,6 +4,7 @@ mod aide;
 mod background;
 mod desk;
 mod evidence;
+mod finish;
 mod front;
 mod input;
 mod prepare;

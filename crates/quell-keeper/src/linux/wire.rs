@@ -86,6 +86,20 @@ pub enum StartFailure {
     Other(String),
 }
 
+impl StartFailure {
+    /// In words.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Exec(text)
+            | Self::Cwd(text)
+            | Self::Containment(text)
+            | Self::Limit(text)
+            | Self::Record(text)
+            | Self::Other(text) => text,
+        }
+    }
+}
+
 /// One end of the line. Reading never blocks.
 #[derive(Debug)]
 pub struct Line {

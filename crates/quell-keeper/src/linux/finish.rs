@@ -1,0 +1,162 @@
+//! What a supervisor writes down: the state as it changes, and at the end the proof, the receipt and the record.
+
+use std::time::Duration;
+
+use quell_core::{Happening, Receipt, Record, RootOutcome, SCHEMA, State, StepKind, Verdict};
+
+use super::supervise::{AUDIT_PATIENCE, Supervisor};
+use super::wire::Note;
+
+impl Supervisor {
+    /// Writes the new state to disk, and tells the front of a stop.
+    pub(super) fn publish(&mut self) {
+        if matches!(self.life.state(), State::Asking | State::Killing) {
+            self.say(&Note::Stopping {
+                killing: self.life.state() == State::Killing,
+                grace: self.life.grace(),
+                ending: self.life.ending().cloned(),
+                leaked: self.life.leaked(),
+            });
+        }
+        let Some(store) = &self.job.store else { return };
+        let record = self.record(None, vec![]);
+        if let Err(error) = store.publish(&record, false) {
+            self.trouble(format!("the record could not be written: {error}"));
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self.life.state() {
+            State::Running | State::Draining if self.ready.is_some() => "ready",
+            state => state.word(),
+        }
+    }
+
+    fn record(&self, verdict: Option<Verdict>, survivors: Vec<quell_core::ProcId>) -> Record {
+        let (cause, actor) = self.life.ending().cloned().unzip();
+        Record {
+            schema: SCHEMA.into(),
+            id: self.job.spec.id,
+            state: self.word().into(),
+            since: self.evidence.now(),
+            held: Some(self.hold.kind()),
+            cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
+            root: self.hold.root(),
+            keeper: self.kit.crew.keeper,
+            keeper_cgroup: self.kit.crew.nest.as_ref().and_then(|nest| nest.dir().map(ToOwned::to_owned)),
+            understudy: self.kit.crew.understudy,
+            run: self.run,
+            ready: self.ready.clone(),
+            session: self.job.session,
+            outcome: self.life.root().cloned(),
+            cause,
+            actor,
+            verdict,
+            survivors,
+        }
+    }
+
+    /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
+    pub(super) fn finish_up(&mut self) {
+        self.look_no_more();
+        let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
+        let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
+        if self.evidence.acted() {
+            let (round, left) = self.hold.audit(AUDIT_PATIENCE);
+            let found = round.signals.len();
+            self.evidence.step(
+                StepKind::Audit,
+                format!("{found} marked processes outside the tree"),
+                round.signals,
+            );
+            survivors.extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>());
+        }
+        match (&verdict, self.hold.collect_root()) {
+            (Verdict::Gone, Err(why)) => verdict = Verdict::Unproven { why },
+            (Verdict::Gone, Ok(())) if !survivors.is_empty() => {
+                verdict = Verdict::Survivors { count: survivors.len() }
+            }
+            (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
+            (Verdict::Gone | Verdict::Unproven { .. }, _) => {}
+        }
+        self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
+        let mut receipt =
+            self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
+        self.finish_output(&mut receipt);
+        if verdict == Verdict::Gone
+            && let Err(error) = self.hold.release()
+        {
+            receipt.troubles.push(format!("the cgroup could not be removed: {error}"));
+        }
+        let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
+        self.again = self.kit.desk.as_mut().and_then(|desk| {
+            // What could not be started the first time is an error for the caller, and nothing to be tried again.
+            if self.run == 1 && self.failed.is_some() { None } else { desk.plan_restart(&receipt, lasted) }
+        });
+        self.write_record(&mut receipt, survivors);
+        for outlet in &mut self.job.outlets {
+            if let Err(error) = outlet.write(&receipt) {
+                self.unwritten = true;
+                receipt
+                    .troubles
+                    .push(format!("the receipt could not be written to {}: {error}", outlet.name));
+            }
+        }
+        self.end = Some(receipt);
+    }
+
+    /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
+    fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<quell_core::ProcId>) {
+        let Some(store) = self.job.store.clone() else { return };
+        let first = self.run == 1;
+        if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
+            if let Some(name) = &self.job.spec.name {
+                store.home().unclaim(name, self.job.spec.id);
+            }
+            if let Err(error) = store.remove() {
+                receipt.troubles.push(format!("the record could not be removed: {error}"));
+            }
+            return;
+        }
+        let mut record = self.record(Some(receipt.verdict.clone()), survivors);
+        record.cause = Some(receipt.cause);
+        record.actor = Some(receipt.actor.clone());
+        // Of a background job a user is told the end later, and from the record.
+        let sync = self.kit.desk.is_some() && self.again.is_none();
+        if self.again.is_some() {
+            record.state = "waiting".into();
+        }
+        // With survivors it is not over: whoever finds it without a keeper tries again.
+        let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
+        let kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
+        // Before it counts as over: whoever waits for that finds the whole history.
+        let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
+        self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
+        if let Some(delay) = self.again {
+            self.happen(Happening::Restarting { delay });
+        }
+        let kept = kept.and_then(|()| if over { store.settle() } else { Ok(()) });
+        if let Err(error) = kept {
+            // Better no record of a run than one that says "running". A background job's output and history are worth
+            // more: its record stays, and is mended by whoever finds it without a keeper.
+            let why = format!("the record could not be written: {error}");
+            if self.kit.desk.is_none() {
+                let _ = store.remove();
+            }
+            receipt.troubles.push(why);
+        }
+        if self.again.is_none()
+            && let Some(desk) = self.desk()
+        {
+            desk.dismiss();
+        }
+    }
+}
+
+fn describe_verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Gone => "0 left".into(),
+        Verdict::Survivors { count } => format!("{count} left"),
+        Verdict::Unproven { why } => why.clone(),
+    }
+}
