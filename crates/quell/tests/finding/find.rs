@@ -69,11 +69,14 @@ fn a_name_means_who_bears_it_or_bore_it_last() {
     let place = Place::new();
     let first = Fake { name: Some("web"), ..Fake::at(0) }.finish(&place.home);
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
-    let (second, _lock) = Fake { name: Some("web"), ..Fake::at(1) }.live(&place.home, "running");
-    assert_eq!(resolve(&place.home, "web").unwrap(), second);
     // Without the note of the name, the index knows the last of the finished ones.
     std::fs::remove_file(place.path("names").join("web")).unwrap();
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
+    let (second, _lock) = Fake { name: Some("web"), ..Fake::at(1) }.live(&place.home, "running");
+    assert_eq!(resolve(&place.home, "web").unwrap(), second);
+    // A live one says itself what it is called.
+    std::fs::remove_file(place.path("names").join("web")).unwrap();
+    assert_eq!(resolve(&place.home, "web").unwrap(), second);
     assert!(matches!(resolve(&place.home, "WEB"), Err(Error::NoSuchJob(_))));
 }
 
