@@ -32,6 +32,8 @@ void die(const char *what)
     _exit(99);
 }
 
+static timer_t timer;
+
 /*
  * The end of this process, whatever it does. alarm() outlives exec but waits while the process is
  * stopped; a POSIX timer that sends SIGKILL ends a stopped one too, but is lost over exec. Neither
@@ -42,11 +44,17 @@ static void expire(void)
     time_t left = end - now();
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
     struct itimerspec when = {.it_value.tv_sec = left > 0 ? left : 1};
-    timer_t timer;
     signal(SIGALRM, SIG_DFL);
     alarm(left > 0 ? left : 1);
     if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
         timer_settime(timer, 0, &when, NULL);
+}
+
+void live_on(void)
+{
+    struct itimerspec never = {0};
+    alarm(0);
+    timer_settime(timer, 0, &never, NULL);
 }
 
 pid_t start(void)

@@ -24,6 +24,9 @@ void die(const char *what);
 void nap(long ms);
 void idle(void);
 
+/* no end of life by the clock, for one that ends with its work */
+void live_on(void);
+
 /* fork, and give the child its own end of life */
 pid_t start(void);
 void ignore_polite_signals(void);

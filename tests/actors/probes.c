@@ -143,7 +143,7 @@ static void numbers(char last)
 {
     static char block[4096 * 16 + 1];
     long count = arg ? atol(arg) : 1, at = 0;
-    alarm(0); /* the reader may take its time; whoever reads no more ends it */
+    live_on(); /* the reader may take its time; when nobody reads any more, a write fails */
     while (at < count) {
         int n = 0;
         for (; n < 4096 && at < count; n++, at++) {
