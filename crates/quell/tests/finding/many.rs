@@ -90,10 +90,20 @@ fn threads_that_damage_the_index_and_ask_it_all_get_answers() {
             });
         }
         for round in 0..20_u64 {
-            // A new file with nonsense in it; those who have the old one open keep it.
+            // A new file with nonsense in it, put there when nobody has the old one open: SQLite's locks are those of a
+            // process, and can't stand that two of its threads have two files under one name.
             let nonsense = place.path("nonsense");
             std::fs::write(&nonsense, vec![round as u8; 8192]).unwrap();
+            let locks = ["index.gate", "index.lock"].map(|name| {
+                let file = std::fs::OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(place.path(name));
+                file.and_then(|file| file.lock().map(|()| file)).unwrap()
+            });
             std::fs::rename(&nonsense, place.home.index_path()).unwrap();
+            drop(locks);
             Fake::at(500 + round).finish(&place.home);
             assert_eq!(list(&place.home, &Filter::default()).unwrap().jobs.len(), 10);
         }
