@@ -14,11 +14,11 @@ use quell_core::{Output, StreamTotals};
 use quell_store::{CaptureWriter, Stream, Taken};
 use quell_sys::Polled;
 
-/// How much is read at a time, and how often in a row before others are looked after.
+/// How much is read at a time, and in a row before others are looked after.
 const CHUNK: usize = 64 * 1024;
-const CHUNKS: usize = 16;
-/// How often a last read goes round. Who still writes then is no part of the tree.
-const LAST_CHUNKS: usize = 256;
+const IN_A_ROW: usize = 16 * CHUNK;
+/// How much a last read takes: far more than pipes hold. Who still writes then is no part of the tree.
+const AT_LAST: usize = 256 * CHUNK;
 
 /// Both ends of the job's output.
 #[derive(Debug)]
@@ -95,19 +95,21 @@ impl Taps {
     /// Takes what has come, and shows it to `see`.
     pub fn read(&mut self, ready: &[bool], see: impl FnMut(Stream, &[u8])) {
         let streams = [ready.first() == Some(&true), ready.get(1) == Some(&true)];
-        self.take(streams, CHUNKS, see);
+        self.take(streams, IN_A_ROW, see);
     }
 
     /// Takes all that has come by now.
     pub fn read_last(&mut self, see: impl FnMut(Stream, &[u8])) {
-        self.take([true, true], LAST_CHUNKS, see);
+        self.take([true, true], AT_LAST, see);
     }
 
-    fn take(&mut self, streams: [bool; 2], rounds: usize, mut see: impl FnMut(Stream, &[u8])) {
+    fn take(&mut self, streams: [bool; 2], most: usize, mut see: impl FnMut(Stream, &[u8])) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(CHUNK, 0);
-        for _ in 0..rounds {
-            let mut any = false;
+        // In bytes, not in rounds: where little is kept, a round is small.
+        let mut total = 0;
+        while total < most {
+            let before = total;
             for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
                 let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
                 let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
@@ -129,14 +131,14 @@ impl Taps {
                         (length, capture.write(&buffer[..length], self.last_ns))
                     }
                 };
-                any = true;
+                total += length;
                 if let Err(error) = kept {
                     let what = format!("some of {} could not be kept: {error}", stream.as_str());
                     self.trouble.get_or_insert(what);
                 }
                 see(stream, &buffer[..length]);
             }
-            if !any {
+            if total == before {
                 break;
             }
         }
