@@ -286,7 +286,7 @@ fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
 #[test]
 fn nothing_is_lost_while_the_keeper_is_stopped() {
     let lab = Lab::as_me();
-    let bytes = 4 << 20;
+    let bytes = 32 << 20;
     let script = format!("read x; $A flood $T {}; echo done >&2", bytes / RECORD);
     let job = lab
         .start()
@@ -296,8 +296,8 @@ fn nothing_is_lost_while_the_keeper_is_stopped() {
         .sh(&script)
         .begin();
     let handle = quell(&lab).job(&job.id).expect("the job");
-    handle.send(b"go\n", true, PATIENCE).expect("a send");
     let keeper = job.process("keeper").expect("a keeper");
+    handle.send(b"go\n", true, PATIENCE).expect("a send");
     for _ in 0..3 {
         keeper.signal("STOP");
         // Long enough to fill the pipe, and so that the program waits.

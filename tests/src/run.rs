@@ -260,7 +260,7 @@ impl Running {
     }
 
     /// What came through the pipe of stdout up to now.
-    pub(crate) fn stdout(&self) -> String {
+    pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().expect("no reader panics")).into_owned()
     }
 

@@ -179,7 +179,12 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             }
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
-            let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
+            let mut recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
+            // Its keeper had proven that nobody was left of the last run, and no other one begins without being on record.
+            let waited = lost.record.as_ref().is_some_and(|record| record.state == "waiting");
+            if waited && matches!(recovered.verdict, Verdict::Unproven { .. }) {
+                recovered.verdict = Verdict::Gone;
+            }
             (lost, Done::of(recovered, now()))
         }
     };

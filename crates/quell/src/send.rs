@@ -41,7 +41,11 @@ impl Job {
             if last && !eof && sent > 0 {
                 return Ok(sent);
             }
-            sent += self.send_one(&buffer[..length], eof && last, sent, patience)?;
+            sent += match self.send_one(&buffer[..length], eof && last, sent, patience) {
+                // The program has read enough to end: its input has an end without our saying so.
+                Err(Error::State(_)) if last && sent > 0 => 0,
+                done => done?,
+            };
             if last {
                 return Ok(sent);
             }
