@@ -286,7 +286,7 @@ fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
 #[test]
 fn nothing_is_lost_while_the_keeper_is_stopped() {
     let lab = Lab::as_me();
-    let bytes = 32 << 20;
+    let bytes = 16 << 20;
     let script = format!("read x; $A flood $T {}; echo done >&2", bytes / RECORD);
     let job = lab
         .start()
