@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quell_sys::{Polled, poll_until};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -16,6 +16,10 @@ use rustix::time::{
 /// and there is no other event for a file that grows.
 const RELOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// How long after a change it is looked once more where a lock is watched: the kernel tells that a file was closed before
+/// it lets go of the lock on it.
+const ECHO: Duration = Duration::from_millis(10);
+
 /// Waits for changes in directories: files made, written to, closed, moved in or removed. Add first, then look, then wait:
 /// what happens in between is not missed.
 #[derive(Debug)]
@@ -23,13 +27,17 @@ pub struct Watch {
     fd: OwnedFd,
     /// Whether changes are told. If not, `fd` is a timer, and at each of its ticks there may be some.
     told: bool,
+    /// Whether a lock is watched.
+    locks: bool,
+    /// When to look once more after a change.
+    echo: Option<Instant>,
 }
 
 impl Watch {
     /// Watches nothing yet.
     pub fn new() -> io::Result<Self> {
         match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
-            Ok(fd) => Ok(Self { fd, told: true }),
+            Ok(fd) => Ok(Self { fd, told: true, locks: false, echo: None }),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSYS) => Self::timed(),
             Err(error) => Err(error.into()),
         }
@@ -39,7 +47,7 @@ impl Watch {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let tick = Itimerspec { it_interval: RELOOK, it_value: RELOOK };
         timerfd_settime(&fd, TimerfdTimerFlags::empty(), &tick)?;
-        Ok(Self { fd, told: false })
+        Ok(Self { fd, told: false, locks: false, echo: None })
     }
 
     /// Watches `dir`, too. From now on no change there is missed. When it vanishes, that is one last change.
@@ -50,6 +58,7 @@ impl Watch {
     /// The same for those who want to know of records that are replaced and of locks that are let go, and not of output
     /// that is written. `path` may be a file.
     pub fn add_quietly(&mut self, path: &Path) -> io::Result<()> {
+        self.locks = true;
         self.add_for(path, WatchFlags::empty())
     }
 
@@ -64,7 +73,7 @@ impl Watch {
             Ok(()) => Ok(()),
             // The user has no watches left. What this one has seen so far may be news: the first tick says so.
             Err(Errno::NOSPC | Errno::NOMEM) => {
-                *self = Self::timed()?;
+                *self = Self { locks: self.locks, ..Self::timed()? };
                 Ok(())
             }
             Err(error) => {
@@ -79,12 +88,17 @@ impl Watch {
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         loop {
             if self.drain()? {
+                self.echo = self.locks.then(|| Instant::now() + ECHO);
+                return Ok(true);
+            }
+            if self.echo.is_some_and(|echo| Instant::now() >= echo) {
+                self.echo = None;
                 return Ok(true);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }
-            poll_until(&[Polled::Read(self.fd.as_fd())], deadline)?;
+            poll_until(&[Polled::Read(self.fd.as_fd())], deadline.into_iter().chain(self.echo).min())?;
         }
     }
 
