@@ -12,6 +12,19 @@ fn a_live_tree_is_drawn_with_those_who_left_its_session() {
         let lab = Lab::with(setting);
         let script = "sleep $N & setsid sleep $N & echo ready >$QUELL_TEST_READY; wait";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        // The script is ready when both exist; one of them has still to leave the session.
+        let sessions = || {
+            let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
+            let processes = envelope["data"]["processes"].as_array().cloned().unwrap_or_default();
+            processes
+                .iter()
+                .filter_map(|process| process["sid"].as_u64())
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        assert!(
+            quell_tests::eventually(quell_tests::run::PATIENCE, || sessions().len() == 2),
+            "under {setting}"
+        );
         let done = lab.quell("tree").args([&job.id]).finish();
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
         let text = &done.stdout;
