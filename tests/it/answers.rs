@@ -16,7 +16,6 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-use crate::list::lose;
 use crate::paper::verbs;
 
 /// The verbs that print JSON and have no schema yet.
@@ -95,7 +94,7 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
     let live = lab.start().args(full).args(more).command(["sleep", &nap]).begin();
     let ended = lab.start().args(["--owner", "self"]).sh("echo x; exit 3").begin();
     let lost = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
-    lose(&lost);
+    lost.lose();
     assert!(ended.wait_over(PATIENCE));
     let started =
         lab.start().args(["--json", "--ready-log", "up", "--wait-ready", "20s"]).sh("echo up; sleep 1");

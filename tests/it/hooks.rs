@@ -112,10 +112,7 @@ fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
     let lab = Lab::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
-    for role in ["understudy", "keeper"] {
-        job.process(role).expect(role).signal("KILL");
-    }
-    assert!(eventually(PATIENCE, || ["understudy", "keeper"].iter().all(|role| job.process(role).is_none())));
+    job.lose();
     let swept = lab.quell("sweep").finish();
     assert!(matches!(swept.code(), Some(0 | 5)), "{}", swept.stderr);
     both_told(&lab, &job, &["started", "lost", "ended"]);
@@ -196,10 +193,7 @@ fn a_hook_at_work_does_not_keep_a_lost_job_alive() {
     assert!(eventually(PATIENCE, || {
         lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."))
     }));
-    for role in ["understudy", "keeper"] {
-        job.process(role).expect(role).signal("KILL");
-    }
-    assert!(eventually(PATIENCE, || ["understudy", "keeper"].iter().all(|role| job.process(role).is_none())));
+    job.lose();
     let view = quell(&lab).job(&job.id).and_then(|job| job.view());
     let view = view.unwrap_or_else(|error| panic!("{error}: {:?}", job.receipt()));
     assert_eq!(view.state, quell::JobState::Ended, "the hook is taken for a keeper");

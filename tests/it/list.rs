@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, fs, os::unix::fs::chown, path::Path};
 
 use quell_tests::{
-    eventually,
     host::{NOBODY, User, am_root},
     jobs::Background,
     lab::Lab,
@@ -12,17 +11,6 @@ use quell_tests::{
 };
 
 use crate::bad_input::one_clear_line;
-
-/// Takes both keepers away at once, so that neither can finish what the other one left. When this returns they are gone:
-/// a process that was killed holds its locks until it has exited.
-pub(crate) fn lose(job: &Background<'_>) {
-    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect("a kept job"));
-    for signal in ["STOP", "KILL"] {
-        keepers.iter().for_each(|keeper| assert!(keeper.signal(signal), "no {keeper:?}"));
-    }
-    let gone = || keepers.iter().all(|keeper| !keeper.is_alive());
-    assert!(eventually(PATIENCE, gone), "{keepers:?} outlived SIGKILL");
-}
 
 pub(crate) fn has_no_control_characters(text: &str) {
     let bad: Vec<char> = text.chars().filter(|c| c.is_control() && *c != '\n').collect();
@@ -56,7 +44,7 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
         killed.stop(&["--now"]);
         assert!(failed.wait_over(PATIENCE));
         let lost = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
-        lose(&lost);
+        lost.lose();
 
         let done = list(&lab, &[]);
         let table = &done.stdout;
@@ -83,7 +71,7 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
 fn a_lost_job_is_met_also_by_those_who_ask_for_ended_ones() {
     let lab = Lab::as_me();
     let lost = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    lose(&lost);
+    lost.lose();
     assert_eq!(ids(&lab, &["--state", "running"]), Vec::<String>::new());
     assert_eq!(ids(&lab, &["--state", "ended"]).join(" "), lost.id);
     assert!(lost.wait_quiet(PATIENCE).is_empty());

@@ -226,10 +226,7 @@ fn a_follower_ends_when_the_keepers_were_killed() {
     let job = lab.start().sh("echo here; exec sleep 300").begin();
     let follower = lab.quell("logs").args([job.id.as_str(), "-f"]).start();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "here\n"));
-    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect("a keeper"));
-    keepers.iter().for_each(|keeper| {
-        keeper.signal("KILL");
-    });
+    job.lose();
     let done = follower.finish();
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "here\n"), "{}", done.stderr);
     assert!(job.is_over());
@@ -247,9 +244,11 @@ fn a_follower_ends_when_the_job_is_removed_under_it() {
     fs::remove_file(lab.home().join("live").join(&job.id)).expect("its lock, too");
     let done = follower.finish();
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "here\n"), "{}", done.stderr);
-    keepers.iter().for_each(|process| {
-        process.signal("KILL");
-    });
+    for signal in ["STOP", "KILL"] {
+        keepers.iter().for_each(|process| {
+            process.signal(signal);
+        });
+    }
 }
 
 #[test]

@@ -97,12 +97,7 @@ fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
 fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     let lab = Lab::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    // The understudy first: it would finish the stop.
-    let all = ["understudy", "keeper", "root"].map(|role| job.process(role).expect(role));
-    for process in &all {
-        process.signal("KILL");
-    }
-    assert!(eventually(PATIENCE, || all.iter().all(|process| !process.is_alive())));
+    job.lose_all(&["understudy", "keeper", "root"]);
     assert!(!job.is_over(), "nobody is left to say so");
     // A stranger has got their numbers; it started at another time.
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");

@@ -71,12 +71,7 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
 
     let lost = masked(&lab, &script);
     thread::sleep(std::time::Duration::from_millis(200));
-    for role in ["understudy", "keeper"] {
-        lost.process(role).expect(role).signal("KILL");
-    }
-    assert!(eventually(PATIENCE, || ["understudy", "keeper"]
-        .iter()
-        .all(|role| lost.process(role).is_none())));
+    lost.lose();
     let done = lab.quell("sweep").finish();
     // 5 where only the reaper held it: then nobody can prove that it is gone.
     assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);

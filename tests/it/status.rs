@@ -3,7 +3,6 @@
 use quell_tests::{lab::Lab, run::PATIENCE};
 
 use crate::bad_input::one_clear_line;
-use crate::list::lose;
 
 #[test]
 fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
@@ -80,7 +79,7 @@ fn the_exit_code_says_how_it_is() {
 fn a_lost_job_is_finished_before_it_is_shown() {
     let lab = Lab::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
-    lose(&job);
+    job.lose();
     let done = lab.quell("status").args([&job.id]).finish();
     assert_eq!(done.code(), Some(1), "{}", done.stdout);
     assert!(done.stdout.contains("its keeper was killed"), "{}", done.stdout);

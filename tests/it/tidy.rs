@@ -9,7 +9,7 @@ use quell_tests::{host::User, jobs::Background, lab::Lab, run::PATIENCE};
 use serde_json::Value;
 
 use crate::bad_input::one_clear_line;
-use crate::list::{lose, multiply};
+use crate::list::multiply;
 
 fn ended<'l>(lab: &'l Lab, count: usize) -> Vec<Background<'l>> {
     let jobs: Vec<Background<'l>> = (0..count).map(|_| lab.start().command(["true"]).begin()).collect();
@@ -51,7 +51,7 @@ fn a_live_job_is_refused_by_rm() {
 fn a_lost_job_is_finished_and_then_removed() {
     let lab = Lab::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
-    lose(&job);
+    job.lose();
     let done = lab.quell("rm").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stderr.contains("its stop is finished now"), "{}", done.stderr);

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use quell_tests::{host::Setting, lab::Lab, run::PATIENCE};
 
-use crate::list::lose;
-
 #[test]
 fn a_live_tree_is_drawn_with_those_who_left_its_session() {
     for setting in Setting::all() {
@@ -79,7 +77,7 @@ fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
 fn of_a_lost_job_the_tree_is_that_of_its_end() {
     let lab = Lab::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
-    lose(&job);
+    job.lose();
     let done = lab.quell("tree").args([&job.id, "nobody"]).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(

@@ -124,6 +124,22 @@ impl Background<'_> {
         self.lab.quell("stop").args([self.id.as_str()]).args(options).finish()
     }
 
+    /// Takes both keepers away at once, so that neither can finish what the other one left, nor start another. When
+    /// this returns they are gone: a process that was killed holds its locks until it has exited.
+    pub fn lose(&self) {
+        self.lose_all(&["understudy", "keeper"]);
+    }
+
+    /// The same with these of its processes.
+    pub fn lose_all(&self, roles: &[&str]) {
+        let lost: Vec<Process> = roles.iter().map(|role| self.process(role).expect("a kept job")).collect();
+        for signal in ["STOP", "KILL"] {
+            lost.iter().for_each(|process| assert!(process.signal(signal), "no {process:?}"));
+        }
+        let gone = || lost.iter().all(|process| !process.is_alive());
+        assert!(eventually(PATIENCE, gone), "{lost:?} outlived SIGKILL");
+    }
+
     /// Waits until its processes and quell's are gone.
     pub fn wait_quiet(&self, patience: Duration) -> Vec<Process> {
         let deadline = Instant::now() + patience;
