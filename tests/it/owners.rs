@@ -7,7 +7,7 @@ use std::{
 };
 
 use quell_tests::{
-    eventually,
+    all_hold, eventually,
     evidence::{cause, says_gone},
     host::{Setting, am_root, has_program},
     jobs::Background,
@@ -18,7 +18,10 @@ use quell_tests::{
     terminal::Terminal,
 };
 
-use crate::crash::{crew, signal_all};
+use crate::{
+    crash::{crew, signal_all, spread},
+    races::pause_up_to,
+};
 
 /// A process to live for. Ended when dropped.
 struct Owner(Child);
@@ -71,6 +74,34 @@ fn a_job_ends_with_its_owner_however_that_ends() {
             follows(&lab, &job, &format!("{setting}, {signal}"));
         }
     }
+}
+
+#[test]
+fn an_owner_may_be_killed_at_any_instant() {
+    all_hold(2, &spread(4), |&(round, setting)| {
+        let lab = Lab::with(setting);
+        let owner = Owner::new(&lab, "exec sleep $N");
+        let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+        let start = quell.args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).start();
+        let pause = pause_up_to(30_000);
+        owner.signal("KILL");
+        let started = start.finish();
+        let what = format!("round {round}, {setting}, owner killed after {pause:?}: {:?}", started.code());
+        let left = lab.leftovers_after(PATIENCE);
+        if !left.is_empty() || !lab.ids("live").is_empty() {
+            return Err(format!("{what}: left behind: {left:?} {:?}", lab.ids("live")));
+        }
+        // Either it was told in time that there is nobody to live for, or it ran and followed.
+        match (started.code(), lab.ids("jobs").as_slice()) {
+            (Some(0), [id]) => match cause(&lab.job(id).receipt().unwrap_or_default()).as_ref() {
+                "owner_gone" => Ok(()),
+                other => Err(format!("{what}: it ended for {other}")),
+            },
+            (Some(0), ids) => Err(format!("{what}: {ids:?}")),
+            // A start that was refused half-way may have a record: it was stopped for the same reason.
+            _ => Ok(()),
+        }
+    });
 }
 
 #[test]

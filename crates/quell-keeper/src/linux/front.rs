@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, RootOutcome, SCHEMA, SessionKind, Signal,
-    Verdict,
+    Actor, Cause, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, RootOutcome, SCHEMA, SessionKind,
+    Signal, Verdict,
 };
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
@@ -264,6 +264,9 @@ impl Front {
         self.told.base = backstage.nest.as_ref().and_then(|nest| nest.base().map(ToOwned::to_owned));
         match self.watch() {
             Some(Ok(Finished { receipt, .. })) => match (&self.starter, receipt.root.outcome) {
+                (Some(_), RootOutcome::NotStarted { .. }) if receipt.cause == Cause::OwnerGone => {
+                    Err(RunError::OwnerGone("it ended while the job was started".into()))
+                }
                 (Some(_), RootOutcome::NotStarted { reason }) => Err(RunError::Start(reason)),
                 (Some(_) | None, _) => Ok(()),
             },

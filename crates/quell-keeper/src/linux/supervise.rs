@@ -283,6 +283,8 @@ impl Supervisor {
     fn read_status(&mut self) {
         let Some(birth) = self.birth.take() else { return };
         match quell_sys::read_status(&birth.status) {
+            // The stub's death closes the pipe as an exec does: what was stopped before it ran has not begun.
+            Ok(()) if self.life.state() != State::Starting => {}
             Ok(()) => {
                 self.hold.executed();
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
