@@ -25,7 +25,7 @@ pub fn nap(lab: &Lab) -> Start {
 /// Waits until the job is over; what it came to.
 pub fn over(job: &quell::Job) -> Met {
     let waited =
-        wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE));
+        wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE * 10));
     waited.expect("a wait").first().expect("one job").met
 }
 

@@ -198,7 +198,7 @@ fn output_without_a_line_end_is_no_different() {
     // A line that never ends must not be held in memory to be matched.
     start.ready.log = Some("no such line".into());
     let job = quell(&lab).start(&start).expect("a start");
-    over(&job);
+    assert_eq!(over(&job), quell::Met::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), false);
     let totals = job.receipt().expect("a receipt").output.expect("output").stdout;
@@ -229,7 +229,7 @@ fn both_streams_are_told_in_the_order_in_which_they_were_written() {
     let mut start = Start::new(["sh", "-c", script]);
     start.environment.set.push(("DIR".into(), lab.home().join("jobs").into()));
     let job = quell(&lab).start(&start).expect("a start");
-    over(&job);
+    assert_eq!(over(&job), quell::Met::Exit);
     let page = job.logs(&quell::LogQuery::default()).expect("logs");
     let told: Vec<String> =
         page.lines().map(|line| String::from_utf8_lossy(&line.bytes).into_owned()).collect();
@@ -331,7 +331,7 @@ fn a_cap_holds_from_the_smallest_to_the_largest() {
     let mut start = flood(&lab, "flood", 160_000);
     start.max_log = 4096;
     let job = quell(&lab).start(&start).expect("a start");
-    over(&job);
+    assert_eq!(over(&job), quell::Met::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), true);
     assert_eq!((found.end, found.cuts), (160_000, 1), "{found:?}");

@@ -70,6 +70,8 @@ impl Signal {
     pub const HUP: Self = Self(1);
     /// A child has changed its state.
     pub const CHLD: Self = Self(if cfg!(target_os = "linux") { 17 } else { 20 });
+    /// There is something to look at; ignored by whoever does not wait for it.
+    pub const URG: Self = Self(if cfg!(target_os = "linux") { 23 } else { 16 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
     /// Stop, not refusable.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use quell_core::{ProcId, Signal};
 use serde::{Deserialize, Serialize};
 
+/// What a keeper hears from a client that finds no socket where one should be. Harmless for whoever does not expect it.
+pub const KNOCK: Signal = Signal::URG;
+
 /// The most that one [`Call::Send`] carries.
 pub const SEND_AT_ONCE: usize = 16 * 1024;
 

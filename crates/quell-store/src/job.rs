@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,12 @@ use crate::home::{Home, gone_is_fine, private_dirs};
 /// without end.
 const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 
+/// How much room is put aside for the end: a receipt and a state of the usual size, and what the file system needs for them.
+const SPARE: usize = 32 * 1024;
+
+/// What stands in the lock of a job whose stop is being finished.
+const FINISHING: &[u8] = b"finishing\n";
+
 /// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
@@ -29,7 +35,7 @@ impl Lock {
     /// Says that the holder does not keep the job but finishes its stop, so that whoever finds it locked knows that it is
     /// about to be over.
     pub fn finishing(&self) -> io::Result<()> {
-        fs::write(&self.path, b"finishing\n")
+        fs::write(&self.path, FINISHING)
     }
 }
 
@@ -137,7 +143,7 @@ impl JobDir {
 
     /// Whether the one who holds its lock finishes the stop of a lost job. Means something only while it is held.
     pub fn is_being_finished(&self) -> bool {
-        fs::metadata(self.live_path()).is_ok_and(|metadata| metadata.len() > 0)
+        fs::read(self.live_path()).is_ok_and(|text| text == FINISHING)
     }
 
     /// Replaces the state. With `sync` a power cut can't take it back.
@@ -149,6 +155,16 @@ impl JobDir {
     /// Writes the receipt beside the state. With `sync`, the next state that is synced makes it safe from a power cut.
     pub fn keep(&self, receipt: &Receipt, sync: bool) -> io::Result<()> {
         self.replace("receipt", receipt, sync)
+    }
+
+    /// Puts room aside for the words of the end, so that a disk that fills up meanwhile does not take them.
+    pub fn put_aside(&self) -> io::Result<()> {
+        private_file().create(true).open(self.dir.join("spare"))?.write_all(&[0; SPARE])
+    }
+
+    /// Gives that room back.
+    pub fn use_spare(&self) -> io::Result<()> {
+        gone_is_fine(fs::remove_file(self.dir.join("spare")))
     }
 
     fn replace(&self, name: &str, value: &impl Serialize, sync: bool) -> io::Result<()> {
@@ -168,6 +184,7 @@ impl JobDir {
     pub fn settle(&self) -> io::Result<()> {
         private_dirs(&self.home.sub("done"))?;
         gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
+        self.use_spare()?;
         gone_is_fine(fs::rename(self.live_path(), self.done_path()))
     }
 
@@ -246,6 +263,11 @@ impl JobDir {
         let listener = UnixListener::bind(short(&dir))?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
+    }
+
+    /// The inode of what is where the control socket should be.
+    pub fn socket(&self) -> Option<u64> {
+        fs::symlink_metadata(self.dir.join("ctl.sock")).ok().map(|metadata| metadata.ino())
     }
 
     /// Calls the keeper.

@@ -1,16 +1,23 @@
 //! A call to a keeper over its control socket.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quell_keeper::control::{Answer, Call};
+use quell_contain::KEEPER_NAME;
+use quell_keeper::control::{Answer, Call, KNOCK};
 use quell_store::JobDir;
+use quell_sys::PidFd;
 
 use crate::{Error, Result};
 
 /// How long a keeper may take to answer. It answers at once, unless the machine is very busy or somebody stopped it.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a socket may be missing before its keeper is asked about it.
+const KNOCK_AFTER: Duration = Duration::from_millis(100);
 
 /// A connection to a keeper.
 #[derive(Debug)]
@@ -32,6 +39,43 @@ pub(crate) enum Heard {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// The keeper of a job is not found at its socket, which somebody may have deleted: whoever of quell's holds the job's lock
+/// is told to open another one. That it holds the lock is the proof that it is the one, whatever the record says.
+pub(crate) fn knock(job: &JobDir) {
+    let Ok(lock) = fs::metadata(job.live_path()) else { return };
+    for pid in quell_sys::pids().unwrap_or_default() {
+        let is_keeper = || {
+            quell_sys::stat(pid).is_ok_and(|stat| stat.comm == KEEPER_NAME)
+                && quell_sys::holds_file(pid, lock.dev(), lock.ino())
+        };
+        // Once more behind the pin: then the number was its own all along.
+        if is_keeper()
+            && let Ok(pidfd) = PidFd::open(pid)
+            && is_keeper()
+        {
+            pidfd.signal(KNOCK);
+        }
+    }
+}
+
+/// When to knock: not at once, as a job that has just begun has no socket yet, and not at every turn.
+#[derive(Debug)]
+pub(crate) struct Knocking(Instant);
+
+impl Knocking {
+    pub fn new() -> Self {
+        Self(Instant::now() + KNOCK_AFTER)
+    }
+
+    /// Nobody was found at the socket of `job`.
+    pub fn missed(&mut self, job: &JobDir) {
+        if Instant::now() >= self.0 {
+            self.0 = Instant::now() + KNOCK_AFTER;
+            knock(job);
+        }
+    }
 }
 
 impl Caller {

@@ -93,7 +93,7 @@ pub(crate) fn collect(
     report.remains = clean(home, &broken, dry_run)?;
     candidates.retain(|candidate| !candidate.broken || home.job(candidate.id).exists());
     let boot = quell_sys::boot_id();
-    let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()));
+    let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()), &boot);
     let doomed = at_most.map_or(doomed, |most| doomed.min(most));
     for candidate in &candidates[..doomed] {
         let why = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
@@ -175,10 +175,15 @@ fn not_live(job: &JobDir) -> Result<()> {
 }
 
 /// How many of the candidates, from the first on, the rules don't keep.
-fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64) -> usize {
+fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64, boot: &str) -> usize {
     let old = rules.max_age.map_or(0, |age| {
         let limit = now.saturating_sub_unsigned(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        candidates.partition_point(|candidate| candidate.ended < limit)
+        // Whatever the clock says that somebody may have set: what ended since this boot is no older than the boot.
+        let all_young = quell_sys::seconds_since(0) < age.as_secs_f64();
+        let is_old = |candidate: &&Candidate| {
+            candidate.ended < limit && !(all_young && candidate.boot.as_deref() == Some(boot))
+        };
+        candidates.iter().take_while(is_old).count()
     });
     let many = rules.max_count.map_or(0, |count| candidates.len().saturating_sub(count));
     let large = rules.max_size.map_or(0, |size| {

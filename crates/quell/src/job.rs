@@ -9,7 +9,7 @@ use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
 use quell_sys::{PidFd, Sent};
 
-use crate::call::{Caller, Heard};
+use crate::call::{Caller, Heard, Knocking};
 use crate::{Error, JobView, Quell, Result, settle_lost};
 
 /// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
@@ -99,7 +99,7 @@ impl Job {
         let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
         let grace = stop.grace.unwrap_or(plan.grace);
         let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
-        let mut asked = false;
+        let (mut asked, mut knocking) = (false, Knocking::new());
         let mut watch = self.watch()?;
         loop {
             settle_lost(&self.dir)?;
@@ -108,6 +108,9 @@ impl Job {
                 return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
             }
             asked = asked || self.ask_to_stop(stop)?;
+            if !asked {
+                knocking.missed(&self.dir);
+            }
             // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
             let soon = Instant::now() + Duration::from_millis(20);
             let until = if asked { deadline } else { soon.min(deadline) };
@@ -196,7 +199,7 @@ impl Job {
     /// Does something with a connection to the keeper, which gives its answer; none if the keeper was gone meanwhile.
     pub(crate) fn reach(&self, ask: impl Fn(&mut Caller) -> Result<Option<Answer>>) -> Result<Answer> {
         let deadline = Instant::now() + SOCKET_PATIENCE;
-        let mut watch = self.watch()?;
+        let (mut watch, mut knocking) = (self.watch()?, Knocking::new());
         loop {
             // Each time: a keeper may be killed while it is waited for.
             settle_lost(&self.dir)?;
@@ -220,6 +223,7 @@ impl Job {
             if Instant::now() >= deadline {
                 return Err(Error::Keeper(format!("the keeper of {} does not listen", self.id())));
             }
+            knocking.missed(&self.dir);
             // A job that has just begun has no socket yet.
             let soon = Instant::now() + Duration::from_millis(20);
             watch.wait(Some(soon)).map_err(Error::io(self.dir.dir()))?;

@@ -125,6 +125,13 @@ impl Quell {
         Job::new(self.clone(), id)
     }
 
+    /// Every job that has not ended, by its lock alone: also one whose record can't be read, and one that is just being made
+    /// and may come to nothing.
+    pub fn live(&self) -> Result<Vec<Job>> {
+        let ids = self.home.live().map_err(Error::io(self.home.dir().join("live")))?;
+        Ok(ids.into_iter().map(|id| self.job_with(id)).collect())
+    }
+
     /// The jobs that `filter` lets through: live ones, and finished ones, newest first.
     pub fn list(&self, filter: &Filter) -> Result<Listing> {
         list(&self.home, filter)

@@ -51,11 +51,13 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<Vec<Job>, Error> {
     for text in &args.jobs {
         jobs.push(quell.job(text)?);
     }
-    if args.all || args.session.is_some() || !args.tag.is_empty() {
+    if args.session.is_some() || !args.tag.is_empty() {
         let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::BadTag>>();
         let tags = tags.map_err(|error| Error::BadValue(error.to_string()))?;
         let filter = Filter { tags, session: args.session.clone(), limit: Some(0), ..Filter::default() };
         jobs.extend(quell.list(&filter)?.jobs.into_iter().map(|view| quell.job_with(view.id)));
+    } else if args.all {
+        jobs.extend(quell.live()?);
     }
     // The same one may be meant twice.
     jobs.sort_by_key(Job::id);

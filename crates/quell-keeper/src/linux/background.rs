@@ -18,7 +18,7 @@ use quell_core::{
     Actor, Cause, Happening, HeldBy, JobEvent, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, Receipt,
     SessionKind, Signal, State, Stdin, Verdict,
 };
-use quell_store::{Home, Liveness, Lock, NameError, wall};
+use quell_store::{Home, JobDir, Liveness, Lock, NameError, wall};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
 
 use super::aide::{self, Brief};
@@ -30,7 +30,7 @@ use super::prepare;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::control::{Answer, Call};
+use crate::control::{Answer, Call, KNOCK};
 use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
@@ -207,7 +207,13 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
         stdin_file: request.background.as_ref().and_then(|background| background.stdin_file.clone()),
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
-    store.create(&job.spec, Some(&launch)).map_err(|error| record_error(request, error.to_string()))
+    let failed = |error: std::io::Error| record_error(request, error.to_string());
+    let lock = store.create(&job.spec, Some(&launch)).map_err(failed)?;
+    if let Err(error) = store.put_aside() {
+        let _ = store.remove();
+        return Err(failed(error));
+    }
+    Ok(lock)
 }
 
 /// The owner, pinned and checked.
@@ -284,13 +290,14 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     let (Some(background), Some(store)) = (&request.background, &job.store) else {
         return Err(StartFailure::Other("no background job was asked for".into()));
     };
-    let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
+    let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
     let record = |error: std::io::Error| StartFailure::Record(error.to_string());
     let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
     let listener = store.listen().map_err(record)?;
     listener.set_nonblocking(true).map_err(record)?;
-    let desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
+    let mut desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
+    desk.socket = store.socket();
     let crew = Crew {
         keeper: quell_contain::identify(quell_sys::pid()),
         understudy: backstage.understudy,
@@ -390,7 +397,7 @@ impl Keeper<'_> {
             let wake = desk.deadline().map_or(until, |due| due.min(until));
             let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
             drop(fds);
-            while kit.signals.next().is_some() {}
+            kit.hear_signals(job.store.as_ref());
             let mut stop = None;
             if let Some(front) = &mut kit.front {
                 let arrived = front.hear::<Order>();
@@ -425,6 +432,18 @@ impl Keeper<'_> {
 }
 
 impl Kit {
+    /// Takes in what signals have come. They say no more than that there is something to look at; but a knock says that
+    /// somebody has not found the socket.
+    pub fn hear_signals(&mut self, store: Option<&JobDir>) {
+        while let Some(info) = self.signals.next() {
+            if info.signal == KNOCK
+                && let (Some(desk), Some(store)) = (&mut self.desk, store)
+            {
+                desk.open_again(store);
+            }
+        }
+    }
+
     /// Answers what is wanted of a job that has no process at the moment; a reason to end it, if it is one.
     fn while_waiting(&mut self, wish: Wish) -> Option<(Cause, Actor)> {
         let desk = self.desk.as_mut()?;
@@ -456,8 +475,11 @@ impl Kit {
     fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
         let Some(store) = &job.store else { return };
         let published = store.record().and_then(|mut record| {
+            // What is on disk may be older than the last run, if the disk was full then.
             record.state = State::Ended.word().into();
+            record.run = run;
             (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
+            (record.outcome, record.verdict) = (Some(last.root.outcome.clone()), Some(last.verdict.clone()));
             record.since.wall = wall();
             store.publish(&record, true)
         });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
+use quell_store::JobDir;
 use quell_sys::{PidFd, Polled};
 
 use super::aide::{AideNote, Task};
@@ -43,6 +44,8 @@ pub struct Desk {
     pub input: Input,
     pub readiness: Option<Readiness>,
     listener: Option<UnixListener>,
+    /// The inode of the socket where the listener was opened.
+    pub socket: Option<u64>,
     clients: Vec<Client>,
     next_key: u64,
     owner: Option<PidFd>,
@@ -70,6 +73,7 @@ impl Desk {
             input: Input::default(),
             readiness: None,
             listener,
+            socket: None,
             clients: Vec::new(),
             next_key: 0,
             owner,
@@ -291,6 +295,21 @@ impl Desk {
         let delay = self.delay;
         self.delay = (delay * 2).min(rules.max_delay);
         Some(delay)
+    }
+
+    /// Opens the socket anew if it is gone from its place, or something else is there.
+    pub fn open_again(&mut self, store: &JobDir) {
+        if self.listener.is_none() || self.socket.is_some() && store.socket() == self.socket {
+            return;
+        }
+        // If that fails now, whoever wants something knocks again.
+        if let Ok(listener) = store.listen().and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        }) {
+            self.listener = Some(listener);
+            self.socket = store.socket();
+        }
     }
 
     /// Lets go of the clients: each sees its line closed when all that was said to it has been.

@@ -1,11 +1,14 @@
 //! What a supervisor writes down: the state as it changes, and at the end the proof, the receipt and the record.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quell_core::{Happening, Receipt, Record, RootOutcome, SCHEMA, State, StepKind, Verdict};
 
 use super::supervise::{AUDIT_PATIENCE, Supervisor};
 use super::wire::Note;
+
+/// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
+const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
@@ -128,7 +131,17 @@ impl Supervisor {
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
+        let mut kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
+        let until = Instant::now() + DISK_PATIENCE;
+        while sync && is_full(&kept) && Instant::now() < until {
+            // The room that was put aside is nobody else's until now; if somebody is faster, there may be some later, of
+            // which nothing tells.
+            let _ = store.use_spare();
+            kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
+            if is_full(&kept) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
         // Before it counts as over: whoever waits for that finds the whole history.
         let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
         self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
@@ -151,6 +164,12 @@ impl Supervisor {
             desk.dismiss();
         }
     }
+}
+
+fn is_full(kept: &std::io::Result<()>) -> bool {
+    kept.as_ref().is_err_and(|error| {
+        matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+    })
 }
 
 fn describe_verdict(verdict: &Verdict) -> String {

@@ -207,6 +207,8 @@ pub struct Front {
     /// When the present part of the job's life must be over, and the keeper have said so.
     phase_due: Option<Instant>,
     woken: bool,
+    /// When the keeper is continued, if it is still stopped then.
+    asleep: Option<Instant>,
     /// Who started a background job, until it runs.
     starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
@@ -238,6 +240,7 @@ impl Front {
             answer_due: None,
             phase_due: None,
             woken: false,
+            asleep: None,
             starter: None,
             owner: None,
         };
@@ -295,6 +298,12 @@ impl Front {
                 while let Some(signal) = self.signals.next() {
                     self.on_signal(signal);
                 }
+                // A child's stop is told as its end is.
+                if !self.is_asleep() {
+                    self.asleep = None;
+                } else if self.asleep.is_none() {
+                    self.asleep = Some(Instant::now() + SILENCE);
+                }
             }
             let keeper_gone = ready[2];
             if ready[0] || keeper_gone {
@@ -326,14 +335,26 @@ impl Front {
                     self.expect_answer();
                 }
             }
-            if self.due().is_some_and(|due| due <= Instant::now()) {
+            if self.asleep.is_some_and(|due| due <= Instant::now()) {
+                // Its output would stand still, and of its end nobody would hear.
+                self.asleep = None;
+                if self.is_asleep() {
+                    self.keeper.signal(Signal::CONT);
+                }
+            }
+            let due = self.answer_due.into_iter().chain(self.phase_due).min();
+            if due.is_some_and(|due| due <= Instant::now()) {
                 self.rouse_keeper();
             }
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        self.answer_due.into_iter().chain(self.phase_due).min()
+        self.answer_due.into_iter().chain(self.phase_due).chain(self.asleep).min()
+    }
+
+    fn is_asleep(&self) -> bool {
+        quell_sys::is_stopped(self.keeper.pid())
     }
 
     /// How long the keeper may be silent when it should speak. Until the root is born it may have to wait for a bus.

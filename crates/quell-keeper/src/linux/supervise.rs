@@ -261,7 +261,7 @@ impl Supervisor {
         if status_ready {
             self.read_status();
         }
-        while self.kit.signals.next().is_some() {}
+        self.kit.hear_signals(self.job.store.as_ref());
         self.look_at_children();
         if counting && self.end.is_none() {
             self.count();

@@ -38,7 +38,8 @@ impl Opened {
         if opened.points()? == 0 {
             return Ok(None);
         }
-        opened.start = opened.point(0)?;
+        // Where it begins its name says; a damaged index must not send the reader round and round.
+        opened.start = Point { offset: id.start(), ..opened.point(0)? };
         Ok(Some(opened))
     }
 

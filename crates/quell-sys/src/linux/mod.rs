@@ -29,8 +29,8 @@ pub use process::{
     stop_self, take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, children, cmdline, environ_contains, holds_socket, listeners, newest_pid, own_children, pids,
-    proc_is_ours, stat, uid_of,
+    Stat, children, cmdline, environ_contains, holds_file, holds_socket, listeners, newest_pid, own_children,
+    pids, proc_is_ours, stat, uid_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use stream::{columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, write};

@@ -137,6 +137,14 @@ pub fn holds_socket(pid: u32, inodes: &[u64]) -> bool {
     })
 }
 
+/// Whether `pid` has this very file open. What may not be asked has not.
+pub fn holds_file(pid: u32, device: u64, inode: u64) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries
+        .flatten()
+        .any(|entry| fs::metadata(entry.path()).is_ok_and(|meta| (meta.dev(), meta.ino()) == (device, inode)))
+}
+
 /// Every pid in /proc.
 pub fn pids() -> io::Result<Vec<u32>> {
     let entries = fs::read_dir("/proc")?.flatten();

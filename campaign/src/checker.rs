@@ -1,0 +1,292 @@
+//! The checker: when the storm is over, what quell says is held against what the processes did and what the clients were
+//! told. It reads `/proc`, the workers' books and quell's published files, and shares no code with quell.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use quell_tests::{
+    evidence::cgroups_of,
+    host::Contain,
+    run::{Finished, PATIENCE},
+};
+use serde_json::Value;
+
+use crate::{
+    books::Book,
+    ledger::{Harm, Job},
+    world::{Trouble, World},
+};
+
+/// Ends everything as a user would, and checks every promise.
+pub fn check(world: &mut World) {
+    world.check_bystanders();
+    settle(world);
+    nothing_is_left(world);
+    let known = world.ledger.jobs().clone();
+    for id in world.lab.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
+        // A job that nobody was told of: whoever started it was killed, or told an error.
+        let mut facts = known.get(id).cloned().unwrap_or_default();
+        if !facts.told {
+            facts.harms.insert(Harm::Start);
+        }
+        one_job(world, id, &facts);
+    }
+    for (id, facts) in known.iter().filter(|(_, job)| job.told && !job.removed) {
+        if !world.lab.job(id).dir().exists() {
+            world.violation("P6", format!("{id}, of which a client was told, is nowhere: {facts:?}"));
+        }
+    }
+    everything_can_be_removed(world);
+    world.check_bystanders();
+}
+
+fn settle(world: &World) {
+    let deadline = Instant::now() + Duration::from_secs(40);
+    loop {
+        let Some(stop) = world.ask("stop", &["--all", "--grace", "300ms", "--json"]) else { return };
+        let Some(sweep) = world.ask("sweep", &["--json"]) else { return };
+        let live: Vec<String> = world.lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
+        let all = |done: &Finished, codes: &[i32]| done.code().is_some_and(|code| codes.contains(&code));
+        if live.is_empty() && all(&stop, &[0, 3, 5]) && all(&sweep, &[0, 5]) {
+            return;
+        }
+        if Instant::now() > deadline {
+            let facts: Vec<_> = live.iter().map(|id| (id, world.ledger.get(id))).collect();
+            let said = format!("{} {} {} {}", stop.stdout, stop.stderr, sweep.stdout, sweep.stderr);
+            return world.violation(
+                "P6",
+                format!(
+                    "not over after all: {live:?}; stop {:?}, sweep {:?}: {said}; {facts:?}",
+                    stop.code(),
+                    sweep.code()
+                ),
+            );
+        }
+        // Whoever was killed a moment ago holds its lock until it has exited.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn nothing_is_left(world: &World) {
+    let left = world.lab.oracle.survivors_after(Duration::from_secs(8));
+    for process in &left {
+        // Held by nothing but lost keepers, a process that can't be found is said to be unproven; those here can be found.
+        world.violation("P2", format!("alive in the end: {process:?}"));
+    }
+    let cgroups = || {
+        let ids = world.ledger.jobs().keys().cloned().collect::<Vec<_>>();
+        let mut all: Vec<_> = ids.iter().flat_map(|id| cgroups_of(id)).collect();
+        all.extend(world.lab.made_cgroups());
+        // One without a record may belong to another home: it is put away when it has been empty for a minute.
+        let on_record = |dir: &PathBuf| {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let id = name.trim_start_matches("quell-").trim_end_matches("-keeper").to_owned();
+            world.lab.job(&id).dir().exists()
+        };
+        all.retain(|dir| on_record(dir) || is_populated(dir));
+        all
+    };
+    quell_tests::eventually(Duration::from_secs(5), || cgroups().is_empty());
+    for cgroup in cgroups() {
+        world.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
+    }
+}
+
+fn is_populated(dir: &Path) -> bool {
+    fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|events| events.contains("populated 1"))
+}
+
+fn one_job(world: &World, id: &str, facts: &Job) {
+    if facts.suffered(&[Harm::Damaged, Harm::Closed]) {
+        // What was damaged can't be believed; that it is over was checked.
+        return;
+    }
+    let job = world.lab.job(id);
+    let Some(record) = job.record() else {
+        if !facts.removed && world.trouble != Trouble::Disk {
+            world.violation("P6", format!("{id} has no record: {facts:?}"));
+        }
+        return;
+    };
+    let books = Book::of_job(&world.books, id);
+    let what = || format!("{id}: {facts:?} {record} {books:?}");
+    if record["state"] != "ended" {
+        return world.violation("P6", format!("not ended: {}", what()));
+    }
+    cause(world, facts, &record, &what);
+    verdict(world, facts, &record, &what);
+    outcome(world, facts, &record, &books, &what);
+    signals(world, facts, &books, &what);
+    for book in &books {
+        if let Some(other) = book.met {
+            world.violation("P6", format!("two generations at once, the other was pid {other}: {}", what()));
+        }
+    }
+    output(world, id, facts, &books, &what);
+}
+
+fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
+    let cause = record["cause"].as_str().unwrap_or_default();
+    let fine = match cause {
+        "own_exit" => {
+            facts.work.exit.is_some() || facts.terms > 0 || facts.suffered(&[Harm::Start]) || facts.stops > 0
+        }
+        "user" => facts.stops > 0 || facts.suffered(&[Harm::Start]) || facts.told,
+        "timeout" => facts.timed || facts.suffered(&[Harm::Start]),
+        "external_signal" => facts.suffered(&[Harm::Root, Harm::Start, Harm::Reboot]) || facts.terms > 0,
+        "keeper_lost" => {
+            facts.suffered(&[Harm::Keeper, Harm::Both, Harm::Stopped, Harm::Files, Harm::Start, Harm::Reboot])
+                || facts.harms.contains(&Harm::Understudy)
+                || world.trouble == Trouble::Disk
+        }
+        "front_lost" => facts.suffered(&[Harm::Understudy, Harm::Both, Harm::Start]),
+        "owner_gone" => facts.suffered(&[Harm::Owner, Harm::Start]),
+        "host_reboot" => facts.suffered(&[Harm::Reboot]),
+        "start_failed" => facts.again || facts.suffered(&[Harm::Start]),
+        _ => false,
+    };
+    if !fine {
+        world.violation("P9", format!("the cause can't be {cause:?}: {}", what()));
+    }
+}
+
+fn verdict(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
+    let verdict = record["verdict"]["kind"].as_str().unwrap_or_default();
+    let weak = world.setting.contain == Contain::Reaper || facts.suffered(&[Harm::Cgroup, Harm::Reboot]);
+    let fine = match verdict {
+        "gone" => true,
+        "unproven" => {
+            weak && (facts.lost() || facts.suffered(&[Harm::Keeper, Harm::Understudy, Harm::Stopped]))
+                || facts.suffered(&[Harm::Files])
+        }
+        _ => false,
+    };
+    if !fine {
+        world.violation("P5", format!("the verdict can't be {verdict:?}: {}", what()));
+    }
+}
+
+fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dyn Fn() -> String) {
+    let outcome = &record["outcome"];
+    let last = books.last().copied();
+    let left = last.and_then(|book| book.leaving);
+    let kind = outcome["kind"].as_str().unwrap_or_default();
+    let fine = match kind {
+        // A code that the program never gave is an invention.
+        "exited" => left == outcome["code"].as_i64(),
+        "signaled" => {
+            // A program that went its own way, untouched, was not killed by anybody.
+            let touched =
+                facts.stops + facts.terms + facts.others > 0 || facts.timed || !facts.harms.is_empty();
+            touched || left.is_none()
+        }
+        "not_started" => facts.again || facts.suffered(&[Harm::Start]) || books.is_empty(),
+        "unknown" | "" => facts.lost() || facts.suffered(&[Harm::Keeper, Harm::Stopped, Harm::Files]),
+        _ => false,
+    };
+    if !fine {
+        world.violation("P5", format!("the outcome can't be {outcome}: {}", what()));
+    }
+    let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms == 0 && !facts.timed;
+    if undisturbed && facts.work.exit.is_some() && world.trouble != Trouble::Disk && record["cause"] != "user"
+    {
+        let code = facts.work.exit.map(i64::from);
+        if kind != "exited" || outcome["code"].as_i64() != code {
+            world.violation("P6", format!("the exit code {code:?} is lost: {}", what()));
+        }
+    }
+}
+
+/// One polite request at most, and no signal that nobody sent.
+fn signals(world: &World, facts: &Job, books: &[Book], what: &dyn Fn() -> String) {
+    for book in books {
+        let most = 1 + facts.terms as u64;
+        if book.terms > most && facts.harms.is_empty() {
+            world.violation("P4", format!("asked {} times: {}", book.terms, what()));
+        }
+        if book.others > facts.others as u64 {
+            world.violation("P3", format!("signals that nobody sent: {}", what()));
+        }
+    }
+}
+
+/// Every line that was written is there once, in its order.
+fn output(world: &World, id: &str, facts: &Job, books: &[Book], what: &dyn Fn() -> String) {
+    if facts.tag.is_empty() || world.trouble == Trouble::Disk || facts.suffered(&[Harm::Files]) {
+        return;
+    }
+    let job = world.lab.job(id);
+    for (stream, letter) in [("stdout", 'o'), ("stderr", 'e')] {
+        let text = job.output(stream);
+        let mut runs: Vec<u64> = Vec::new();
+        for line in text.lines() {
+            let number = line.strip_prefix(&format!("{} {letter} ", facts.tag));
+            let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
+                return world.violation("P7", format!("a line that nobody wrote, {line:?}: {}", what()));
+            };
+            match runs.last_mut() {
+                Some(last) if number == *last + 1 => *last = number,
+                _ if number == 1 => runs.push(1),
+                last => {
+                    return world.violation("P7", format!("{stream}: {number} after {last:?}: {}", what()));
+                }
+            }
+        }
+        let written: Vec<u64> = books
+            .iter()
+            .map(|book| if letter == 'o' { book.out } else { book.err })
+            .filter(|lines| *lines > 0)
+            .collect();
+        if facts.lost() {
+            continue;
+        }
+        // A line may have been taken by the pipe before the worker could count it.
+        let fits = |run: &u64, wrote: &u64| run == wrote || *run == wrote + 1;
+        let runs: Vec<u64> = match runs.len().checked_sub(written.len()) {
+            // Killed between its first line and its first count.
+            Some(1) => runs.into_iter().filter(|run| *run > 1).collect(),
+            _ => runs,
+        };
+        if runs.len() != written.len() || !runs.iter().zip(&written).all(|(run, wrote)| fits(run, wrote)) {
+            let found = format!("{stream}: written {written:?}, kept {runs:?}");
+            world.violation("P7", format!("{found}: {}", what()));
+        }
+    }
+}
+
+fn everything_can_be_removed(world: &World) {
+    let ids: Vec<String> = world.lab.ids("jobs").into_iter().filter(|id| !id.starts_with('.')).collect();
+    if !ids.is_empty() {
+        let mut said = BTreeMap::new();
+        for chunk in ids.chunks(50) {
+            let words: Vec<&str> =
+                ["--json", "--force"].into_iter().chain(chunk.iter().map(String::as_str)).collect();
+            let Some(done) = world.ask("rm", &words) else { return };
+            said.insert(done.code(), done.stdout + &done.stderr);
+        }
+        let damaged = |id: &String| world.ledger.get(id).suffered(&[Harm::Damaged, Harm::Closed]);
+        let left: Vec<String> = world
+            .lab
+            .ids("jobs")
+            .into_iter()
+            .filter(|id| !id.starts_with('.') && !damaged(id) && world.trouble != Trouble::Disk)
+            .collect();
+        if !left.is_empty() {
+            world.violation("P6", format!("can't be removed: {left:?}: {said:?}"));
+        }
+    }
+    for name in ["web", "db"] {
+        let Some(again) = world.ask("start", &["--name", name, "--", "sleep", "30"]) else { return };
+        let Some(stop) = world.ask("stop", &[name, "--now"]) else { return };
+        if again.code() != Some(0) || stop.code() != Some(0) {
+            world.violation("P6", format!("the name {name} is lost: {} {}", again.stderr, stop.stderr));
+        }
+    }
+    if !world.lab.oracle.survivors_after(PATIENCE).is_empty() {
+        world.violation("P2", "the last jobs left something behind");
+    }
+}

@@ -1,0 +1,108 @@
+//! What is known of each job: what its program was to do, what the clients asked and were told, and what was done to it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::books::Work;
+
+/// What the nemesis did to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Harm {
+    /// Its keeper was killed.
+    Keeper,
+    /// Its understudy was killed.
+    Understudy,
+    /// Both, neither of them able to act in between.
+    Both,
+    /// One of them was stopped for a while.
+    Stopped,
+    /// Its root was killed.
+    Root,
+    /// A record was damaged.
+    Damaged,
+    /// A record was closed to its user.
+    Closed,
+    /// Its socket was deleted.
+    Socket,
+    /// Its cgroup was emptied and removed.
+    Cgroup,
+    /// Its machine was restarted, as far as it can tell.
+    Reboot,
+    /// Its keeper may open no more files.
+    Files,
+    /// The process it lived for was killed.
+    Owner,
+    /// The command that started it was killed, or met an injected fault.
+    Start,
+}
+
+/// One job.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// Its lineage: a restarted job has that of the old one.
+    pub tag: String,
+    pub work: Work,
+    /// Whether a client was told that it runs.
+    pub told: bool,
+    /// Requests to stop it, those of `restart` included.
+    pub stops: usize,
+    /// Signals that clients sent to it, TERM and others.
+    pub terms: usize,
+    pub others: usize,
+    /// Whether somebody asked for its removal.
+    pub removed: bool,
+    /// Whether it is to be started again by its keeper.
+    pub again: bool,
+    /// Whether it has a time to live.
+    pub timed: bool,
+    pub harms: BTreeSet<Harm>,
+}
+
+impl Job {
+    pub fn suffered(&self, harms: &[Harm]) -> bool {
+        harms.iter().any(|harm| self.harms.contains(harm))
+    }
+
+    /// Whether nobody may have been left to keep it.
+    pub fn lost(&self) -> bool {
+        self.suffered(&[Harm::Both, Harm::Reboot, Harm::Start])
+            || self.harms.contains(&Harm::Keeper)
+                && self.suffered(&[Harm::Understudy, Harm::Stopped, Harm::Files])
+            // A keeper that starves, or is taken for dead while it sleeps, is killed by its understudy.
+            || self.harms.contains(&Harm::Understudy) && self.suffered(&[Harm::Stopped, Harm::Files])
+    }
+}
+
+/// All jobs of a scenario, by id.
+#[derive(Debug, Default)]
+pub struct Ledger(Mutex<BTreeMap<String, Job>>);
+
+impl Ledger {
+    pub fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known of a job, which may be one that nobody was told of.
+    pub fn note(&self, id: &str, change: impl FnOnce(&mut Job)) {
+        change(self.jobs().entry(id.to_owned()).or_default());
+    }
+
+    /// Notes what is about to be done to a job.
+    pub fn harm(&self, id: &str, harm: Harm) {
+        self.note(id, |job| {
+            job.harms.insert(harm);
+        });
+    }
+
+    /// What is known of a job now.
+    pub fn get(&self, id: &str) -> Job {
+        self.jobs().get(id).cloned().unwrap_or_default()
+    }
+
+    /// The ids of the jobs that a client was told of.
+    pub fn told(&self) -> Vec<String> {
+        self.jobs().iter().filter(|(_, job)| job.told).map(|(id, _)| id.clone()).collect()
+    }
+}

@@ -1,0 +1,374 @@
+//! The nemesis: at random instants it does to quell's processes and files, and to the host, what happens to such things.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use quell_tests::{
+    host::{User, am_root},
+    jobs::Background,
+    oracle::Process,
+};
+use serde_json::Value;
+
+use crate::{
+    figures::Figures,
+    ledger::Harm,
+    seed::Chance,
+    world::{Trouble, World},
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill(&'static str),
+    KillBoth,
+    KillAide,
+    KillRoot,
+    Pause(&'static str),
+    Damage,
+    Close,
+    DeleteSocket,
+    FillDisk,
+    Jump,
+    StarveFiles,
+    RemoveCgroup,
+    Reboot,
+}
+
+const SIGNALS: [(usize, Fault); 7] = [
+    (8, Fault::Kill("keeper")),
+    (8, Fault::Kill("understudy")),
+    (8, Fault::KillBoth),
+    (1, Fault::KillAide),
+    (3, Fault::KillRoot),
+    (4, Fault::Pause("keeper")),
+    (3, Fault::Pause("understudy")),
+];
+
+/// The files of a job that are damaged.
+const RECORDS: [&str; 8] = [
+    "state.json",
+    "spec.json",
+    "receipt.json",
+    "events.jsonl",
+    "launch.json",
+    "stdout.idx",
+    "stderr.idx",
+    "stdout.log",
+];
+
+/// Does its worst until it is told that it is enough, and mends what can be mended.
+#[derive(Debug)]
+pub struct Nemesis<'w> {
+    world: &'w World,
+    figures: &'w Figures,
+    chance: Chance,
+    paused: Vec<Process>,
+    closed: Vec<PathBuf>,
+}
+
+impl<'w> Nemesis<'w> {
+    pub fn new(world: &'w World, figures: &'w Figures, chance: Chance) -> Nemesis<'w> {
+        Nemesis { world, figures, chance, paused: Vec::new(), closed: Vec::new() }
+    }
+
+    pub fn rage(mut self, enough: &AtomicBool) {
+        while !enough.load(Ordering::Relaxed) {
+            // Faults have no event to wait for: their instants are drawn.
+            thread::sleep(Duration::from_micros(self.chance.below(60_000) as u64));
+            let fault = self.draw();
+            self.strike(fault);
+        }
+        self.mend();
+    }
+
+    fn draw(&mut self) -> Fault {
+        let own: &[(usize, Fault)] = match self.world.trouble {
+            Trouble::Signals => &[],
+            Trouble::Files => &[(16, Fault::Damage), (6, Fault::Close), (6, Fault::DeleteSocket)],
+            Trouble::Disk => &[(16, Fault::FillDisk)],
+            Trouble::Host => {
+                &[(8, Fault::Jump), (5, Fault::StarveFiles), (6, Fault::RemoveCgroup), (6, Fault::Reboot)]
+            }
+        };
+        let all: Vec<(usize, Fault)> = SIGNALS.iter().chain(own).copied().collect();
+        self.chance.weighed(&all)
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        let lab = &self.world.lab;
+        match fault {
+            Fault::FillDisk => return self.fill_disk(),
+            Fault::Jump => return self.jump(),
+            Fault::Damage | Fault::Close => {
+                // Any job's, also those that have ended, and what belongs to no job.
+                let ids = lab.ids("jobs");
+                let Some(id) = self.chance.one(&ids).cloned() else { return };
+                return if matches!(fault, Fault::Damage) { self.damage(&id) } else { self.close(&id) };
+            }
+            _ => {}
+        }
+        let live: Vec<String> = lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
+        let Some(id) = self.chance.one(&live).cloned() else { return };
+        let job = lab.job(&id);
+        match fault {
+            Fault::Kill(role) => {
+                let harm = if role == "keeper" { Harm::Keeper } else { Harm::Understudy };
+                self.signal(&job, role, "KILL", harm, &format!("{role} killed"));
+            }
+            Fault::KillBoth => self.kill_both(&job),
+            Fault::KillAide => {
+                for aide in quells(&self.world.lab, "quell-aide").into_iter().take(1) {
+                    if aide.signal("KILL") {
+                        self.figures.fault("aide killed");
+                    }
+                }
+            }
+            Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
+            Fault::Pause(role) => {
+                if let Some(process) = job.process(role) {
+                    self.signal(&job, role, "STOP", Harm::Stopped, &format!("{role} stopped"));
+                    self.paused.push(process);
+                }
+                // Some are woken soon; the others must be by quell itself, or by the end of it all.
+                if self.chance.percent(60) {
+                    self.wake();
+                }
+            }
+            Fault::DeleteSocket => {
+                self.harm(&id, Harm::Socket);
+                if fs::remove_file(job.dir().join("ctl.sock")).is_ok() {
+                    self.figures.fault("socket deleted");
+                }
+            }
+            Fault::StarveFiles => self.starve(&job),
+            Fault::RemoveCgroup => self.remove_cgroup(&job),
+            Fault::Reboot => self.reboot(&job),
+            Fault::Damage | Fault::Close | Fault::FillDisk | Fault::Jump => {}
+        }
+    }
+
+    fn harm(&self, id: &str, harm: Harm) {
+        self.world.ledger.harm(id, harm);
+    }
+
+    fn signal(&self, job: &Background<'_>, role: &str, signal: &str, harm: Harm, name: &str) {
+        let Some(process) = job.process(role) else { return };
+        self.harm(&job.id, harm);
+        if process.signal(signal) {
+            self.figures.fault(name);
+        }
+    }
+
+    fn kill_both(&self, job: &Background<'_>) {
+        let crew: Vec<Process> =
+            ["keeper", "understudy"].iter().filter_map(|role| job.process(role)).collect();
+        if crew.is_empty() {
+            return;
+        }
+        self.harm(&job.id, Harm::Both);
+        let stopped: Vec<bool> = crew.iter().map(|process| process.signal("STOP")).collect();
+        signal_all("KILL", &crew);
+        if stopped.contains(&true) {
+            self.figures.fault("both killed");
+        }
+    }
+
+    fn damage(&mut self, id: &str) {
+        let mut files: Vec<PathBuf> =
+            RECORDS.iter().map(|name| self.world.lab.home().join("jobs").join(id).join(name)).collect();
+        files.push(self.world.lab.home().join("index.db"));
+        files.push(self.world.lab.home().join("live").join(id));
+        let Some(file) = self.chance.one(&files).filter(|file| file.is_file()).cloned() else { return };
+        self.harm(id, Harm::Damaged);
+        let old = fs::read(&file).unwrap_or_default();
+        let new: Vec<u8> = match self.chance.below(4) {
+            0 => Vec::new(),
+            1 => old[..old.len() / 2].to_vec(),
+            2 => (0..64).map(|_| self.chance.next() as u8).collect(),
+            _ => {
+                let mut new = old.clone();
+                for _ in 0..3.min(new.len()) {
+                    let at = self.chance.below(new.len());
+                    new[at] = self.chance.next() as u8;
+                }
+                new
+            }
+        };
+        // In place, as a failing disk does it: whoever has it open has it damaged.
+        if fs::OpenOptions::new().write(true).truncate(true).open(&file).is_ok_and(|mut file| {
+            use std::io::Write;
+            file.write_all(&new).is_ok()
+        }) {
+            self.figures.fault("record damaged");
+        }
+    }
+
+    /// Closes a file to its user. Root reads everything, so as root it is replaced by a directory.
+    fn close(&mut self, id: &str) {
+        let dir = self.world.lab.home().join("jobs").join(id);
+        let Some(file) = self.chance.one(&RECORDS).map(|name| dir.join(name)).filter(|file| file.is_file())
+        else {
+            return;
+        };
+        self.harm(id, Harm::Closed);
+        if self.world.lab.user() == User::Root {
+            let aside = dir.join(".aside");
+            if fs::rename(&file, &aside).is_ok() && fs::create_dir(&file).is_ok() {
+                self.figures.fault("record replaced by a directory");
+                let _ = fs::remove_dir(&file);
+                let _ = fs::rename(&aside, &file);
+            }
+        } else if fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).is_ok() {
+            self.closed.push(file);
+            self.figures.fault("record closed");
+        }
+    }
+
+    fn fill_disk(&mut self) {
+        if !self.world.has_small_disk() {
+            return;
+        }
+        let fill = self.world.lab.home().join("fill");
+        let filled = Command::new("dd")
+            .args(["if=/dev/zero", "bs=64k", "status=none"])
+            .arg(format!("of={}", fill.display()))
+            .stderr(Stdio::null())
+            .status();
+        if filled.is_ok() {
+            self.figures.fault("disk filled");
+        }
+        // As long as it takes for something to be hit by it.
+        thread::sleep(Duration::from_millis(self.chance.below(80) as u64));
+        let _ = fs::remove_file(fill);
+    }
+
+    fn jump(&mut self) {
+        let by = *self.chance.one(&[-86_400, -3_600, -1, 1, 3_600, 86_400, 400_000_000]).unwrap_or(&0);
+        if self.world.jump(by) {
+            self.figures.fault("clock jumped");
+        }
+    }
+
+    fn starve(&mut self, job: &Background<'_>) {
+        let role = if self.chance.percent(70) { "keeper" } else { "understudy" };
+        let Some(process) = job.process(role) else { return };
+        let limit = 4 + self.chance.below(16);
+        self.harm(&job.id, Harm::Files);
+        let done = Command::new("prlimit")
+            .args(["--pid", &process.pid.to_string(), &format!("--nofile={limit}:{limit}")])
+            .stderr(Stdio::null())
+            .status();
+        if done.is_ok_and(|status| status.success()) {
+            self.figures.fault("descriptors ran out");
+        }
+    }
+
+    /// Somebody moves the job's processes away and removes its cgroup.
+    fn remove_cgroup(&self, job: &Background<'_>) {
+        let record = job.record().unwrap_or_default();
+        let Some(cgroup) = record["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else { return };
+        let Some(above) = cgroup.parent() else { return };
+        if !cgroup.is_dir() || !cgroup.to_string_lossy().contains(&job.id) {
+            return;
+        }
+        self.harm(&job.id, Harm::Cgroup);
+        for _ in 0..20 {
+            let members = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+            for pid in members.lines() {
+                let _ = fs::write(above.join("cgroup.procs"), pid);
+            }
+            if fs::remove_dir(&cgroup).is_ok() {
+                return self.figures.fault("cgroup removed");
+            }
+        }
+    }
+
+    /// What a restart of the machine leaves of a job: the record of another boot, and no process. The numbers in it may
+    /// be anybody's by then: here those of a bystander.
+    fn reboot(&mut self, job: &Background<'_>) {
+        let id = job.id.clone();
+        self.kill_both(job);
+        self.harm(&id, Harm::Reboot);
+        for _ in 0..50 {
+            let members = self.world.members(&id);
+            if members.is_empty() {
+                break;
+            }
+            signal_all("KILL", &members);
+        }
+        let dir = job.dir();
+        let stranger = self.world.some_bystander(&mut self.chance);
+        // Under the job's lock: whoever finishes it at this moment has read one file and not yet the other, and no machine
+        // is restarted in between.
+        let lock = fs::File::open(self.world.lab.home().join("live").join(&id));
+        let Ok(lock) = lock.and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into)) else {
+            return;
+        };
+        change(&dir.join("spec.json"), |spec| {
+            spec["boot_id"] = "00000000-0000-4000-8000-000000000000".into()
+        });
+        if let Some(stranger) = stranger {
+            change(&dir.join("state.json"), |state| {
+                if state["state"] != "ended" && state["root"].is_object() {
+                    state["root"]["pid"] = stranger.pid.into();
+                    state["root"]["start"] = stranger.start.into();
+                }
+            });
+        }
+        self.figures.fault("reboot");
+        drop(lock);
+    }
+
+    fn wake(&mut self) {
+        signal_all("CONT", &self.paused);
+        self.paused.clear();
+    }
+
+    fn mend(&mut self) {
+        self.wake();
+        for file in self.closed.drain(..) {
+            let _ = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
+        }
+        self.world.jump(0);
+    }
+}
+
+/// Some of them may be gone; that is the point.
+fn signal_all(signal: &str, processes: &[Process]) {
+    for process in processes {
+        process.signal(signal);
+    }
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Value)) {
+    let Some(mut value) = fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
+    else {
+        return;
+    };
+    change(&mut value);
+    let (aside, meta) = (path.with_extension("forged"), fs::metadata(path));
+    let written = fs::write(&aside, value.to_string());
+    if let Ok(meta) = meta {
+        use std::os::unix::fs::MetadataExt;
+        let _ = std::os::unix::fs::chown(&aside, Some(meta.uid()), Some(meta.gid()));
+        let _ = fs::set_permissions(&aside, meta.permissions());
+    }
+    if written.and_then(|()| fs::rename(&aside, path)).is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+}
+
+/// quell's own processes of this name in the lab.
+fn quells(lab: &quell_tests::lab::Lab, name: &str) -> Vec<Process> {
+    let named = |process: &Process| {
+        fs::read_to_string(format!("/proc/{}/comm", process.pid)).is_ok_and(|comm| comm.trim() == name)
+    };
+    lab.oracle.survivors().into_iter().filter(named).collect()
+}

@@ -1,0 +1,240 @@
+//! The place of one scenario: a lab with a home of its own (on a small disk, where it is to fill up), a clock that can jump,
+//! and bystanders that nobody may hit.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quell_tests::{
+    host::{self, Setting},
+    lab::Lab,
+    oracle::{self, Process},
+    run::{Finished, Quell},
+};
+
+use crate::{books::Book, ledger::Ledger, seed::Chance};
+
+/// No command may take longer, whatever the nemesis does.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// What kind of trouble a scenario has besides the killing that all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Signals to quell's own processes, and nothing else: then no command has an excuse for failing.
+    Signals,
+    /// Records are damaged, closed, deleted.
+    Files,
+    /// The disk is small and fills up.
+    Disk,
+    /// The wall clock jumps, descriptors and processes run out, cgroups vanish, the machine restarts.
+    Host,
+}
+
+/// One scenario's place.
+#[derive(Debug)]
+pub struct World {
+    pub lab: Lab,
+    pub setting: Setting,
+    pub trouble: Trouble,
+    pub ledger: Ledger,
+    pub books: PathBuf,
+    clock: Option<PathBuf>,
+    mounted: bool,
+    bystanders: Vec<(Child, PathBuf)>,
+    violations: Mutex<Vec<String>>,
+    serial: AtomicUsize,
+}
+
+impl World {
+    pub fn new(setting: Setting, trouble: Trouble, chance: &mut Chance) -> World {
+        let lab = Lab::enclosed(setting);
+        let books = lab.path("books");
+        fs::create_dir(&books).expect("a directory for the books");
+        let open = Command::new("chmod").arg("777").arg(&books).status();
+        assert!(open.is_ok_and(|status| status.success()), "chmod");
+        let mounted = trouble == Trouble::Disk && host::am_root() && mount(&lab);
+        let clock = (trouble == Trouble::Host && chance.percent(50)).then(|| lab.write("clock", "0"));
+        let ledger = Ledger::default();
+        let mut world = World {
+            lab,
+            setting,
+            trouble,
+            ledger,
+            books,
+            clock,
+            mounted,
+            bystanders: Vec::new(),
+            violations: Mutex::default(),
+            serial: AtomicUsize::new(0),
+        };
+        for number in 0..3 {
+            let bystander = world.bystander(number);
+            world.bystanders.push(bystander);
+        }
+        world
+    }
+
+    /// Whether a command of quell's may fail because of what it finds, not only because it was killed.
+    pub fn is_harsh(&self) -> bool {
+        self.trouble != Trouble::Signals
+    }
+
+    pub fn has_small_disk(&self) -> bool {
+        self.mounted
+    }
+
+    /// The beginning of a command line in this world.
+    pub fn quell(&self, verb: &str) -> Quell<'_> {
+        let quell = self.lab.quell(verb);
+        match &self.clock {
+            Some(clock) => quell.env("LD_PRELOAD", self.clock_library()).env("QUELL_CAMPAIGN_CLOCK", clock),
+            None => quell,
+        }
+    }
+
+    /// Runs a command that nobody kills; it has to return.
+    pub fn ask(&self, verb: &str, words: &[&str]) -> Option<Finished> {
+        let mut running = self.quell(verb).args(words).start();
+        if running.wait_exit(BOUND).is_none() {
+            let state =
+                |process: &Process| format!("{} {:?} {}", process.pid, process.state(), process.command);
+            let alive: Vec<String> = self.lab.oracle.survivors().iter().map(state).collect();
+            self.violation(
+                "P8",
+                format!("`{verb} {words:?}` did not return in {BOUND:?}; alive: {alive:#?}"),
+            );
+            return None;
+        }
+        Some(running.finish())
+    }
+
+    /// Sets the wall clock of this world off by so many seconds; whether it has one.
+    pub fn jump(&self, seconds: i64) -> bool {
+        // In place: a reader must not find it missing.
+        self.clock.as_ref().is_some_and(|clock| fs::write(clock, format!("{seconds:<12}")).is_ok())
+    }
+
+    fn clock_library(&self) -> PathBuf {
+        tools().join("clock.so")
+    }
+
+    /// The program that the jobs run.
+    pub fn worker(&self) -> PathBuf {
+        tools().join("worker")
+    }
+
+    /// A name that nothing else in this world has.
+    pub fn fresh(&self) -> String {
+        format!("t{}", self.serial.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn bystander(&self, number: usize) -> (Child, PathBuf) {
+        let mut command = Command::new(self.worker());
+        // Without the lab's token in its words: it is none of those that have to be gone in the end.
+        command.arg0("bystander").current_dir(&self.books).args(["-", ".", &format!("bystander{number}")]);
+        let job = format!("bystander{number}");
+        command.env("QUELL_JOB", &job).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("the worker can be executed");
+        let book = || {
+            let entries = fs::read_dir(&self.books).into_iter().flatten().flatten();
+            entries
+                .map(|entry| entry.path())
+                .find(|path| path.to_string_lossy().contains(&format!("w-{job}-")))
+        };
+        quell_tests::eventually(quell_tests::run::PATIENCE, || book().is_some());
+        (child, book().expect("a bystander keeps a book"))
+    }
+
+    /// The identity of one of them.
+    pub fn some_bystander(&self, chance: &mut Chance) -> Option<Process> {
+        chance.one(&self.bystanders).and_then(|(child, _)| Process::now(child.id()))
+    }
+
+    /// Writes down that a promise was broken.
+    pub fn violation(&self, promise: &str, what: impl AsRef<str>) {
+        let mut all = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(format!("{promise}: {}", what.as_ref()));
+    }
+
+    /// What was found, and in the end nothing more.
+    pub fn violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.violations.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whoever is alive and was started as a part of this job. Its environment says so, and it can't be talked out of it.
+    pub fn members(&self, id: &str) -> Vec<Process> {
+        let mark = format!("QUELL_JOB={id}");
+        let is_member = |process: &Process| {
+            fs::read(format!("/proc/{}/environ", process.pid))
+                .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()))
+        };
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter_map(Process::now)
+            .filter(|process| is_member(process) && oracle::is_alive(process.pid))
+            .collect()
+    }
+
+    /// What happened to those whom nothing concerns.
+    pub fn check_bystanders(&mut self) {
+        let mut hit = Vec::new();
+        for (child, book) in &mut self.bystanders {
+            let ended = child.try_wait();
+            if !matches!(ended, Ok(None)) {
+                hit.push(format!("a bystander, pid {}, is gone: {ended:?}", child.id()));
+            }
+            match Book::read(book) {
+                Some(book) if book.terms + book.others == 0 => {}
+                book => hit.push(format!("a bystander, pid {}, got signals: {book:?}", child.id())),
+            }
+        }
+        hit.iter().for_each(|what| self.violation("P3", what));
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.bystanders {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+        self.lab.oracle.end_survivors();
+        if self.mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.lab.home()).status();
+        }
+    }
+}
+
+/// The campaign's own programs, where every user can reach them. Made once, before there are threads: a program that is open
+/// for writing in a child that is about to be can't be executed.
+pub fn tools() -> &'static Path {
+    static TOOLS: OnceLock<PathBuf> = OnceLock::new();
+    TOOLS.get_or_init(|| {
+        let token = oracle::Oracle::new().token().to_owned();
+        let dir = std::env::temp_dir().join(format!("quell-campaign-{token}"));
+        fs::create_dir(&dir).expect("a directory for the programs");
+        for file in [env!("QUELL_CAMPAIGN_CLOCK"), env!("QUELL_CAMPAIGN_WORKER")].map(Path::new) {
+            fs::copy(file, dir.join(file.file_name().unwrap_or_default())).expect("a copy of a program");
+        }
+        let open = Command::new("chmod").args(["-R", "a+rX"]).arg(&dir).status();
+        assert!(open.is_ok_and(|status| status.success()), "chmod");
+        dir
+    })
+}
+
+fn mount(lab: &Lab) -> bool {
+    let made = fs::create_dir(lab.home()).is_ok();
+    let options = if lab.user() == host::User::Root { "" } else { ",uid=65534,gid=65534" };
+    made && Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size=4m,mode=0700{options}"), "none"])
+        .arg(lab.home())
+        .status()
+        .is_ok_and(|status| status.success())
+}
