@@ -21,6 +21,7 @@ mod output;
 mod owners;
 mod paper;
 mod peers;
+mod points;
 mod races;
 mod ready;
 mod recover;

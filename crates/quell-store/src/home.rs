@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::JobId;
+use quell_sys::fault::{Point, point};
 
 use crate::job::{JobDir, Liveness, private_file};
 
@@ -148,7 +149,10 @@ impl Home {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }
         let new = names.join(format!(".{id}"));
-        let link = symlink(id.to_string(), &new).and_then(|()| fs::rename(&new, names.join(name)));
+        let link = symlink(id.to_string(), &new).and_then(|()| {
+            point(Point::NameLinked);
+            fs::rename(&new, names.join(name))
+        });
         link.map_err(|error| {
             let _ = fs::remove_file(&new);
             failed(error)

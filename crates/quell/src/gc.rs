@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quell_core::{JobId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
+use quell_sys::fault::{Point, point};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
@@ -225,12 +226,14 @@ fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(Error::Io { path: job.dir().to_owned(), error }),
     };
+    point(Point::TakenOut);
     if let Some(name) = name {
         home.unclaim(name, id);
     }
     if ours {
         remove_all(&out)?;
     }
+    point(Point::TakenAway);
     job.remove().map_err(Error::io(job.dir()))?;
     Ok(ours)
 }

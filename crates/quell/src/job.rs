@@ -7,6 +7,7 @@ use quell_core::{JobId, Mode, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
+use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{Caller, Heard};
@@ -136,6 +137,7 @@ impl Job {
         if let Some(mut keeper) = Caller::connect(&self.dir)? {
             let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
             keeper.say(&call)?;
+            point(Point::StopSent);
             return self.hear_stop(&mut keeper);
         }
         // A job in the foreground is asked as from a shell.
@@ -267,6 +269,7 @@ impl Job {
         };
         let launch = self.dir.launch().map_err(Error::io(self.dir.dir().join("launch.json")))?;
         self.stop(stop)?;
+        point(Point::RestartStopped);
         let mut rules = background;
         rules.restarted_from = Some(self.id());
         // Whoever restarts a job whose owner is gone wants it without one.

@@ -13,6 +13,7 @@ use quell_core::{
     Signal, Verdict,
 };
 use quell_store::{Home, JobDir, Lock, wall};
+use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
@@ -60,6 +61,7 @@ pub struct Plan {
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
 /// receipt names the survivors. With an error, nothing has run and nothing is left behind.
 pub fn run(request: RunRequest) -> Result<Finished, RunError> {
+    fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     if !quell_sys::proc_is_ours() {
         let why =
@@ -106,6 +108,7 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
+            point(Point::KeeperForked);
             // What the program closes must be closed; only what quell says something on stays open here.
             let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
@@ -119,6 +122,8 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
 /// nothing lying about.
 fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evidence, mut front: Line) -> ! {
     quell_sys::set_name(KEEPER_NAME);
+    fault::act_as(Role::Keeper);
+    point(Point::KeeperBegun);
     // The keeper is spoken to over its line. What is sent to it by signal, such as an outer job's request to its whole
     // tree, is meant for the front, which has got it too.
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
@@ -166,6 +171,7 @@ fn prepare_keeper(
         Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
         Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
     })?;
+    point(Point::PlaceAcquired);
     let job = job_of(request, plan, outlets, &Mask::default());
     let lock = match job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose() {
         Ok(lock) => lock,
@@ -301,6 +307,7 @@ impl Front {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
+                        point(Point::EndHeard);
                         self.collect_keeper();
                         return Some(end);
                     }
@@ -399,6 +406,7 @@ impl Front {
                 self.told = Told { held: Some(held), root: Some(root), cgroup, base: self.told.base.take() };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
+                point(Point::BirthHeard);
                 None
             }
             Note::Heard => None,
@@ -481,12 +489,15 @@ impl Front {
 
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
     fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
+        point(Point::KeeperMissed);
         self.collect_keeper();
+        point(Point::KeeperCollected);
         let plan = &self.plan;
         let mut job = job_of(&self.request, plan, outlets, &Mask::default());
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        point(Point::HoldTaken);
         let kit = Kit {
             front: None,
             signals: self.signals,
@@ -496,6 +507,7 @@ impl Front {
             starter: None,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
+        point(Point::TakenOver);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
         Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
     }
@@ -507,11 +519,14 @@ impl Front {
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
+        point(Point::KeeperMissed);
         self.collect_keeper();
+        point(Point::KeeperCollected);
         let plan = &self.plan;
         let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
         let run = store.record().map_or(1, |record| record.run);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
         let desk = taps
             .ok()
@@ -525,6 +540,7 @@ impl Front {
         let kit =
             Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
+        point(Point::TakenOver);
         // A starter that still waits has nothing to wait for.
         match (self.starter, end.receipt.verdict) {
             (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
