@@ -54,7 +54,7 @@ pub struct Passed {
     pub what: String,
 }
 
-/// What is to happen: `keeper.go_given:kill`. Nothing, if it is empty.
+/// What is to happen: `keeper.go_given:kill`; several with commas. Nothing, if it is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Fault(pub String);
 
@@ -80,10 +80,10 @@ impl Lab {
         text.lines().filter_map(of).collect()
     }
 
-    /// Who was hit by this fault.
+    /// Who was hit by this fault; by the first, if it is several.
     pub fn hit(&self, fault: &Fault) -> Option<Passed> {
         self.passed().into_iter().find(|passed| {
-            let wanted = fault.0.split('@').next().unwrap_or_default();
+            let wanted = fault.0.split(['@', ',']).next().unwrap_or_default();
             format!("{}:{}", passed.point, passed.what) == wanted
         })
     }

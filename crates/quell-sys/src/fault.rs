@@ -2,7 +2,7 @@
 //!
 //! Without the feature `faults` a point is an empty function, and nothing of this is in the product. With it, the variable
 //! `QUELL_FAULT` names one point by the role of the process and the step: `keeper.go_given:kill`, or `:stop`, or
-//! `keeper.event_logged:kill@3` for the third time that it is passed. `QUELL_FAULT_LOG` is a file to which everyone who
+//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. `QUELL_FAULT_LOG` is a file to which everyone who
 //! passes a point says so.
 
 /// As what a process passes a point. Much code is shared: whoever takes over from a keeper does what a keeper does.
@@ -140,7 +140,7 @@ points! {
     /// The root's group is killed.
     GroupKilled "group_killed" [Keeper Understudy Front]
     /// The namespace's init is killed.
-    InitKilled "init_killed" [Keeper]
+    InitKilled "init_killed" [Keeper Understudy Front]
     /// The cgroup is killed.
     CgroupKilled "cgroup_killed" [Keeper Understudy Front Command]
     /// One pass of the sweep is done.
@@ -180,7 +180,7 @@ points! {
     /// A job that never ran has given its name back; its record is there.
     NameGiven "name_given" [Keeper]
     /// The directory of a job that never ran, or was removed, is gone; its notes are there.
-    RecordRemoved "record_removed" [Keeper Command]
+    RecordRemoved "record_removed" [Keeper Understudy Command]
 
     // Between two lives.
     /// The understudy knows that it waits.
@@ -274,29 +274,46 @@ mod armed {
     static ROLE: AtomicU8 = AtomicU8::new(0);
 
     /// What is to happen where.
-    struct Plan {
+    struct Fault {
         at: String,
-        signal: Option<Signal>,
+        signal: Signal,
         /// How often it is passed unharmed.
         spared: AtomicUsize,
+    }
+
+    impl Fault {
+        fn parse(text: &str) -> Option<Self> {
+            let (text, turn) = text.split_once('@').unwrap_or((text, "1"));
+            let (at, what) = text.split_once(':')?;
+            let signal = match what {
+                "kill" => Signal::KILL,
+                "stop" => Signal::STOP,
+                _ => return None,
+            };
+            let spared = turn.parse::<usize>().unwrap_or(1).saturating_sub(1);
+            Some(Self { at: at.to_owned(), signal, spared: spared.into() })
+        }
+
+        /// Whether it is time.
+        fn is_due(&self) -> bool {
+            let fewer = |left: usize| left.checked_sub(1);
+            self.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
+        }
+    }
+
+    struct Plan {
+        faults: Vec<Fault>,
         log: Option<PathBuf>,
     }
 
     /// Read once: whoever asks for a fault has asked before quell began.
     fn plan() -> &'static Plan {
         static PLAN: OnceLock<Plan> = OnceLock::new();
-        PLAN.get_or_init(|| {
-            let text = std::env::var("QUELL_FAULT").unwrap_or_default();
-            let (text, turn) = text.split_once('@').unwrap_or((&text, "1"));
-            let (at, what) = text.split_once(':').unwrap_or((text, ""));
-            let signal = match what {
-                "kill" => Some(Signal::KILL),
-                "stop" => Some(Signal::STOP),
-                _ => None,
-            };
-            let spared = turn.parse::<usize>().unwrap_or(1).saturating_sub(1);
-            let log = std::env::var_os("QUELL_FAULT_LOG").map(PathBuf::from);
-            Plan { at: at.to_owned(), signal, spared: spared.into(), log }
+        PLAN.get_or_init(|| Plan {
+            faults: std::env::var("QUELL_FAULT")
+                .map(|text| text.split(',').filter_map(Fault::parse).collect())
+                .unwrap_or_default(),
+            log: std::env::var_os("QUELL_FAULT_LOG").map(PathBuf::from),
         })
     }
 
@@ -316,28 +333,21 @@ mod armed {
         let role = ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1;
         let step = Point::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
         let name = format!("{role}.{step}");
-        let here = plan.at == name;
-        let turn = || {
-            let fewer = |left: usize| left.checked_sub(1);
-            plan.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
-        };
-        // Afterwards nobody is spared: each time is its turn. A stop comes once.
-        let signal = plan.signal.filter(|_| here && turn());
+        let fault = plan.faults.iter().find(|fault| fault.at == name && fault.is_due());
         if let Some(log) = &plan.log
             && let Ok(mut log) = OpenOptions::new().append(true).open(log)
         {
-            let what = match signal {
+            let what = match fault.map(|fault| fault.signal) {
                 Some(Signal::KILL) => "kill",
                 Some(_) => "stop",
                 None => "pass",
             };
             let _ = log.write_all(format!("{} {name} {what}\n", getpid().as_raw_nonzero()).as_bytes());
         }
-        if let Some(signal) = signal {
-            if signal == Signal::STOP {
-                plan.spared.store(usize::MAX, Ordering::Relaxed);
-            }
-            let _ = kill_process(getpid(), signal);
+        if let Some(fault) = fault {
+            // Whoever goes on after a stop is not stopped again.
+            fault.spared.store(usize::MAX, Ordering::Relaxed);
+            let _ = kill_process(getpid(), fault.signal);
         }
     }
 

@@ -281,6 +281,9 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
             index::forget(home, &[*id]);
         }
     }
+    if !dry_run {
+        found += home.clear_half_claimed().map_err(Error::io(home.dir().join("names")))? as u64;
+    }
     for name in entries(&home.dir().join("names"))? {
         if let Some(id) = home.named(&name).filter(|id| old(id) && !home.job(*id).exists()) {
             found += 1;
