@@ -1,7 +1,7 @@
 //! "Dies exactly here": each of quell's own processes at each of its points, one after the other. The next command, of a
 //! quell without points, shows the truth, and everything can be stopped, started again and removed.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{collections::BTreeMap, env, fs, sync::OnceLock};
 
 use quell_tests::{
     all_hold, eventually,
@@ -60,7 +60,8 @@ impl Scene {
         match self {
             Stop | Aided | Again => &["user"],
             Own | Lives | Tidy => &["own_exit", "user"],
-            Refused | Unmade => &[],
+            Refused => &["start_failed"],
+            Unmade => &[],
             KeeperLost | AllLost => &["keeper_lost"],
             Run => &["timeout"],
             RunKeeperLost => &["keeper_lost"],
@@ -209,7 +210,7 @@ impl<'l> Play<'l> {
 /// Whom quell has started: everyone in the lab who is not quell.
 fn members(lab: &Lab) -> Vec<Process> {
     let is_quell = |process: &Process| {
-        let exe = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+        let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
         exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("quell"))
     };
     lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
@@ -340,10 +341,11 @@ fn every_point_is_on_the_list_and_passed_by_somebody() {
     assert!(listed.len() >= 100, "{} points", listed.len());
 }
 
-/// Each of these points in one of the places where it is passed, in turn.
+/// Each of these points in one of the places where it is passed, in turn; in another one if `QUELL_TEST_TURN` is another.
 fn in_turn(points: impl Iterator<Item = String>, what: &str) -> Vec<(Fault, Scene, Setting)> {
+    let turn: usize = env::var("QUELL_TEST_TURN").ok().and_then(|turn| turn.parse().ok()).unwrap_or(0);
     let place = |(at, point): (usize, String)| {
-        let (scene, setting) = *passages().get(&point).and_then(|all| all.get(at % all.len()))?;
+        let (scene, setting) = *passages().get(&point).and_then(|all| all.get((at + turn) % all.len()))?;
         Some((Fault(format!("{point}:{what}")), scene, setting))
     };
     points.enumerate().filter_map(place).collect()
@@ -365,6 +367,16 @@ fn whoever_dies_with_its_keeper_the_next_command_finishes_from_the_record() {
         let both = "kill,understudy.keeper_missed:kill,front.keeper_missed:kill";
         let faults = in_turn(keepers, both);
         all_hold(3, &faults, |(fault, scene, setting)| survives(fault, *scene, *setting));
+    }
+}
+
+/// It was made before there was a record, so no sweep dared to touch it while it was new.
+#[test]
+fn a_cgroup_that_was_made_just_before_front_and_keeper_died_is_put_away_at_once() {
+    if is_built("a_cgroup_that_was_made_just_before_front_and_keeper_died_is_put_away_at_once") {
+        let fault = Fault("keeper.cgroup_made:kill,front.keeper_missed:kill".into());
+        let settings = Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup);
+        all_hold(2, &settings.collect::<Vec<_>>(), |&setting| survives(&fault, Run, setting));
     }
 }
 

@@ -166,20 +166,19 @@ fn prepare_keeper(
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
+    let job = job_of(request, plan, outlets, &Mask::default());
+    // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
+    let lock = job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose();
+    let lock = lock.map_err(|error| StartFailure::Record(error.to_string()))?;
     let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
-    let hold = hold.map_err(|error| match error {
-        Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
-        Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
+    let hold = hold.map_err(|error| {
+        let _ = job.store.as_ref().map(JobDir::remove);
+        match error {
+            Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
+            Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
+        }
     })?;
     point(Point::PlaceAcquired);
-    let job = job_of(request, plan, outlets, &Mask::default());
-    let lock = match job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose() {
-        Ok(lock) => lock,
-        Err(error) => {
-            let _ = hold.release();
-            return Err(StartFailure::Record(error.to_string()));
-        }
-    };
     Ok((job, hold, watch, lock))
 }
 
