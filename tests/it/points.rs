@@ -10,7 +10,7 @@ use quell_tests::{
     host::{Contain, Setting},
     lab::Lab,
     oracle::Process,
-    run::{PATIENCE, Quell},
+    run::{Finished, PATIENCE, Quell},
     skip,
 };
 
@@ -69,6 +69,13 @@ impl Scene {
     }
 }
 
+/// Runs it to its end, which must come in any case.
+fn returned(quell: Quell<'_>, what: &str) -> Result<Finished, String> {
+    let mut running = quell.start();
+    let ended = running.wait_exit(PATIENCE).is_some();
+    if ended { Ok(running.finish()) } else { Err(format!("{what} did not return")) }
+}
+
 /// One scene in one lab with one fault.
 struct Play<'l> {
     lab: &'l Lab,
@@ -95,7 +102,7 @@ impl<'l> Play<'l> {
 
     /// Starts the tree, and gives its id if it runs.
     fn tree(&self, options: &[&str], script: &str) -> Result<Option<String>, String> {
-        let done = self.start(self.fault).args(options).command(["bash", "-c", script]).finish();
+        let done = returned(self.start(self.fault).args(options).command(["bash", "-c", script]), "start")?;
         if done.code() != Some(0) {
             return if self.is_hit() { Ok(None) } else { Err(format!("start: {}", done.stderr)) };
         }
@@ -105,8 +112,8 @@ impl<'l> Play<'l> {
         Ok(Some(done.stdout.trim().to_owned()))
     }
 
-    fn call(&self, verb: &str, args: &[&str]) {
-        let _ = self.lab.faulty(verb, self.fault).args(args).finish();
+    fn call(&self, verb: &str, args: &[&str]) -> Result<(), String> {
+        returned(self.lab.faulty(verb, self.fault).args(args), verb).map(drop)
     }
 
     fn over(&self, id: &str) -> Result<(), String> {
@@ -119,7 +126,7 @@ impl<'l> Play<'l> {
             Stop => {
                 if let Some(id) = self.tree(&ready, TREE)? {
                     self.until("readiness", || self.lab.job(&id).state() == "ready")?;
-                    self.call("stop", &[&id]);
+                    self.call("stop", &[&id])?;
                 }
             }
             Own => {
@@ -129,12 +136,12 @@ impl<'l> Play<'l> {
             }
             Aided => {
                 if let Some(id) = self.tree(&["--ready-cmd", "exit 1"], TREE)? {
-                    self.call("stop", &[&id]);
+                    self.call("stop", &[&id])?;
                 }
             }
             Refused => {
                 let broken = self.lab.script("broken", "#!/no/such/interpreter\n");
-                let done = self.start(self.fault).command([broken]).finish();
+                let done = returned(self.start(self.fault).command([broken]), "start")?;
                 if done.code() == Some(0) {
                     return Err("what can't be executed was started".into());
                 }
@@ -155,14 +162,14 @@ impl<'l> Play<'l> {
                     if !self.is_hit() {
                         self.lab.job(&id).lose();
                     }
-                    self.call("sweep", &[]);
+                    self.call("sweep", &[])?;
                 }
             }
             Unmade => {
                 let first = Fault("understudy.recorded:kill".into());
                 // Not on the log: this one doesn't do what is asked of it.
                 let _ = self.start(&first).env("QUELL_FAULT_LOG", "/dev/null").command(["true"]).finish();
-                self.call("sweep", &[]);
+                self.call("sweep", &[])?;
             }
             Lives => {
                 if let Some(id) = self.tree(&["--restart", "always"], "echo life; exit 3")? {
@@ -171,12 +178,12 @@ impl<'l> Play<'l> {
                         events.iter().filter(|event| *event == "restarting").count() > 1
                     };
                     self.until("a second wait", waits)?;
-                    self.call("stop", &[&id]);
+                    self.call("stop", &[&id])?;
                 }
             }
             Again => {
                 if self.tree(&ready, TREE)?.is_some() {
-                    self.call("restart", &["web"]);
+                    self.call("restart", &["web"])?;
                 }
             }
             Tidy => {
@@ -184,9 +191,9 @@ impl<'l> Play<'l> {
                 for _ in 0..2 {
                     let Some(id) = self.tree(&[], "exit 0")? else { return Ok(()) };
                     self.over(&id)?;
-                    self.call("list", &["--all"]);
+                    self.call("list", &["--all"])?;
                 }
-                self.call("rm", &["web"]);
+                self.call("rm", &["web"])?;
             }
             Run | RunKeeperLost => self.foreground(scene)?,
         }

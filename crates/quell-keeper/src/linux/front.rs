@@ -283,6 +283,10 @@ impl Front {
     /// Waits until the keeper has said its last word, or is gone without one.
     fn watch(&mut self) -> Option<Result<Finished, RunError>> {
         loop {
+            // Somebody waits for the program to run, and there is no other word that would be missed.
+            if self.starter.is_some() && self.answer_due.is_none() {
+                self.expect_answer();
+            }
             let mut fds = vec![
                 Polled::Read(self.line.as_fd()),
                 Polled::Read(self.signals.as_fd()),
@@ -355,6 +359,11 @@ impl Front {
     /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
     /// its work done from here.
     fn rouse_keeper(&mut self) {
+        // An exec takes as long as it takes: a keeper that waits for one is not given up.
+        if self.starter.is_some() && !quell_sys::is_stopped(self.keeper.pid()) {
+            (self.phase_due, self.answer_due) = (None, Some(Instant::now() + SILENCE));
+            return;
+        }
         self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
         self.woken = true;
         self.phase_due = None;
