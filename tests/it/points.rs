@@ -278,6 +278,12 @@ fn survives(fault: &Fault, scene: Scene, setting: Setting) -> Result<(), String>
     if hit.what == "kill" && !eventually(PATIENCE, dead) {
         return Err(what(format!("{} is alive", hit.pid)));
     }
+    // Nobody asks for one that stands still when all is done: it is missed in its time.
+    let over = lab.ids("live").is_empty();
+    let stands = || Process::now(hit.pid).is_some_and(|process| process.state() == Some('T'));
+    if over && !eventually(PATIENCE, || !stands()) {
+        return Err(what(format!("{} was not roused", hit.pid)));
+    }
     no_receipt_lies(&lab).map_err(what)?;
     let before = lab.ids("jobs");
     truth(&lab, &what(String::new()))?;
@@ -384,6 +390,27 @@ fn a_cgroup_that_was_made_just_before_front_and_keeper_died_is_put_away_at_once(
         let fault = Fault("keeper.cgroup_made:kill,front.keeper_missed:kill".into());
         let settings = Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup);
         all_hold(2, &settings.collect::<Vec<_>>(), |&setting| survives(&fault, Run, setting));
+    }
+}
+
+/// It was asked, and had not told its understudy: the stop took its whole time, and failed.
+#[test]
+fn a_keeper_that_was_stopped_when_it_had_just_heard_of_a_stop_is_roused() {
+    if is_built("a_keeper_that_was_stopped_when_it_had_just_heard_of_a_stop_is_roused") {
+        let fault = Fault("keeper.stop_heard:stop".into());
+        all_hold(6, &Setting::all(), |&setting| survives(&fault, Stop, setting));
+    }
+}
+
+/// A start would have waited for its whole minute.
+#[test]
+fn a_keeper_that_was_stopped_while_it_began_is_roused() {
+    if is_built("a_keeper_that_was_stopped_while_it_began_is_roused") {
+        let faults = ["keeper_begun", "identity_recorded", "running_published"];
+        all_hold(3, &faults, |step| {
+            let setting = Setting::all()[0];
+            survives(&Fault(format!("keeper.{step}:stop")), Own, setting)
+        });
     }
 }
 

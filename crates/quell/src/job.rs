@@ -111,10 +111,15 @@ impl Job {
             asked = asked || self.ask_to_stop(stop)?;
             // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
             let soon = Instant::now() + Duration::from_millis(20);
-            let until = if asked { deadline } else { soon.min(deadline) };
+            // One that has heard may be stopped by somebody before it has done anything; nothing tells of that either.
+            let until = if asked { Instant::now() + SILENCE } else { soon };
+            let until = until.min(deadline);
             watch.wait(Some(until)).map_err(Error::io(self.dir.dir()))?;
             if Instant::now() >= deadline {
                 return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
+            }
+            if asked && Instant::now() >= until {
+                self.wake_keeper();
             }
         }
     }
@@ -168,6 +173,15 @@ impl Job {
             self.wake_understudy();
         }
         Ok(true)
+    }
+
+    /// Continues a keeper that somebody has stopped in the midst of a stop.
+    fn wake_keeper(&self) {
+        let keeper = self.dir.record().ok().and_then(|record| record.keeper);
+        if let Some(keeper) = keeper.filter(|keeper| quell_sys::is_stopped(keeper.pid)).and_then(pin) {
+            keeper.signal(Signal::CONT);
+        }
+        self.wake_understudy();
     }
 
     /// One that somebody has stopped could not end with its job.
