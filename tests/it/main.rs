@@ -29,6 +29,7 @@ mod recover_records;
 mod regressions;
 mod regressions_io;
 mod restarts;
+mod scenes;
 mod schema;
 mod scope;
 mod secrets;
