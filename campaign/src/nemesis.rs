@@ -130,6 +130,8 @@ impl<'w> Nemesis<'w> {
                     }
                 }
             }
+            // Of a job that was taken to another boot the record names a bystander.
+            Fault::KillRoot if self.world.ledger.get(&id).harms.contains(&Harm::Reboot) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
             Fault::Pause(role) => {
                 if let Some(process) = job.process(role) {

@@ -31,6 +31,21 @@ fn an_ended_job_is_removed_with_its_name() {
     }
 }
 
+/// Between the link and its rename to the name.
+#[test]
+fn the_link_of_a_start_that_was_killed_while_it_claimed_a_name_is_put_away() {
+    for verb in ["sweep", "gc"] {
+        let lab = Lab::as_me();
+        let job = lab.start().args(["--name", "web"]).command(["true"]).begin();
+        assert!(job.wait_over(PATIENCE));
+        let link = lab.home().join("names").join(format!(".{}", job.id));
+        std::os::unix::fs::symlink(&job.id, &link).expect("a link");
+        assert_eq!(lab.quell(verb).finish().code(), Some(0), "{verb}");
+        assert!(fs::symlink_metadata(&link).is_err(), "{verb}");
+        assert_eq!(lab.ids("names"), [".lock", "web"], "{verb}");
+    }
+}
+
 #[test]
 fn a_live_job_is_refused_by_rm() {
     let lab = Lab::as_me();

@@ -156,13 +156,19 @@ impl Lab {
     /// The binary under test, at a path that the user can reach.
     pub fn quell_path(&self) -> PathBuf {
         static REACHABLE: OnceLock<bool> = OnceLock::new();
-        self.reachable(host::quell(), &REACHABLE)
+        self.reachable(host::quell(), "quell", &REACHABLE)
+    }
+
+    /// The quell with points, at a path that the user can reach.
+    pub(crate) fn faulty_path(&self, program: &Path) -> PathBuf {
+        static REACHABLE: OnceLock<bool> = OnceLock::new();
+        self.reachable(program, "quell-with-points", &REACHABLE)
     }
 
     /// The actors, at a path that the user can reach.
     pub fn actor_path(&self) -> PathBuf {
         static REACHABLE: OnceLock<bool> = OnceLock::new();
-        self.reachable(host::actor(), &REACHABLE)
+        self.reachable(host::actor(), "actor", &REACHABLE)
     }
 
     /// The words that come before quell's own: join the cgroup, become the user.
@@ -203,7 +209,7 @@ impl Lab {
     }
 
     /// A build directory below /root is closed to other users: then the lab gets a copy.
-    fn reachable(&self, program: &Path, known: &OnceLock<bool>) -> PathBuf {
+    fn reachable(&self, program: &Path, name: &str, known: &OnceLock<bool>) -> PathBuf {
         if self.user == User::Root || !host::am_root() {
             return program.to_owned();
         }
@@ -215,7 +221,7 @@ impl Lab {
         if *known.get_or_init(may_execute) {
             return program.to_owned();
         }
-        let copy = self.path(&program.file_name().expect("a program has a name").to_string_lossy());
+        let copy = self.path(name);
         if !copy.exists() {
             fs::copy(program, &copy).expect("a copy of the program in the lab");
         }

@@ -7,11 +7,13 @@
 //! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
 //! - [`jobs`]: jobs in the background.
+//! - [`faults`]: a quell that dies where a test wants it to.
 //! - [`evidence`]: what quell left on disk: receipts, records, cgroups.
 //! - [`terminal`]: a real terminal with a shell in it, by tmux.
 #![cfg(target_os = "linux")]
 
 pub mod evidence;
+pub mod faults;
 pub mod host;
 pub mod jobs;
 pub mod lab;

@@ -26,6 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Quell<'l> {
     lab: &'l Lab,
+    program: PathBuf,
     wrapper: Vec<OsString>,
     args: Vec<OsString>,
     command: Vec<OsString>,
@@ -39,6 +40,7 @@ impl<'l> Quell<'l> {
     pub(crate) fn new(lab: &'l Lab, verb: &str) -> Quell<'l> {
         Quell {
             lab,
+            program: lab.quell_path(),
             wrapper: Vec::new(),
             args: vec![verb.into()],
             command: Vec::new(),
@@ -55,6 +57,12 @@ impl<'l> Quell<'l> {
 
     pub(crate) fn says_ready(&self) -> bool {
         self.ready
+    }
+
+    /// Another quell than the one under test.
+    pub fn program(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
     }
 
     /// More options of the verb.
@@ -124,7 +132,7 @@ impl<'l> Quell<'l> {
     pub fn words(&self) -> Vec<OsString> {
         let mut words = self.wrapper.clone();
         words.extend(self.lab.prefix().into_iter().map(OsString::from));
-        words.push(self.lab.quell_path().into());
+        words.push(self.program.clone().into());
         words.extend(self.args.iter().cloned());
         if !self.command.is_empty() {
             words.push("--".into());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::JobId;
+use quell_sys::fault::{Point, point};
 
 use crate::job::{JobDir, Liveness, private_file};
 
@@ -108,6 +109,31 @@ impl Home {
         Ok(cleared)
     }
 
+    /// Removes the links of those who were killed while they claimed a name; how many there were.
+    pub fn clear_half_claimed(&self) -> io::Result<usize> {
+        let names = self.sub("names");
+        let half = || -> io::Result<Vec<PathBuf>> {
+            let entries = match fs::read_dir(&names) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                other => other?,
+            };
+            let is_half = |entry: &fs::DirEntry| {
+                let name = entry.file_name();
+                let id = name.to_str().and_then(|name| name.strip_prefix('.')).map(str::parse::<JobId>);
+                matches!(id, Some(Ok(_)))
+            };
+            Ok(entries.flatten().filter(is_half).map(|entry| entry.path()).collect())
+        };
+        if half()?.is_empty() {
+            return Ok(0);
+        }
+        // Whoever claims has the lock from before the link is made until it bears the name: none is in the making now.
+        let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE)?;
+        let left = half()?;
+        left.iter().try_for_each(|link| gone_is_fine(fs::remove_file(link)))?;
+        Ok(left.len())
+    }
+
     /// The jobs that have ended and are not in the index yet, oldest first.
     pub fn done(&self) -> io::Result<Vec<JobId>> {
         ids_in(&self.sub("done"))
@@ -148,7 +174,10 @@ impl Home {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }
         let new = names.join(format!(".{id}"));
-        let link = symlink(id.to_string(), &new).and_then(|()| fs::rename(&new, names.join(name)));
+        let link = symlink(id.to_string(), &new).and_then(|()| {
+            point(Point::NameLinked);
+            fs::rename(&new, names.join(name))
+        });
         link.map_err(|error| {
             let _ = fs::remove_file(&new);
             failed(error)

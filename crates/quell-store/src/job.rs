@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Receipt, Record};
+use quell_sys::fault::{Point, point};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -88,18 +89,23 @@ impl JobDir {
         // Locked before it can be found: nobody may take a job for lost that is about to be made.
         let hidden = self.home.sub("live").join(format!(".{}", self.id));
         let file = private_file().create_new(true).open(&hidden)?;
-        let shown = file.try_lock().map_err(io::Error::from);
-        if let Err(error) = shown.and_then(|()| fs::rename(&hidden, self.live_path())) {
+        let locked = file.try_lock().map_err(io::Error::from);
+        point(Point::LockMade);
+        if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
             let _ = fs::remove_file(&hidden);
             return Err(error);
         }
+        point(Point::LockShown);
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
+            point(Point::DirMade);
             if let Some(launch) = launch {
                 write_new(&self.dir.join("launch.json"), launch, false)?;
+                point(Point::LaunchWritten);
             }
             // As a whole: whoever finds it can read it, and knows that the lock was taken before.
-            self.replace("spec", spec, false)
+            self.replace("spec", spec, false, Point::SpecWritten)
         });
+        point(Point::Recorded);
         match made {
             Ok(()) => Ok(Lock { _file: file, path: self.live_path() }),
             Err(error) => {
@@ -148,13 +154,16 @@ impl JobDir {
 
     /// Replaces the state. With `sync` a power cut can't take it back.
     pub fn publish(&self, record: &Record, sync: bool) -> io::Result<()> {
-        self.replace("state", record, sync)?;
+        self.replace("state", record, sync, Point::StateWritten)?;
+        point(Point::StatePublished);
         if sync { self.sync_dir() } else { Ok(()) }
     }
 
     /// Writes the receipt beside the state. With `sync`, the next state that is synced makes it safe from a power cut.
     pub fn keep(&self, receipt: &Receipt, sync: bool) -> io::Result<()> {
-        self.replace("receipt", receipt, sync)
+        self.replace("receipt", receipt, sync, Point::ReceiptWritten)?;
+        point(Point::ReceiptKept);
+        Ok(())
     }
 
     /// Puts room aside for the words of the end, so that a disk that fills up meanwhile does not take them.
@@ -167,9 +176,12 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("spare")))
     }
 
-    fn replace(&self, name: &str, value: &impl Serialize, sync: bool) -> io::Result<()> {
+    fn replace(&self, name: &str, value: &impl Serialize, sync: bool, written: Point) -> io::Result<()> {
         let (new, old) = (self.dir.join(format!("{name}.new")), self.dir.join(format!("{name}.json")));
-        let replaced = write_new(&new, value, sync).and_then(|()| fs::rename(&new, &old));
+        let replaced = write_new(&new, value, sync).and_then(|()| {
+            point(written);
+            fs::rename(&new, &old)
+        });
         if replaced.is_err() {
             let _ = fs::remove_file(&new);
         }
@@ -185,13 +197,17 @@ impl JobDir {
         private_dirs(&self.home.sub("done"))?;
         gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
         self.use_spare()?;
-        gone_is_fine(fs::rename(self.live_path(), self.done_path()))
+        point(Point::SocketRemoved);
+        gone_is_fine(fs::rename(self.live_path(), self.done_path()))?;
+        point(Point::Settled);
+        Ok(())
     }
 
     /// Removes the record. Called by whoever holds its lock, or after its end.
     pub fn remove(&self) -> io::Result<()> {
         // The directory goes first: a lock without one is swept away, one without a lock would never be found.
         gone_is_fine(fs::remove_dir_all(&self.dir))?;
+        point(Point::RecordRemoved);
         gone_is_fine(fs::remove_file(self.done_path()))?;
         gone_is_fine(fs::remove_file(self.live_path()))
     }
@@ -235,7 +251,9 @@ impl JobDir {
             file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         }
         // One write, so that two writers don't mix.
-        file.write_all(&bytes)
+        file.write_all(&bytes)?;
+        point(Point::EventLogged);
+        Ok(())
     }
 
     /// The history, oldest first. A line that was cut off by a crash is left out.

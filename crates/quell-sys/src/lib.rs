@@ -8,4 +8,6 @@ mod platform;
 #[path = "other/mod.rs"]
 mod platform;
 
+pub mod fault;
+
 pub use platform::*;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quell_core::{JobId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
+use quell_sys::fault::{Point, point};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
@@ -230,12 +231,14 @@ fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(Error::Io { path: job.dir().to_owned(), error }),
     };
+    point(Point::TakenOut);
     if let Some(name) = name {
         home.unclaim(name, id);
     }
     if ours {
         remove_all(&out)?;
     }
+    point(Point::TakenAway);
     job.remove().map_err(Error::io(job.dir()))?;
     Ok(ours)
 }
@@ -282,6 +285,9 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
             job.remove().map_err(Error::io(job.dir()))?;
             index::forget(home, &[*id]);
         }
+    }
+    if !dry_run {
+        found += home.clear_half_claimed().map_err(Error::io(home.dir().join("names")))? as u64;
     }
     for name in entries(&home.dir().join("names"))? {
         if let Some(id) = home.named(&name).filter(|id| old(id) && !home.job(*id).exists()) {

@@ -7,6 +7,7 @@ use quell_core::{JobId, Mode, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
+use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{Caller, Heard, Knocking};
@@ -113,10 +114,15 @@ impl Job {
             }
             // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
             let soon = Instant::now() + Duration::from_millis(20);
-            let until = if asked { deadline } else { soon.min(deadline) };
+            // One that has heard may be stopped by somebody before it has done anything; nothing tells of that either.
+            let until = if asked { Instant::now() + SILENCE } else { soon };
+            let until = until.min(deadline);
             watch.wait(Some(until)).map_err(Error::io(self.dir.dir()))?;
             if Instant::now() >= deadline {
                 return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
+            }
+            if asked && Instant::now() >= until {
+                self.wake_keeper();
             }
         }
     }
@@ -139,6 +145,7 @@ impl Job {
         if let Some(mut keeper) = Caller::connect(&self.dir)? {
             let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
             keeper.say(&call)?;
+            point(Point::StopSent);
             return self.hear_stop(&mut keeper);
         }
         // A job in the foreground is asked as from a shell.
@@ -169,6 +176,15 @@ impl Job {
             self.wake_understudy();
         }
         Ok(true)
+    }
+
+    /// Continues a keeper that somebody has stopped in the midst of a stop.
+    fn wake_keeper(&self) {
+        let keeper = self.dir.record().ok().and_then(|record| record.keeper);
+        if let Some(keeper) = keeper.filter(|keeper| quell_sys::is_stopped(keeper.pid)).and_then(pin) {
+            keeper.signal(Signal::CONT);
+        }
+        self.wake_understudy();
     }
 
     /// One that somebody has stopped could not end with its job.
@@ -271,6 +287,7 @@ impl Job {
         };
         let launch = self.dir.launch().map_err(Error::io(self.dir.dir().join("launch.json")))?;
         self.stop(stop)?;
+        point(Point::RestartStopped);
         let mut rules = background;
         rules.restarted_from = Some(self.id());
         // Whoever restarts a job whose owner is gone wants it without one.

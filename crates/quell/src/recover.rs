@@ -13,6 +13,7 @@ use quell_core::{
 };
 use quell_keeper::{Mask, News, RunError};
 use quell_store::{JobDir, Liveness, Lock, wall};
+use quell_sys::fault::{Point, point};
 
 use crate::{Error, Result};
 
@@ -154,8 +155,10 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let case = Case::of(job)?;
     if !matches!(case, Case::Kept) {
+        point(Point::LostLocked);
         // A courtesy to others who wait; without it they think that it is kept.
         let _ = lock.finishing();
+        point(Point::FinishingSaid);
     }
     let (lost, done) = match case {
         Case::Kept => return Ok(Finish::Kept),
@@ -165,6 +168,7 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
         }
         Case::Unmade(spec) => {
             remove_unmade(job, spec.as_deref());
+            point(Point::UnmadeEmptied);
             job.remove().map_err(failed)?;
             return Ok(Finish::Removed);
         }
@@ -181,6 +185,7 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
             let mut recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             // Its keeper had proven that nobody was left of the last run, and no other one begins without being on record.
+            point(Point::LostKilled);
             let waited = lost.record.as_ref().is_some_and(|record| record.state == "waiting");
             if waited && matches!(recovered.verdict, Verdict::Unproven { .. }) {
                 recovered.verdict = Verdict::Gone;
@@ -191,6 +196,7 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
     let mut receipt = done.receipt(&lost, job);
     mask_members(&mut receipt, &lost, job);
     put_on_record(job, &lost, &receipt).map_err(failed)?;
+    point(Point::LostSettled);
     // Until here: whoever waits for the lock finds a job that is over.
     drop(lock);
     Ok(Finish::Stopped(Box::new(receipt)))
@@ -408,6 +414,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
+    point(Point::LossLogged);
     if !survived {
         let ended = Happening::Ended {
             outcome: receipt.root.outcome.clone(),

@@ -17,6 +17,7 @@ use quell_core::{
 };
 use quell_keeper::{BackgroundRequest, Environment, RunError, RunRequest, StartReply};
 use quell_store::{Home, Liveness};
+use quell_sys::fault::{self, Point, point};
 
 use crate::{Error, Job, Quell, Result};
 
@@ -258,7 +259,8 @@ impl Start {
         let mut all: BTreeMap<OsString, OsString> =
             if self.environment.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
         all.extend(self.environment.set.iter().cloned());
-        all.retain(|key, _| OWN_VARIABLES.iter().all(|own| key.as_os_str() != OsStr::new(own)));
+        let own = || OWN_VARIABLES.iter().chain(fault::VARIABLES);
+        all.retain(|key, _| own().all(|own| key.as_os_str() != OsStr::new(own)));
         if let Some(session) = session {
             all.insert(SESSION.into(), session.into());
         }
@@ -322,6 +324,7 @@ impl Quell {
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
         let mut keeper = command.spawn().map_err(|error| Error::NoProgram(format!("{error}")))?;
+        point(Point::KeepExecuted);
         // Else the keeper's end would be open here as long as the command.
         drop(command);
         // What was executed forks and exits; it is the keeper's understudy that goes on, as nobody's child.
@@ -329,7 +332,10 @@ impl Quell {
         bytes.push(b'\n');
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
-        let told = (&ours).write_all(&bytes).and_then(|()| BufReader::new(&ours).read_line(&mut line));
+        let told = (&ours).write_all(&bytes).and_then(|()| {
+            point(Point::RequestSent);
+            BufReader::new(&ours).read_line(&mut line)
+        });
         let _ = keeper.wait();
         told.map_err(|error| Error::Keeper(format!("the keeper does not answer: {error}")))?;
         match serde_json::from_str(&line) {

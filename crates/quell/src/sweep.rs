@@ -176,6 +176,7 @@ pub fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     }
     if !dry_run {
         home.clear_unborn().map_err(failed)?;
+        home.clear_half_claimed().map_err(failed)?;
     }
     for litter in quell_contain::litter(&places) {
         report.leftovers.extend(clear(home, &litter, dry_run));

@@ -98,6 +98,10 @@ pub enum Verb {
     /// Tell hooks of a lost job; quell calls this itself
     #[command(name = "__tell", hide = true)]
     Tell,
+    /// Print the points at which a fault can be asked for
+    #[cfg(feature = "faults")]
+    #[command(name = "__points", hide = true)]
+    Points,
 }
 
 #[derive(Args)]

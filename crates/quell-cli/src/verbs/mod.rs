@@ -52,6 +52,11 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),
         Verb::Tell => quell_keeper::tell_hooks(),
+        #[cfg(feature = "faults")]
+        Verb::Points => {
+            let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
+            output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
+        }
         Verb::Run(_) | Verb::Doctor(_) => unreachable!("main carries these out"),
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobId, Limits};
+use quell_sys::fault::{Point, point};
 
 /// Why a cgroup can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +120,7 @@ impl Cgroup {
         let own = base.map_or_else(own_dir, |base| Ok(base.to_owned()))?;
         let path = own.join(Self::name(id));
         fs::create_dir(&path).map_err(at(&path))?;
+        point(Point::CgroupMade);
         let made = Self::prepare(&own, &path, limits);
         if made.is_err() {
             let _ = fs::remove_dir(&path);

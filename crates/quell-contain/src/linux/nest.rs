@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
+use quell_sys::fault::{Point, point};
 
 use super::cgroup::{Cgroup, mount_dir, own_dir};
 use super::hold::BUS_PATIENCE;
@@ -66,10 +67,12 @@ impl Nest {
     fn enter_below(base: &Path, origin: &Path, id: JobId) -> Option<Self> {
         let dir = base.join(Self::name(id));
         fs::create_dir(&dir).ok()?;
+        point(Point::NestMade);
         if fs::write(dir.join("cgroup.procs"), "0").is_err() {
             let _ = fs::remove_dir(&dir);
             return None;
         }
+        point(Point::NestEntered);
         Some(Self::Own { base: base.to_owned(), origin: origin.to_owned(), dir })
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use quell_core::{
     Fate, Held, HeldBy, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
 };
+use quell_sys::fault::{Point, point};
 use quell_sys::{Polled, Sent};
 
 use super::cgroup::{Cgroup, own_dir};
@@ -183,12 +184,14 @@ impl Work<'_> {
     fn round(&mut self, deadline: Instant) -> bool {
         let began = (self.now)();
         let found = self.brake(deadline);
+        point(Point::LostBraked);
         let mut round = Round::default();
         if let Some(cgroup) = self.cgroup {
             match cgroup.kill() {
                 Ok(()) => round.note = "cgroup.kill".into(),
                 Err(error) => round.note = format!("cgroup.kill failed: {error}"),
             }
+            point(Point::CgroupKilled);
         }
         // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
         // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
@@ -211,6 +214,7 @@ impl Work<'_> {
                 let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(deadline));
             }
         }
+        point(Point::KillRoundDone);
         let populated = self.wait_empty(deadline);
         populated || found.iter().any(|(member, _)| !self.refused.contains(&member.id))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quell_core::{Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::Sent;
+use quell_sys::fault::{Point, point};
 
 use super::audit;
 use super::cgroup::Cgroup;
@@ -170,6 +171,9 @@ impl Hold {
             let alive: Vec<bool> = set.iter().map(|(member, _)| member.pin_again().is_some()).collect();
             let heard =
                 pass == 0 && group.is_some_and(|group| quell_sys::signal_group(group, signal).is_ok());
+            if heard {
+                point(Point::GroupAsked);
+            }
             for ((member, in_group), alive) in set.iter().zip(alive) {
                 let sent = match (alive, heard && *in_group) {
                     (false, _) => Sent::Gone,
@@ -187,6 +191,7 @@ impl Hold {
             }
         }
         self.roll = roll;
+        point(Point::AllAsked);
         round
     }
 
@@ -195,11 +200,13 @@ impl Hold {
         let mut round = Round::default();
         let mut roll = std::mem::take(&mut self.roll);
         self.brake(&mut roll);
+        point(Point::Braked);
         if self.group
             && let Some(root) = self.root
             && quell_sys::signal_group(root.pid, Signal::KILL).is_ok()
         {
             round.note = format!("KILL to the group {}", root.pid);
+            point(Point::GroupKilled);
         }
         match (&self.place, self.root) {
             (Place::Pidns { .. }, Some(init)) => {
@@ -208,6 +215,7 @@ impl Hold {
                     quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
                 round.push(Signal::KILL, init, result);
                 round.note = "KILL to the namespace's init".into();
+                point(Point::InitKilled);
             }
             (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
         }
@@ -216,9 +224,11 @@ impl Hold {
                 Ok(()) => round.note = "cgroup.kill".into(),
                 Err(error) => round.note = format!("cgroup.kill failed: {error}"),
             }
+            point(Point::CgroupKilled);
         }
         self.sweep(&mut roll, &mut round);
         self.roll = roll;
+        point(Point::KillRoundDone);
         round
     }
 
@@ -265,6 +275,7 @@ impl Hold {
                 let result = seen.pidfd.signal(Signal::KILL);
                 round.push(Signal::KILL, identity(&seen.stat), result);
             });
+            point(Point::Swept);
             if self.reap_orphans().is_ok_and(|living| living == 0) || (pass > 0 && struck.len() == before) {
                 break;
             }

@@ -19,6 +19,7 @@ use quell_core::{
     Happening, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
 };
 use quell_store::{Home, JobDir, wall};
+use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd};
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +78,8 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
             drop(line);
             if let Ok(Forked::Child) = quell_sys::fork() {
                 quell_sys::set_name(AIDE_NAME);
+                fault::act_as(Role::Aide);
+                point(Point::AideBegun);
                 // The lock is the keeper's: a hook that takes its time must not look like one that lives.
                 quell_sys::keep_open_only(aides.as_fd());
                 if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
@@ -205,6 +208,7 @@ impl Aide<'_> {
     }
 
     fn take(&mut self, task: Task) {
+        point(Point::TaskHeard);
         match task {
             Task::Event(event) => self.on_event(&event),
             Task::Probe => {

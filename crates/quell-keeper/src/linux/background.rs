@@ -19,6 +19,7 @@ use quell_core::{
     SessionKind, Signal, State, Stdin, Verdict,
 };
 use quell_store::{Home, JobDir, Liveness, Lock, NameError, wall};
+use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
 
 use super::aide::{self, Brief};
@@ -54,6 +55,7 @@ pub fn stand_by() -> std::process::ExitCode {
         Ok(Forked::Parent(_)) => return std::process::ExitCode::SUCCESS,
         Err(_) => return std::process::ExitCode::FAILURE,
     }
+    fault::act_as(Role::Understudy);
     let starter = UnixStream::from(socket);
     let mut text = String::new();
     let read = BufReader::new(&starter).read_line(&mut text);
@@ -62,6 +64,7 @@ pub fn stand_by() -> std::process::ExitCode {
         // Whoever called it by hand, or died while it spoke.
         Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
     };
+    point(Point::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
     match serve(request, &mut starter, stdin) {
@@ -129,6 +132,7 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
         return Err(RunError::Start("a background job needs a record".into()));
     };
     let ends = Ends::open(background.rules.pty).map_err(system("make the pipes for its output"))?;
+    point(Point::PipesMade);
     let lock = record(&request, &job)?;
     let failed = |error| {
         let _ = store.remove();
@@ -141,6 +145,7 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
                 NameError::Io { .. } => record_error(&request, error.to_string()),
             })
         })?;
+        point(Point::NameClaimed);
     }
     let nest = if background.nested { None } else { Nest::enter(id) };
     let aide = aide::start(&Brief {
@@ -155,15 +160,18 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
         nest: nest.as_ref(),
     });
     let aide = aide.map_err(|error| failed(system("start an aide")(error)))?;
+    point(Point::AideStarted);
     let understudy = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
     let outcome = split(request, plan, job, backstage, starter);
     if outcome.is_err() {
         let _ = store.remove();
     }
+    point(Point::NestKept);
     if let Some(nest) = nest {
         nest.leave();
     }
+    point(Point::NestLeft);
     outcome
 }
 
@@ -188,6 +196,7 @@ fn split(
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
+            point(Point::KeeperForked);
             let front = Front::new(request, plan, keeper, line, signal_fd);
             front.stand_by(copy, job, backstage, evidence)
         }
@@ -252,6 +261,8 @@ fn keep(
     starter: Option<UnixStream>,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
+    fault::act_as(Role::Keeper);
+    point(Point::KeeperBegun);
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
@@ -294,7 +305,9 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     quell_sys::set_subreaper().map_err(other)?;
     let record = |error: std::io::Error| StartFailure::Record(error.to_string());
     let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
+    point(Point::TapsOpened);
     let listener = store.listen().map_err(record)?;
+    point(Point::Listening);
     listener.set_nonblocking(true).map_err(record)?;
     let mut desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
     desk.socket = store.socket();
@@ -324,6 +337,7 @@ impl Keeper<'_> {
                 Ok(hold) => (hold, None),
                 Err(failure) => (Hold::nothing(self.plan.id, &self.plan.marker), Some(failure)),
             };
+            point(Point::PlaceAcquired);
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, self.run);
             let stdio = match refused {
                 Some(failure) => Err(failure),
@@ -425,6 +439,7 @@ impl Keeper<'_> {
                 return false;
             }
             if Instant::now() >= until {
+                point(Point::WaitOver);
                 return true;
             }
         }
@@ -474,6 +489,7 @@ impl Kit {
     /// Ends a job that waits to be started again: all that is left to do is to say so.
     fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
         let Some(store) = &job.store else { return };
+        point(Point::WaitEnding);
         let published = store.record().and_then(|mut record| {
             // What is on disk may be older than the last run, if the disk was full then.
             record.state = State::Ended.word().into();
@@ -483,6 +499,7 @@ impl Kit {
             record.since.wall = wall();
             store.publish(&record, true)
         });
+        point(Point::WaitEndPublished);
         let outcome = last.root.outcome.clone();
         for what in [
             Happening::StopAsked { cause, actor: actor.clone() },

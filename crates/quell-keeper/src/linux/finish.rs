@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_core::{Happening, Receipt, Record, RootOutcome, SCHEMA, State, StepKind, Verdict};
+use quell_sys::fault::{Point, point};
 
 use super::supervise::{AUDIT_PATIENCE, Supervisor};
 use super::wire::Note;
@@ -20,6 +21,10 @@ impl Supervisor {
                 ending: self.life.ending().cloned(),
                 leaked: self.life.leaked(),
             });
+        }
+        // What is on record of the end is whole, or not there at all.
+        if self.life.state() == State::Ended {
+            return;
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
@@ -62,6 +67,7 @@ impl Supervisor {
     /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
     pub(super) fn finish_up(&mut self) {
         self.look_no_more();
+        point(Point::FinishBegun);
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         if self.evidence.acted() {
@@ -72,6 +78,7 @@ impl Supervisor {
                 format!("{found} marked processes outside the tree"),
                 round.signals,
             );
+            point(Point::Audited);
             survivors.extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>());
         }
         match (&verdict, self.hold.collect_root()) {
@@ -82,15 +89,20 @@ impl Supervisor {
             (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
             (Verdict::Gone | Verdict::Unproven { .. }, _) => {}
         }
+        point(Point::RootCollected);
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
         let mut receipt =
             self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
         self.finish_output(&mut receipt);
+        if self.kit.desk.is_some() {
+            point(Point::OutputFinished);
+        }
         if verdict == Verdict::Gone
             && let Err(error) = self.hold.release()
         {
             receipt.troubles.push(format!("the cgroup could not be removed: {error}"));
         }
+        point(Point::PlaceReleased);
         let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
         self.again = self.kit.desk.as_mut().and_then(|desk| {
             // What could not be started the first time is an error for the caller, and nothing to be tried again.
@@ -115,6 +127,7 @@ impl Supervisor {
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
             if let Some(name) = &self.job.spec.name {
                 store.home().unclaim(name, self.job.spec.id);
+                point(Point::NameGiven);
             }
             if let Err(error) = store.remove() {
                 receipt.troubles.push(format!("the record could not be removed: {error}"));
@@ -148,6 +161,7 @@ impl Supervisor {
         if let Some(delay) = self.again {
             self.happen(Happening::Restarting { delay });
         }
+        point(Point::EndLogged);
         let kept = kept.and_then(|()| if over { store.settle() } else { Ok(()) });
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth

@@ -13,6 +13,7 @@ use quell_core::{
     Signal, Verdict,
 };
 use quell_store::{Home, JobDir, Lock, wall};
+use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
@@ -60,6 +61,7 @@ pub struct Plan {
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
 /// receipt names the survivors. With an error, nothing has run and nothing is left behind.
 pub fn run(request: RunRequest) -> Result<Finished, RunError> {
+    fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     if !quell_sys::proc_is_ours() {
         let why =
@@ -106,6 +108,7 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
+            point(Point::KeeperForked);
             // What the program closes must be closed; only what quell says something on stays open here.
             let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
@@ -119,6 +122,8 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
 /// nothing lying about.
 fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evidence, mut front: Line) -> ! {
     quell_sys::set_name(KEEPER_NAME);
+    fault::act_as(Role::Keeper);
+    point(Point::KeeperBegun);
     // The keeper is spoken to over its line. What is sent to it by signal, such as an outer job's request to its whole
     // tree, is meant for the front, which has got it too.
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
@@ -161,19 +166,19 @@ fn prepare_keeper(
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
-    let hold = hold.map_err(|error| match error {
-        Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
-        Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
-    })?;
     let job = job_of(request, plan, outlets, &Mask::default());
-    let lock = match job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose() {
-        Ok(lock) => lock,
-        Err(error) => {
-            let _ = hold.release();
-            return Err(StartFailure::Record(error.to_string()));
+    // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
+    let lock = job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose();
+    let lock = lock.map_err(|error| StartFailure::Record(error.to_string()))?;
+    let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
+    let hold = hold.map_err(|error| {
+        let _ = job.store.as_ref().map(JobDir::remove);
+        match error {
+            Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
+            Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
         }
-    };
+    })?;
+    point(Point::PlaceAcquired);
     Ok((job, hold, watch, lock))
 }
 
@@ -281,6 +286,10 @@ impl Front {
     /// Waits until the keeper has said its last word, or is gone without one.
     fn watch(&mut self) -> Option<Result<Finished, RunError>> {
         loop {
+            // Somebody waits for the program to run, and there is no other word that would be missed.
+            if self.starter.is_some() && self.answer_due.is_none() {
+                self.expect_answer();
+            }
             let mut fds = vec![
                 Polled::Read(self.line.as_fd()),
                 Polled::Read(self.signals.as_fd()),
@@ -310,6 +319,7 @@ impl Front {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
+                        point(Point::EndHeard);
                         self.collect_keeper();
                         return Some(end);
                     }
@@ -370,6 +380,11 @@ impl Front {
     /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
     /// its work done from here.
     fn rouse_keeper(&mut self) {
+        // An exec takes as long as it takes: a keeper that waits for one is not given up.
+        if self.starter.is_some() && !quell_sys::is_stopped(self.keeper.pid()) {
+            (self.phase_due, self.answer_due) = (None, Some(Instant::now() + SILENCE));
+            return;
+        }
         self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
         self.woken = true;
         self.phase_due = None;
@@ -420,6 +435,7 @@ impl Front {
                 self.told = Told { held: Some(held), root: Some(root), cgroup, base: self.told.base.take() };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
+                point(Point::BirthHeard);
                 None
             }
             Note::Heard => None,
@@ -502,12 +518,15 @@ impl Front {
 
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
     fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
+        point(Point::KeeperMissed);
         self.collect_keeper();
+        point(Point::KeeperCollected);
         let plan = &self.plan;
         let mut job = job_of(&self.request, plan, outlets, &Mask::default());
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        point(Point::HoldTaken);
         let kit = Kit {
             front: None,
             signals: self.signals,
@@ -517,6 +536,7 @@ impl Front {
             starter: None,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
+        point(Point::TakenOver);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
         Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
     }
@@ -528,11 +548,14 @@ impl Front {
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
+        point(Point::KeeperMissed);
         self.collect_keeper();
+        point(Point::KeeperCollected);
         let plan = &self.plan;
         let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
         let run = store.record().map_or(1, |record| record.run);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
         let desk = taps
             .ok()
@@ -546,6 +569,7 @@ impl Front {
         let kit =
             Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
+        point(Point::TakenOver);
         // A starter that still waits has nothing to wait for.
         match (self.starter, end.receipt.verdict) {
             (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
-use quell_sys::Program;
+use quell_sys::{Program, fault};
 
 use crate::{Environment, RunError, RunRequest};
 
@@ -70,6 +70,7 @@ fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsStrin
     let mut all: BTreeMap<OsString, OsString> =
         if asked.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
     all.extend(asked.set.iter().cloned());
+    fault::VARIABLES.iter().for_each(|own| drop(all.remove(OsStr::new(own))));
     all.insert(JOB.into(), id.to_string().into());
     // A job in a job bears both marks: who audits the outer one must find what belongs to the inner one too.
     let outer = std::env::var(MARK).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);

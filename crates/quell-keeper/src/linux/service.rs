@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Until};
 use quell_store::wall;
+use quell_sys::fault::{Point, point};
 
 use super::aide::Task;
 use super::desk::Wish;
@@ -43,6 +44,7 @@ impl Supervisor {
                 let manner = if kill { Manner::Kill } else { Manner::Within(grace) };
                 if let Some(desk) = self.desk() {
                     desk.answer(key, &Answer::Heard);
+                    point(Point::StopHeard);
                 }
                 let reason = reason.map(|reason| self.kit.crew.mask.apply(&reason));
                 return self.ask_stop(Cause::User, Actor::Client { pid, uid, reason }, manner);
@@ -133,6 +135,7 @@ impl Supervisor {
         if let Some(after) = readiness.take_ready() {
             self.ready = Some(self.evidence.now());
             self.publish();
+            point(Point::ReadyPublished);
             self.happen(Happening::Ready { after });
         }
     }

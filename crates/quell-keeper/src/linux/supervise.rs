@@ -15,6 +15,7 @@ use quell_core::{
     Request, RootOutcome, SessionKind, State, StepKind, Until,
 };
 use quell_store::{JobDir, Liveness, Lock};
+use quell_sys::fault::{Point, point};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
 use super::background::{self, Crew};
@@ -169,11 +170,13 @@ impl Supervisor {
             SpawnError::Containment(why) => StartFailure::Containment(why),
             SpawnError::Process(error) => StartFailure::Other(error.to_string()),
         })?;
+        point(Point::StubBorn);
         self.evidence.troubles.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             self.say(&Note::Born { held: self.hold.kind(), root, cgroup });
         }
+        point(Point::BirthTold);
         self.birth = Some(birth);
         let troubles = self.evidence.troubles.len();
         self.step(Event::Spawned);
@@ -183,15 +186,18 @@ impl Supervisor {
         {
             return Err(StartFailure::Record(trouble));
         }
+        point(Point::IdentityRecorded);
         self.evidence.step(StepKind::Born, String::new(), vec![]);
         // Out of the caller's group before the program can signal it. A keeper that has left it already stays where it is.
         if self.run == 1 {
             quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
         }
+        point(Point::SessionLeft);
         if let Some(birth) = &self.birth {
             let mut go =
                 File::from(birth.go.try_clone().map_err(|error| StartFailure::Other(error.to_string()))?);
             go.write_all(b"g").map_err(|error| StartFailure::Other(error.to_string()))?;
+            point(Point::GoGiven);
         }
         Ok(())
     }
@@ -211,6 +217,7 @@ impl Supervisor {
         if self.again.is_some() {
             if let Some(front) = &mut self.kit.front {
                 let _ = front.mention(&Note::Resting);
+                point(Point::RestTold);
             }
             return (end, self.again, self.job, self.kit);
         }
@@ -223,6 +230,7 @@ impl Supervisor {
             };
             // A front that is gone does not want to know.
             let _ = front.say(&note);
+            point(Point::EndTold);
         }
         (end, None, self.job, self.kit)
     }
@@ -287,11 +295,15 @@ impl Supervisor {
             Ok(()) if self.life.state() != State::Starting => {}
             Ok(()) => {
                 self.hold.executed();
+                point(Point::ExecSeen);
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
                 self.step(Event::Executed);
+                point(Point::RunningPublished);
                 self.say(&Note::Running);
+                point(Point::RunningTold);
                 if let Some(mut starter) = self.kit.starter.take() {
                     background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
+                    point(Point::StarterTold);
                 }
                 self.happen(Happening::Started { root: self.hold.shown_root() });
                 self.look_for_readiness();
@@ -323,6 +335,7 @@ impl Supervisor {
 
     fn notice_root_exit(&mut self) {
         if let Some(outcome) = self.hold.root_exit() {
+            point(Point::RootExitSeen);
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(Happening::RootExited { outcome: outcome.clone() });
@@ -406,6 +419,7 @@ impl Supervisor {
             };
             self.evidence.step(StepKind::StopAsked, note, vec![]);
             self.happen(Happening::StopAsked { cause, actor: actor.clone() });
+            point(Point::StopNoted);
         }
         self.step(Event::StopAsked(Request { cause, actor, manner }));
     }

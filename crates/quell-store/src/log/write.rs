@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quell_core::StreamTotals;
+use quell_sys::fault::{Point as Step, point};
 
 use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, line_ends};
 use crate::home::gone_is_fine;
@@ -163,6 +164,7 @@ impl CaptureWriter {
         if taken == 0 {
             return Taken::Nothing;
         }
+        point(Step::OutputTaken);
         let bytes = &mut buffer[..taken];
         let kept = files.log.read_exact_at(bytes, before).and_then(|()| self.index(bytes));
         if kept.is_err() {
@@ -270,6 +272,7 @@ impl CaptureWriter {
             options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
         };
         let log = open(id.log(&self.dir, self.stream))?;
+        point(Step::SegmentMade);
         let made = open(id.idx(&self.dir, self.stream)).and_then(|mut idx| {
             idx.write_all(&start.to_bytes())?;
             Ok(Files { log, idx })

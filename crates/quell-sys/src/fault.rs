@@ -1,0 +1,361 @@
+//! Points at which a test can have one of quell's own processes die, or stand still: "exactly here".
+//!
+//! Without the feature `faults` a point is an empty function, and nothing of this is in the product. With it, the variable
+//! `QUELL_FAULT` names one point by the role of the process and the step: `keeper.go_given:kill`, or `:stop`, or
+//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. `QUELL_FAULT_LOG` is a file to which everyone who
+//! passes a point says so.
+
+/// As what a process passes a point. Much code is shared: whoever takes over from a keeper does what a keeper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// What a user called, or a program that uses the library.
+    Command,
+    /// `quell run`.
+    Front,
+    /// The one beside the keeper of a background job.
+    Understudy,
+    /// The keeper.
+    Keeper,
+    /// The one who runs hooks and probes.
+    Aide,
+}
+
+macro_rules! points {
+    ($($(#[$doc:meta])* $name:ident $step:literal [$($role:ident)*])*) => {
+        /// A step that is done, before the next one is. All of them are here, with the roles that pass them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Point { $($(#[$doc])* $name,)* }
+
+        #[cfg(feature = "faults")]
+        impl Point {
+            /// All of them: the step's name, and who passes it.
+            pub const ALL: &[(Point, &str, &[Role])] =
+                &[$((Point::$name, $step, &[$(Role::$role),*]),)*];
+        }
+    };
+}
+
+points! {
+    // The start, as its caller sees it.
+    /// `__keep` is executed; it has not got its request.
+    KeepExecuted "keep_executed" [Command]
+    /// It has, and nothing has answered.
+    RequestSent "request_sent" [Command]
+
+    // The understudy, up to the keeper's birth.
+    /// The request is read; nothing exists.
+    RequestRead "request_read" [Understudy]
+    /// The pipes for the output are there.
+    PipesMade "pipes_made" [Understudy]
+    /// The lock is there and held; it can't be found yet.
+    LockMade "lock_made" [Understudy Keeper]
+    /// The lock can be found; there is no directory.
+    LockShown "lock_shown" [Understudy Keeper]
+    /// The directory is there, and empty.
+    DirMade "dir_made" [Understudy Keeper]
+    /// launch.json is there, spec.json isn't.
+    LaunchWritten "launch_written" [Understudy]
+    /// spec.json is complete under another name.
+    SpecWritten "spec_written" [Understudy Keeper]
+    /// The job is on record.
+    Recorded "recorded" [Understudy Keeper]
+    /// The link that bears the name is there under another one.
+    NameLinked "name_linked" [Understudy]
+    /// The name is taken.
+    NameClaimed "name_claimed" [Understudy]
+    /// The keepers' cgroup is there; nobody is in it.
+    NestMade "nest_made" [Understudy]
+    /// The understudy is in it.
+    NestEntered "nest_entered" [Understudy]
+    /// The aide, if there is one, lives.
+    AideStarted "aide_started" [Understudy]
+    /// The keeper is forked.
+    KeeperForked "keeper_forked" [Understudy Front]
+    /// The understudy, or the front, has heard that the stub is born.
+    BirthHeard "birth_heard" [Understudy Front]
+
+    // The aide.
+    /// It lives, and has heard nothing.
+    AideBegun "aide_begun" [Aide]
+    /// It has heard of a task and not begun with it.
+    TaskHeard "task_heard" [Aide]
+
+    // The keeper, up to the program's first instruction and its news.
+    /// It has its name, and nothing else.
+    KeeperBegun "keeper_begun" [Keeper]
+    /// A segment's bytes have a file, its index has none.
+    SegmentMade "segment_made" [Keeper]
+    /// Bytes are in the segment, and not in its index.
+    OutputTaken "output_taken" [Keeper Understudy]
+    /// The files for the output are there.
+    TapsOpened "taps_opened" [Keeper]
+    /// The control socket is there.
+    Listening "listening" [Keeper]
+    /// The job's cgroup is there, and not open yet.
+    CgroupMade "cgroup_made" [Keeper]
+    /// What is to hold the job is there.
+    PlaceAcquired "place_acquired" [Keeper]
+    /// The stub is born; nobody knows.
+    StubBorn "stub_born" [Keeper]
+    /// The understudy is told who it is.
+    BirthTold "birth_told" [Keeper]
+    /// state.json is complete under another name.
+    StateWritten "state_written" [Keeper Understudy Front Command]
+    /// state.json is replaced.
+    StatePublished "state_published" [Keeper Understudy Front Command]
+    /// The stub's identity is on record.
+    IdentityRecorded "identity_recorded" [Keeper]
+    /// The keeper has left the caller's session; the stub waits for its go.
+    SessionLeft "session_left" [Keeper]
+    /// The stub has its go.
+    GoGiven "go_given" [Keeper]
+    /// The program was executed.
+    ExecSeen "exec_seen" [Keeper]
+    /// "running" is on record.
+    RunningPublished "running_published" [Keeper]
+    /// The understudy knows.
+    RunningTold "running_told" [Keeper]
+    /// The starter knows.
+    StarterTold "starter_told" [Keeper]
+    /// A line is added to the history.
+    EventLogged "event_logged" [Keeper Understudy Command]
+    /// "ready" is on record.
+    ReadyPublished "ready_published" [Keeper]
+
+    // The stop.
+    /// A client has asked for it, and heard nothing.
+    StopSent "stop_sent" [Command]
+    /// The client is told that it was heard; nothing else is done.
+    StopHeard "stop_heard" [Keeper]
+    /// The request is in the history; nobody is asked.
+    StopNoted "stop_noted" [Keeper]
+    /// The root's group is asked, the others are not.
+    GroupAsked "group_asked" [Keeper]
+    /// Everyone is asked, and continued.
+    AllAsked "all_asked" [Keeper]
+    /// The end of the root is seen, and not told.
+    RootExitSeen "root_exit_seen" [Keeper Understudy Front]
+    /// The tree can't grow.
+    Braked "braked" [Keeper Understudy Front]
+    /// The root's group is killed.
+    GroupKilled "group_killed" [Keeper Understudy Front]
+    /// The namespace's init is killed.
+    InitKilled "init_killed" [Keeper Understudy Front]
+    /// The cgroup is killed.
+    CgroupKilled "cgroup_killed" [Keeper Understudy Front Command]
+    /// One pass of the sweep is done.
+    Swept "swept" [Keeper Understudy Front]
+    /// One round of the kill is done.
+    KillRoundDone "kill_round_done" [Keeper Understudy Front Command]
+
+    // The end.
+    /// Everyone is dead, as far as was counted; the proof begins.
+    FinishBegun "finish_begun" [Keeper Understudy Front]
+    /// The search for marked processes is done.
+    Audited "audited" [Keeper Understudy Front]
+    /// The root is collected.
+    RootCollected "root_collected" [Keeper Understudy Front]
+    /// The last of the output is on disk.
+    OutputFinished "output_finished" [Keeper Understudy]
+    /// The cgroup is removed; no receipt is written.
+    PlaceReleased "place_released" [Keeper Understudy Front]
+    /// receipt.json is complete under another name.
+    ReceiptWritten "receipt_written" [Keeper Understudy Front Command]
+    /// receipt.json is there; the state is the old one.
+    ReceiptKept "receipt_kept" [Keeper Understudy Front Command]
+    /// The end is on record and in the history; the lock is in `live/`.
+    EndLogged "end_logged" [Keeper Understudy Front]
+    /// The control socket is removed.
+    SocketRemoved "socket_removed" [Keeper Understudy Front Command]
+    /// The lock is in `done/`.
+    Settled "settled" [Keeper Understudy Front Command]
+    /// The understudy, or the front, is told.
+    EndTold "end_told" [Keeper]
+    /// It has heard.
+    EndHeard "end_heard" [Understudy Front]
+    /// It is about to leave the keepers' cgroup.
+    NestKept "nest_kept" [Understudy]
+    /// It has left and removed it.
+    NestLeft "nest_left" [Understudy]
+    /// A job that never ran has given its name back; its record is there.
+    NameGiven "name_given" [Keeper]
+    /// The directory of a job that never ran, or was removed, is gone; its notes are there.
+    RecordRemoved "record_removed" [Keeper Understudy Command]
+
+    // Between two lives.
+    /// The understudy knows that it waits.
+    RestTold "rest_told" [Keeper]
+    /// The wait is over; nothing of the next life exists.
+    WaitOver "wait_over" [Keeper]
+    /// A stop has ended the wait; the record says "waiting".
+    WaitEnding "wait_ending" [Keeper]
+    /// The record says "ended", the history doesn't.
+    WaitEndPublished "wait_end_published" [Keeper]
+
+    // The keeper is lost.
+    /// It is known; nothing is done.
+    KeeperMissed "keeper_missed" [Understudy Front]
+    /// Its corpse is collected: its children are ours.
+    KeeperCollected "keeper_collected" [Understudy Front]
+    /// The tree is held by us.
+    HoldTaken "hold_taken" [Understudy Front]
+    /// All is done; the starter, if one waits, is not told.
+    TakenOver "taken_over" [Understudy Front]
+
+    // Everyone is lost, and a command finishes.
+    /// The lock is ours.
+    LostLocked "lost_locked" [Command]
+    /// Others can see what for.
+    FinishingSaid "finishing_said" [Command]
+    /// A job of which nothing had run has lost its cgroup; its record is there.
+    UnmadeEmptied "unmade_emptied" [Command]
+    /// The members are stopped and listed.
+    LostBraked "lost_braked" [Command]
+    /// Everyone is killed and the cgroup removed; nothing is written.
+    LostKilled "lost_killed" [Command]
+    /// That it was lost is in the history, its end isn't.
+    LossLogged "loss_logged" [Command]
+    /// Everything is on record, and the lock is held.
+    LostSettled "lost_settled" [Command]
+
+    // What finished jobs become.
+    /// The old job is stopped, the new one not begun.
+    RestartStopped "restart_stopped" [Command]
+    /// The rows are in the index, the notes in `done/`.
+    IndexAdded "index_added" [Command]
+    /// The directory is on its way out, and whole.
+    TakenOut "taken_out" [Command]
+    /// It is gone; its notes and its row are there.
+    TakenAway "taken_away" [Command]
+}
+
+/// The variables by which tests speak to points. They are not for the programs that quell runs.
+#[cfg(feature = "faults")]
+pub const VARIABLES: &[&str] = &["QUELL_FAULT", "QUELL_FAULT_LOG"];
+/// None, in the product.
+#[cfg(not(feature = "faults"))]
+pub const VARIABLES: &[&str] = &[];
+
+/// Passes a point.
+#[cfg(not(all(feature = "faults", target_os = "linux")))]
+#[inline(always)]
+pub fn point(_point: Point) {}
+
+/// Says as what this process goes on.
+#[cfg(not(all(feature = "faults", target_os = "linux")))]
+#[inline(always)]
+pub fn act_as(_role: Role) {}
+
+#[cfg(all(feature = "faults", target_os = "linux"))]
+pub use armed::{act_as, names, point};
+
+/// What tests have instead.
+#[cfg(all(feature = "faults", target_os = "linux"))]
+mod armed {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::{Point, Role};
+
+    const ROLES: [(Role, &str); 5] = [
+        (Role::Command, "command"),
+        (Role::Front, "front"),
+        (Role::Understudy, "understudy"),
+        (Role::Keeper, "keeper"),
+        (Role::Aide, "aide"),
+    ];
+
+    /// The place in [`ROLES`]. A fork inherits it, and says what it is itself.
+    static ROLE: AtomicU8 = AtomicU8::new(0);
+
+    /// What is to happen where.
+    struct Fault {
+        at: String,
+        signal: Signal,
+        /// How often it is passed unharmed.
+        spared: AtomicUsize,
+    }
+
+    impl Fault {
+        fn parse(text: &str) -> Option<Self> {
+            let (text, turn) = text.split_once('@').unwrap_or((text, "1"));
+            let (at, what) = text.split_once(':')?;
+            let signal = match what {
+                "kill" => Signal::KILL,
+                "stop" => Signal::STOP,
+                _ => return None,
+            };
+            let spared = turn.parse::<usize>().unwrap_or(1).saturating_sub(1);
+            Some(Self { at: at.to_owned(), signal, spared: spared.into() })
+        }
+
+        /// Whether it is time.
+        fn is_due(&self) -> bool {
+            let fewer = |left: usize| left.checked_sub(1);
+            self.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
+        }
+    }
+
+    struct Plan {
+        faults: Vec<Fault>,
+        log: Option<PathBuf>,
+    }
+
+    /// Read once: whoever asks for a fault has asked before quell began.
+    fn plan() -> &'static Plan {
+        static PLAN: OnceLock<Plan> = OnceLock::new();
+        PLAN.get_or_init(|| Plan {
+            faults: std::env::var("QUELL_FAULT")
+                .map(|text| text.split(',').filter_map(Fault::parse).collect())
+                .unwrap_or_default(),
+            log: std::env::var_os("QUELL_FAULT_LOG").map(PathBuf::from),
+        })
+    }
+
+    fn word(role: Role) -> &'static str {
+        ROLES.iter().find(|(known, _)| *known == role).map_or("", |(_, word)| word)
+    }
+
+    /// Says as what this process goes on.
+    pub fn act_as(role: Role) {
+        let at = ROLES.iter().position(|(known, _)| *known == role).unwrap_or(0);
+        ROLE.store(at as u8, Ordering::Relaxed);
+    }
+
+    /// Passes a point, or does not.
+    pub fn point(point: Point) {
+        let plan = plan();
+        let role = ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1;
+        let step = Point::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
+        let name = format!("{role}.{step}");
+        let fault = plan.faults.iter().find(|fault| fault.at == name && fault.is_due());
+        if let Some(log) = &plan.log
+            && let Ok(mut log) = OpenOptions::new().append(true).open(log)
+        {
+            let what = match fault.map(|fault| fault.signal) {
+                Some(Signal::KILL) => "kill",
+                Some(_) => "stop",
+                None => "pass",
+            };
+            let _ = log.write_all(format!("{} {name} {what}\n", getpid().as_raw_nonzero()).as_bytes());
+        }
+        if let Some(fault) = fault {
+            // Whoever goes on after a stop is not stopped again.
+            fault.spared.store(usize::MAX, Ordering::Relaxed);
+            let _ = kill_process(getpid(), fault.signal);
+        }
+    }
+
+    /// All points with all who pass them, as a fault is asked for.
+    pub fn names() -> Vec<String> {
+        let of = |(_, step, roles): &(Point, &str, &[Role])| {
+            roles.iter().map(|role| format!("{}.{step}", word(*role))).collect::<Vec<_>>()
+        };
+        Point::ALL.iter().flat_map(of).collect()
+    }
+}
