@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::JobId;
+use quell_sys::Use;
 
-use crate::job::{JobDir, Liveness, private_file};
+use crate::job::{JobDir, Liveness};
 
 /// How long a claim to a name waits for another one to be settled, which takes microseconds.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
@@ -65,6 +66,34 @@ impl Home {
         &self.dir
     }
 
+    /// Whether it may be used: it is this user's own, or not there yet. Whatever is in it decides what is killed, removed
+    /// and executed, so whoever can write there must be nobody else; root, too, leaves an ordinary user's home alone.
+    pub fn check(&self) -> io::Result<()> {
+        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let found = match fs::metadata(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        // Also of a link: who makes one in a shared directory chooses what is used.
+        let link = fs::symlink_metadata(&self.dir)?;
+        if let Some(stranger) = [&link, &found].into_iter().find(|found| found.uid() != quell_sys::uid()) {
+            // A link of root's, such as an administrator makes, leads where it should.
+            if stranger.uid() != 0 || !stranger.is_symlink() {
+                return refuse(format!("it belongs to another user (uid {})", stranger.uid()));
+            }
+        }
+        if found.is_dir() && found.mode() & 0o022 != 0 {
+            return refuse(format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777));
+        }
+        Ok(())
+    }
+
+    /// Makes it if it is not there.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        self.check()?;
+        private_dirs(&self.dir)
+    }
+
     /// One of the directories in it.
     pub(crate) fn sub(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -99,7 +128,7 @@ impl Home {
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
                 && old().is_ok_and(|age| age > UNBORN_AGE)
-                && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+                && quell_sys::open_own(&entry.path(), Use::Read).is_ok_and(|file| file.try_lock().is_ok())
             {
                 gone_is_fine(fs::remove_file(entry.path()))?;
                 cleared += 1;
@@ -187,7 +216,7 @@ fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
 
 /// An exclusive lock on `path`, waited for a little.
 fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
-    let file = private_file().open(path)?;
+    let file = quell_sys::open_own(path, Use::Append)?;
     let deadline = Instant::now() + patience;
     loop {
         match file.try_lock() {

@@ -137,7 +137,7 @@ impl EventFeed {
 }
 
 fn open(path: &std::path::Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    match quell_sys::open_own(path, quell_sys::Use::Read) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

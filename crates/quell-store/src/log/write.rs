@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quell_core::StreamTotals;
+use quell_sys::Use;
 
 use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, line_ends};
 use crate::home::gone_is_fine;
@@ -308,7 +309,7 @@ impl CaptureWriter {
 
     /// A segment that an earlier writer left, and the point at its end; none if it has no first point or no bytes' file.
     fn look(&self, id: SegmentId) -> io::Result<Option<(Segment, Point)>> {
-        let open = |path: PathBuf| match File::open(&path) {
+        let open = |path: PathBuf| match quell_sys::open_own(&path, Use::Read) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
@@ -347,7 +348,7 @@ impl CaptureWriter {
 
     /// Opens the last segment that an earlier writer left, and brings its index to the end of its bytes.
     fn reopen(&mut self, id: SegmentId) -> io::Result<()> {
-        let open = |path: PathBuf| OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path));
+        let open = |path: PathBuf| quell_sys::open_own(&path, Use::Change).map_err(at(&path));
         let mut log = open(id.log(&self.dir, self.stream))?;
         let mut idx = open(id.idx(&self.dir, self.stream))?;
         let (bytes, length) = (self.last().bytes, log.metadata()?.len());
