@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quell_core::StreamTotals;
 use quell_sys::Use;
 
-use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, line_ends};
+use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, believable, line_ends};
 use crate::home::gone_is_fine;
 
 /// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
@@ -320,6 +320,7 @@ impl CaptureWriter {
             return Ok(None);
         };
         let (length, mut points) = (log.metadata()?.len(), idx.metadata()?.len() / POINT);
+        points = believable(points, length);
         if points == 0 {
             return Ok(None);
         }
