@@ -191,6 +191,16 @@ fn a_home_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn an_empty_home_that_others_can_write_is_closed_to_them() {
+    let lab = Lab::as_me();
+    fs::create_dir(lab.home()).expect("a home");
+    fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o1777)).expect("chmod");
+    assert_eq!(lab.quell("list").finish().code(), Some(0));
+    ended(&lab);
+    assert_eq!(fs::metadata(lab.home()).expect("a home").permissions().mode() & 0o7777, 0o700);
+}
+
+#[test]
 fn a_home_of_another_users_or_behind_another_users_link_is_refused() {
     let name = "a_home_of_another_users_or_behind_another_users_link_is_refused";
     if !am_root() {

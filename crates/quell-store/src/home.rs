@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,8 @@ impl Home {
     }
 
     /// Whether it may be used: it is this user's own, or not there yet. Whatever is in it decides what is killed, removed
-    /// and executed, so whoever can write there must be nobody else; root, too, leaves an ordinary user's home alone.
+    /// and executed, so whoever can write there must be nobody else; root, too, leaves an ordinary user's home alone. An
+    /// empty one that others can write, such as a new file system, is closed to them.
     pub fn check(&self) -> io::Result<()> {
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         let found = match fs::metadata(&self.dir) {
@@ -82,10 +83,17 @@ impl Home {
                 return refuse(format!("it belongs to another user (uid {})", stranger.uid()));
             }
         }
-        if found.is_dir() && found.mode() & 0o022 != 0 {
-            return refuse(format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777));
+        if !found.is_dir() || found.mode() & 0o022 == 0 {
+            return Ok(());
         }
-        Ok(())
+        let open = format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777);
+        let is_empty = || Ok::<bool, io::Error>(fs::read_dir(&self.dir)?.next().is_none());
+        if !is_empty()? {
+            return refuse(open);
+        }
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
+        // Somebody may have been quicker.
+        if is_empty()? { Ok(()) } else { refuse(open) }
     }
 
     /// Makes it if it is not there.
