@@ -213,6 +213,11 @@ fn a_home_of_another_users_or_behind_another_users_link_is_refused() {
         is_refused(&lab, &format!("belongs to another user (uid {other})"));
         fs::remove_dir(lab.home()).expect("rmdir");
     }
+    // Nor is one made in a stranger's directory, as by `sudo -E`.
+    let lab = Lab::new(User::Root);
+    chown(lab.dir(), Some(NOBODY), Some(NOBODY)).expect("chown");
+    is_refused(&lab, "belongs to another user (uid 65534)");
+    assert!(!lab.home().exists());
     let lab = Lab::new(User::Root);
     let own = lab.path("own");
     fs::create_dir(&own).and_then(|()| symlink(&own, lab.home())).expect("a link");

@@ -72,7 +72,7 @@ impl Home {
     pub fn check(&self) -> io::Result<()> {
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         let found = match fs::metadata(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.check_above(),
             other => other?,
         };
         // Also of a link: who makes one in a shared directory chooses what is used.
@@ -94,6 +94,24 @@ impl Home {
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
         // Somebody may have been quicker.
         if is_empty()? { Ok(()) } else { refuse(open) }
+    }
+
+    /// Whether it may be made: not in another user's directory, who could put another one in its place. So root, called by
+    /// `sudo -E`, leaves nothing of its own in a user's home.
+    fn check_above(&self) -> io::Result<()> {
+        let Some((dir, found)) =
+            self.dir.ancestors().skip(1).find_map(|dir| Some((dir, fs::metadata(dir).ok()?)))
+        else {
+            return Ok(());
+        };
+        // In a directory such as /tmp nobody can touch what is another's.
+        let shared = found.mode() & 0o1002 == 0o1002;
+        if shared || quell_sys::is_trusted(&found) {
+            return Ok(());
+        }
+        let (dir, uid) = (dir.display(), found.uid());
+        let why = format!("can't be made, as {dir} belongs to another user (uid {uid})");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
     /// Makes it if it is not there.
