@@ -12,6 +12,8 @@ mod events;
 mod exit_codes;
 mod history;
 mod hooks;
+mod hostile;
+mod hostile_files;
 mod input;
 mod library;
 mod list;

@@ -20,6 +20,13 @@ use std::process::ExitCode;
 use args::{Parsed, Verb};
 
 fn main() -> ExitCode {
+    if let Some(how) = quell_sys::raised_rights() {
+        // Before anything of the caller's is looked at: it would be done with rights that the caller doesn't have.
+        eprintln!(
+            "quell: won't run with more rights than its caller ({how}): remove that from the program file"
+        );
+        return ExitCode::from(125);
+    }
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => match *verb {
             Verb::Run(args) => run::run(args),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -190,12 +190,20 @@ fn home() -> Result<PathBuf, ErrorBody> {
     Ok(PathBuf::new())
 }
 
+/// How large an environment file may be: more than the kernel lets a program have.
+const ENV_FILE_CAP: u64 = 16 * 1024 * 1024;
+
 fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
     let bad = |why: String| {
         let message = format!("can't use the environment file {}: {why}", file.display());
         body("bad_env_file", &message, "write one KEY=VALUE a line; lines that begin with # are comments")
     };
-    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    // As far as an environment can get; a device has no end.
+    let mut text = String::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(ENV_FILE_CAP).read_to_string(&mut text));
+    if read.map_err(|error| bad(error.to_string()))? as u64 == ENV_FILE_CAP {
+        return Err(bad(format!("it is larger than {ENV_FILE_CAP} bytes")));
+    }
     let mut set = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();

@@ -2,14 +2,15 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::JobId;
+use quell_sys::Use;
 use quell_sys::fault::{Point, point};
 
-use crate::job::{JobDir, Liveness, private_file};
+use crate::job::{JobDir, Liveness};
 
 /// How long a claim to a name waits for another one to be settled, which takes microseconds.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
@@ -66,6 +67,60 @@ impl Home {
         &self.dir
     }
 
+    /// Whether it may be used: it is this user's own, or not there yet. Whatever is in it decides what is killed, removed
+    /// and executed, so whoever can write there must be nobody else; root, too, leaves an ordinary user's home alone. An
+    /// empty one that others can write, such as a new file system, is closed to them.
+    pub fn check(&self) -> io::Result<()> {
+        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let found = match fs::metadata(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.check_above(),
+            other => other?,
+        };
+        // Also of a link: who makes one in a shared directory chooses what is used.
+        let link = fs::symlink_metadata(&self.dir)?;
+        if let Some(stranger) = [&link, &found].into_iter().find(|found| found.uid() != quell_sys::uid()) {
+            // A link of root's, such as an administrator makes, leads where it should.
+            if stranger.uid() != 0 || !stranger.is_symlink() {
+                return refuse(format!("it belongs to another user (uid {})", stranger.uid()));
+            }
+        }
+        if !found.is_dir() || found.mode() & 0o022 == 0 {
+            return Ok(());
+        }
+        let open = format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777);
+        let is_empty = || Ok::<bool, io::Error>(fs::read_dir(&self.dir)?.next().is_none());
+        if !is_empty()? {
+            return refuse(open);
+        }
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
+        // Somebody may have been quicker.
+        if is_empty()? { Ok(()) } else { refuse(open) }
+    }
+
+    /// Whether it may be made: not in another user's directory, who could put another one in its place. So root, called by
+    /// `sudo -E`, leaves nothing of its own in a user's home.
+    fn check_above(&self) -> io::Result<()> {
+        let Some((dir, found)) =
+            self.dir.ancestors().skip(1).find_map(|dir| Some((dir, fs::metadata(dir).ok()?)))
+        else {
+            return Ok(());
+        };
+        // In a directory such as /tmp nobody can touch what is another's.
+        let shared = found.mode() & 0o1002 == 0o1002;
+        if shared || quell_sys::is_trusted(&found) {
+            return Ok(());
+        }
+        let (dir, uid) = (dir.display(), found.uid());
+        let why = format!("can't be made, as {dir} belongs to another user (uid {uid})");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
+    /// Makes it if it is not there.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        self.check()?;
+        private_dirs(&self.dir)
+    }
+
     /// One of the directories in it.
     pub(crate) fn sub(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -100,7 +155,7 @@ impl Home {
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
                 && old().is_ok_and(|age| age > UNBORN_AGE)
-                && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+                && quell_sys::open_own(&entry.path(), Use::Read).is_ok_and(|file| file.try_lock().is_ok())
             {
                 gone_is_fine(fs::remove_file(entry.path()))?;
                 cleared += 1;
@@ -216,7 +271,7 @@ fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
 
 /// An exclusive lock on `path`, waited for a little.
 fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
-    let file = private_file().open(path)?;
+    let file = quell_sys::open_own(path, Use::Append)?;
     let deadline = Instant::now() + patience;
     loop {
         match file.try_lock() {

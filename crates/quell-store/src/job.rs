@@ -7,8 +7,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Receipt, Record};
+use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record};
+use quell_sys::Use;
 use quell_sys::fault::{Point, point};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +27,9 @@ const SPARE: usize = 32 * 1024;
 /// What stands in the lock of a job whose stop is being finished.
 const FINISHING: &[u8] = b"finishing\n";
 
+/// How large a file of the record may be: more than any command line and environment that the kernel takes.
+const RECORD_CAP: u64 = 64 * 1024 * 1024;
+
 /// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
@@ -36,7 +41,9 @@ impl Lock {
     /// Says that the holder does not keep the job but finishes its stop, so that whoever finds it locked knows that it is
     /// about to be over.
     pub fn finishing(&self) -> io::Result<()> {
-        fs::write(&self.path, FINISHING)
+        let mut file = quell_sys::open_own(&self.path, Use::Change)?;
+        file.set_len(0)?;
+        file.write_all(FINISHING)
     }
 }
 
@@ -84,6 +91,7 @@ impl JobDir {
     ///
     /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
     pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
+        self.home.make()?;
         private_dirs(&self.home.sub("jobs"))?;
         private_dirs(&self.home.sub("live"))?;
         // Locked before it can be found: nobody may take a job for lost that is about to be made.
@@ -115,9 +123,9 @@ impl JobDir {
         }
     }
 
-    /// Whether there is a record at all.
+    /// Whether there is a record at all. A link to a directory is none: whoever made it, it was not quell.
     pub fn exists(&self) -> bool {
-        self.dir.is_dir()
+        self.dir.symlink_metadata().is_ok_and(|found| found.is_dir() && quell_sys::is_trusted(&found))
     }
 
     /// Its lock while it has not ended.
@@ -133,10 +141,10 @@ impl JobDir {
     pub fn liveness(&self) -> io::Result<Liveness> {
         let path = self.live_path();
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
-        let file = match File::open(&path) {
+        let file = match quell_sys::open_own(&path, Use::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::Over),
-            Err(error) => return Err(error),
+            Err(error) => return Err(at(&path)(error)),
         };
         match file.try_lock() {
             // It may have ended between the two calls.
@@ -149,7 +157,7 @@ impl JobDir {
 
     /// Whether the one who holds its lock finishes the stop of a lost job. Means something only while it is held.
     pub fn is_being_finished(&self) -> bool {
-        fs::read(self.live_path()).is_ok_and(|text| text == FINISHING)
+        quell_sys::read_own(&self.live_path(), 64).is_ok_and(|text| text == FINISHING)
     }
 
     /// Replaces the state. With `sync` a power cut can't take it back.
@@ -168,7 +176,7 @@ impl JobDir {
 
     /// Puts room aside for the words of the end, so that a disk that fills up meanwhile does not take them.
     pub fn put_aside(&self) -> io::Result<()> {
-        private_file().create(true).open(self.dir.join("spare"))?.write_all(&[0; SPARE])
+        private_file().create_new(true).open(self.dir.join("spare"))?.write_all(&[0; SPARE])
     }
 
     /// Gives that room back.
@@ -232,9 +240,9 @@ impl JobDir {
         self.read("receipt.json")
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<T> {
+    fn read<T: DeserializeOwned>(&self, name: &'static str) -> io::Result<T> {
         let path = self.dir.join(name);
-        let bytes = fs::read(&path)?;
+        let bytes = quell_sys::read_own(&self.place(name)?.path(), RECORD_CAP).map_err(at(&path))?;
         serde_json::from_slice(&bytes).map_err(|error| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
         })
@@ -245,10 +253,10 @@ impl JobDir {
         let path = self.dir.join("events.jsonl");
         let mut bytes = serde_json::to_vec(event)?;
         bytes.push(b'\n');
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let mut file = quell_sys::open_own(&path, Use::Append).map_err(at(&path))?;
         if file.metadata()?.len() > EVENTS_CAP {
             fs::rename(&path, self.dir.join("events.old.jsonl"))?;
-            file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+            file = quell_sys::open_own(&path, Use::Append).map_err(at(&path))?;
         }
         // One write, so that two writers don't mix.
         file.write_all(&bytes)?;
@@ -260,14 +268,15 @@ impl JobDir {
     pub fn events(&self) -> io::Result<Vec<JobEvent>> {
         let mut events = Vec::new();
         for name in ["events.old.jsonl", "events.jsonl"] {
-            match fs::read(self.dir.join(name)) {
+            let path = self.dir.join(name);
+            match quell_sys::read_own(&path, 2 * EVENTS_CAP) {
                 Ok(bytes) => events.extend(
                     bytes
                         .split(|&byte| byte == b'\n')
                         .filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()),
                 ),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(at(&path)(error)),
             }
         }
         Ok(events)
@@ -277,8 +286,8 @@ impl JobDir {
     pub fn listen(&self) -> io::Result<UnixListener> {
         let path = self.dir.join("ctl.sock");
         gone_is_fine(fs::remove_file(&path))?;
-        let dir = File::open(&self.dir)?;
-        let listener = UnixListener::bind(short(&dir))?;
+        let place = self.place("ctl.sock")?;
+        let listener = UnixListener::bind(place.path())?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
     }
@@ -288,16 +297,58 @@ impl JobDir {
         fs::symlink_metadata(self.dir.join("ctl.sock")).ok().map(|metadata| metadata.ino())
     }
 
-    /// Calls the keeper.
-    pub fn connect(&self) -> io::Result<UnixStream> {
-        UnixStream::connect(short(&File::open(&self.dir)?))
+    /// Calls the keeper, for `patience` at most. Who listens there is this user or root.
+    pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
+        quell_sys::connect_within(&self.place("ctl.sock")?.path(), patience)
+    }
+
+    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is the parent of
+    /// `keeper`, which has. A record that somebody has rewritten can't make a keeper of a stranger.
+    pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
+        let Ok(lock) = self.live_path().symlink_metadata() else { return false };
+        let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
+        let holds = |id: ProcId| is(id).is_some() && quell_sys::holds_file(id.pid, lock.dev(), lock.ino());
+        let parent =
+            |keeper: ProcId| is(keeper).is_some_and(|stat| stat.ppid == process.pid) && holds(keeper);
+        holds(process) || keeper.is_some_and(parent)
+    }
+
+    /// A name in the job's own directory, which is opened first: a link that takes its place leads nowhere.
+    fn place(&self, name: &'static str) -> io::Result<InDir> {
+        let mut options = OpenOptions::new();
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
+        let dir = options.read(true).custom_flags(flags.bits() as i32).open(&self.dir)?;
+        let found = dir.metadata()?;
+        if !quell_sys::is_trusted(&found) {
+            let why = format!("it belongs to another user (uid {})", found.uid());
+            return Err(at(&self.dir)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
+        Ok(InDir { dir, name })
     }
 }
 
-/// The path of a control socket that is short enough for the kernel (108 bytes), however long quell's home is.
-fn short(dir: &File) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    PathBuf::from(format!("/proc/self/fd/{}/ctl.sock", dir.as_fd().as_raw_fd()))
+/// A name in a directory that is open.
+struct InDir {
+    dir: File,
+    name: &'static str,
+}
+
+impl InDir {
+    /// Good as long as this lives; and short enough for a socket (108 bytes), however long the name of quell's home is.
+    fn path(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        PathBuf::from(format!("/proc/self/fd/{}/{}", self.dir.as_fd().as_raw_fd(), self.name))
+    }
+}
+
+/// The same error, with the path that it is about.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let path = path.display().to_string();
+    move |error| match error.kind() {
+        // Known by its kind; whoever asked knows the path.
+        io::ErrorKind::NotFound => error,
+        kind => io::Error::new(kind, format!("{path}: {error}")),
+    }
 }
 
 /// The wall clock as text, to the millisecond.
@@ -311,7 +362,7 @@ pub fn wall_at(ns: u64) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-pub(crate) fn private_file() -> OpenOptions {
+fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options
@@ -320,7 +371,9 @@ pub(crate) fn private_file() -> OpenOptions {
 fn write_new(path: &Path, value: &impl Serialize, sync: bool) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
-    let mut file = private_file().open(path)?;
+    // Whatever bears the name is what a crash left, or a trap; there is one writer.
+    gone_is_fine(fs::remove_file(path))?;
+    let mut file = private_file().create_new(true).open(path)?;
     file.write_all(&bytes)?;
     if sync { file.sync_all() } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! A call to a keeper over its control socket.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ use crate::{Error, Result};
 
 /// How long a keeper may take to answer. It answers at once, unless the machine is very busy or somebody stopped it.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The longest answer that is taken: a tree of a hundred thousand processes is told in less.
+const LONGEST: usize = 64 * 1024 * 1024;
 
 /// How long a socket may be missing before its keeper is asked about it.
 const KNOCK_AFTER: Duration = Duration::from_millis(100);
@@ -22,9 +24,9 @@ const KNOCK_AFTER: Duration = Duration::from_millis(100);
 /// A connection to a keeper.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    stream: BufReader<UnixStream>,
+    stream: UnixStream,
     /// What has come of an answer.
-    begun: String,
+    begun: Vec<u8>,
 }
 
 /// What a keeper says.
@@ -81,16 +83,24 @@ impl Knocking {
 impl Caller {
     /// Connects. None where nobody listens: the job has no socket yet or any more, or is in the foreground.
     pub fn connect(job: &JobDir) -> Result<Option<Self>> {
+        Self::connect_within(job, PATIENCE)
+    }
+
+    /// The same; one whose queue stays full for so long is [`Error::TimedOut`].
+    pub fn connect_within(job: &JobDir, patience: Duration) -> Result<Option<Self>> {
         let failed = |error| Error::Keeper(format!("can't talk to the keeper of {}: {error}", job.id()));
-        match job.connect() {
+        match job.connect(patience) {
             Ok(stream) => {
                 stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-                Ok(Some(Self { stream: BufReader::new(stream), begun: String::new() }))
+                Ok(Some(Self { stream, begun: Vec::new() }))
             }
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
                 Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(Error::TimedOut(format!("the keeper of {} takes no calls", job.id())))
             }
             Err(error) => Err(failed(error)),
         }
@@ -114,7 +124,7 @@ impl Caller {
     pub fn say(&mut self, call: &Call) -> Result<()> {
         let mut bytes = serde_json::to_vec(call).unwrap_or_default();
         bytes.push(b'\n');
-        match self.stream.get_mut().write_all(&bytes) {
+        match self.stream.write_all(&bytes) {
             Err(error) if !is_gone(&error) => {
                 Err(Error::Keeper(format!("the keeper does not listen: {error}")))
             }
@@ -123,20 +133,34 @@ impl Caller {
         }
     }
 
-    /// Waits for the answer for so long; if there was none, it can be waited for again.
+    /// Waits for the answer for so long, however slowly it comes; if there was none, it can be waited for again.
     pub fn hear(&mut self, patience: Duration) -> Result<Heard> {
         let failed = |error| Error::Keeper(format!("the keeper can't be heard: {error}"));
-        self.stream.get_mut().set_read_timeout(Some(patience)).map_err(failed)?;
-        match self.stream.read_line(&mut self.begun) {
-            Ok(0) => Ok(Heard::Gone),
-            Ok(_) => serde_json::from_str(&std::mem::take(&mut self.begun))
-                .map(Heard::Answer)
-                .map_err(|error| Error::Keeper(format!("the keeper's answer can't be understood: {error}"))),
-            Err(error) if is_gone(&error) => Ok(Heard::Gone),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Ok(Heard::Silence)
+        let deadline = Instant::now().checked_add(patience);
+        let mut chunk = [0; 16 * 1024];
+        // An answer is one line, and nothing comes behind it.
+        while self.begun.last() != Some(&b'\n') {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(Heard::Silence);
             }
-            Err(error) => Err(failed(error)),
+            self.stream.set_read_timeout(left).map_err(failed)?;
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Ok(Heard::Gone),
+                Ok(length) => self.begun.extend_from_slice(&chunk[..length]),
+                Err(error) if is_gone(&error) => return Ok(Heard::Gone),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Ok(Heard::Silence);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+            if self.begun.len() > LONGEST {
+                return Err(Error::Keeper(format!("the keeper's answer is longer than {LONGEST} bytes")));
+            }
         }
+        serde_json::from_slice(&std::mem::take(&mut self.begun))
+            .map(Heard::Answer)
+            .map_err(|error| Error::Keeper(format!("the keeper's answer can't be understood: {error}")))
     }
 }

@@ -136,8 +136,15 @@ impl EventFeed {
     }
 }
 
+/// How large a history can be: far more than its writer lets it get.
+const LARGEST: u64 = 64 * 1024 * 1024;
+
 fn open(path: &std::path::Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    match quell_sys::open_own(path, quell_sys::Use::Read) {
+        Ok(file) if file.metadata()?.len() > LARGEST => {
+            let why = format!("a history larger than {LARGEST} bytes is none of quell's");
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

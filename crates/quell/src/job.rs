@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Mode, ProcId, Receipt, Signal, StopPlan, Verdict};
+use quell_core::{JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
@@ -142,7 +142,7 @@ impl Job {
 
     /// Asks whoever keeps the job; whether there was anybody to hear it.
     fn ask_to_stop(&self, stop: &Stop) -> Result<bool> {
-        if let Some(mut keeper) = Caller::connect(&self.dir)? {
+        if let Some(mut keeper) = self.call_to_stop()? {
             let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
             keeper.say(&call)?;
             point(Point::StopSent);
@@ -151,7 +151,9 @@ impl Job {
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok(false) };
         let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
-        let Some(pidfd) = record.understudy.filter(|_| foreground).and_then(pin) else { return Ok(false) };
+        let front =
+            record.understudy.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
+        let Some(pidfd) = front.and_then(pin) else { return Ok(false) };
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {
@@ -169,29 +171,53 @@ impl Job {
                 Heard::Gone => return Ok(false),
                 Heard::Silence => {}
             }
-            let Ok(record) = self.dir.record() else { continue };
-            if let Some(pidfd) = record.keeper.and_then(pin) {
-                pidfd.signal(signal);
-            }
-            self.wake_understudy();
+            self.rouse(signal);
         }
         Ok(true)
     }
 
     /// Continues a keeper that somebody has stopped in the midst of a stop.
     fn wake_keeper(&self) {
-        let keeper = self.dir.record().ok().and_then(|record| record.keeper);
-        if let Some(keeper) = keeper.filter(|keeper| quell_sys::is_stopped(keeper.pid)).and_then(pin) {
+        let keeper = self.keeper_in(|record| record.keeper);
+        if let Some(keeper) = keeper.filter(|keeper| quell_sys::is_stopped(keeper.pid())) {
             keeper.signal(Signal::CONT);
+        }
+        self.wake_understudy();
+    }
+
+    /// Connects to the keeper, and wakes one that was stopped so long ago that its queue is full.
+    fn call_to_stop(&self) -> Result<Option<Caller>> {
+        for signal in [Signal::CONT, Signal::KILL] {
+            match Caller::connect_within(&self.dir, SILENCE) {
+                Err(Error::TimedOut(_)) => self.rouse(signal),
+                other => return other,
+            }
+        }
+        // Whoever is left finishes the stop.
+        Ok(None)
+    }
+
+    /// Sends `signal` to a keeper that is silent.
+    fn rouse(&self, signal: Signal) {
+        if let Some(pidfd) = self.keeper_in(|record| record.keeper) {
+            pidfd.signal(signal);
         }
         self.wake_understudy();
     }
 
     /// One that somebody has stopped could not end with its job.
     fn wake_understudy(&self) {
-        if let Some(pidfd) = self.dir.record().ok().and_then(|record| record.understudy).and_then(pin) {
+        if let Some(pidfd) = self.keeper_in(|record| record.understudy) {
             pidfd.signal(Signal::CONT);
         }
+    }
+
+    /// One of those who keep the job, pinned; none if the record names somebody who does not.
+    fn keeper_in(&self, role: impl Fn(&Record) -> Option<ProcId>) -> Option<PidFd> {
+        let record = self.dir.record().ok()?;
+        let id = role(&record)?;
+        let pidfd = pin(id)?;
+        self.dir.is_kept_by(id, record.keeper).then_some(pidfd)
     }
 
     /// Something that wakes up when the job's record changes or its keepers are gone.

@@ -427,7 +427,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     job.publish(&record, true)?;
     if let Some(dir) = old.and_then(|old| old.keeper_cgroup.as_deref()) {
         // Whoever is still in it is no part of the job.
-        let _ = std::fs::remove_dir(dir);
+        let _ = quell_contain::remove_recorded(dir, job.id());
     }
     if !survived {
         job.settle()?;

@@ -150,6 +150,8 @@ impl SweptJob {
 /// An error is about the home itself; what goes wrong with one job is in the report, and does not keep the others waiting.
 pub fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
+    // It says what is killed: nobody else may have a say in that.
+    home.check().map_err(failed)?;
     // Read before the first job is finished: an ended one may be removed.
     let places = recorded_places(home)?;
     let mut report = SweepReport { dry_run, kept: 0, jobs: Vec::new(), leftovers: Vec::new() };

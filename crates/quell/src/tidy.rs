@@ -1,9 +1,9 @@
 //! The small gc that happens by itself.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, SystemTime};
+
+use quell_sys::Use;
 
 use crate::gc::collect;
 use crate::{Error, GcReport, GcRules, Quell, Result};
@@ -23,13 +23,13 @@ impl Quell {
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("tidied");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
-        let old = match File::open(&path) {
+        let old = match quell_sys::open_own(&path, Use::Read) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
         let Some(stamp) = old else {
-            OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+            quell_sys::open_own(&path, Use::Append).map_err(failed)?;
             return Ok(None);
         };
         // A time in the future is that of another clock.
@@ -39,7 +39,7 @@ impl Quell {
             return Ok(None);
         }
         // Before the work: one that can't be done is not tried again at each start.
-        let touch = OpenOptions::new().append(true).open(&path);
+        let touch = quell_sys::open_own(&path, Use::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
         collect(self.home(), rules, false, Some(AT_ONCE)).map(Some)
     }

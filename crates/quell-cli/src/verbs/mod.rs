@@ -63,7 +63,9 @@ pub fn carry_out(verb: Verb) -> ExitCode {
 
 /// The user's jobs, kept by this very program.
 fn quell() -> Result<Quell, Error> {
-    Ok(Quell::with_program(Home::find().ok_or(Error::NoHome)?, "/proc/self/exe"))
+    let home = Home::find().ok_or(Error::NoHome)?;
+    home.check().map_err(Error::io(home.dir()))?;
+    Ok(Quell::with_program(home, "/proc/self/exe"))
 }
 
 /// Says an error, and gives its exit code.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use quell_core::{JobId, Limits};
 use quell_sys::fault::{Point, point};
 
+/// What the kernel calls the file system (`CGROUP2_SUPER_MAGIC`).
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
+
 /// Why a cgroup can't be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
@@ -143,8 +146,9 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Opens a cgroup that exists.
+    /// Opens a cgroup that exists. What only looks like one is an error: files of these names can be laid out anywhere.
     pub fn open(path: &Path) -> Result<Self, CgroupError> {
+        check_is_cgroup(path).map_err(at(path))?;
         let kill = path.join("cgroup.kill");
         let kill = OpenOptions::new().write(true).open(&kill).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CgroupError::NoKill,
@@ -244,15 +248,41 @@ fn list_members(path: &Path, found: &mut Vec<u32>) {
     }
 }
 
+/// Whether `path` is a directory of the cgroup v2 file system, reached by no link and no `..`: a path in a record is what
+/// somebody wrote there.
+fn check_is_cgroup(path: &Path) -> io::Result<()> {
+    let magic = rustix::fs::statfs(path)?.f_type as u64;
+    let plain = fs::canonicalize(path)? == path && path.is_dir();
+    if magic == CGROUP2_MAGIC && plain { Ok(()) } else { Err(io::Error::other("it is no cgroup")) }
+}
+
+/// Removes the cgroup at `path`, which a record names, if it is one and is named for the job `id` or its keeper.
+pub fn remove_recorded(path: &Path, id: JobId) -> io::Result<()> {
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&Cgroup::name(id)));
+    if !named {
+        return Err(io::Error::other("it is not named for the job"));
+    }
+    check_is_cgroup(path)?;
+    fs::remove_dir(path)
+}
+
 /// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).
 pub fn remove_tree(path: &Path) -> io::Result<()> {
+    match check_is_cgroup(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => remove_below(path),
+    }
+}
+
+fn remove_below(path: &Path) -> io::Result<()> {
     match fs::remove_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(()) => Ok(()),
         Err(_) => {
             for entry in fs::read_dir(path)?.flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    remove_tree(&entry.path())?;
+                    remove_below(&entry.path())?;
                 }
             }
             fs::remove_dir(path)

@@ -16,6 +16,7 @@ mod walk;
 
 use quell_core::{HeldBy, Limits, ProcId};
 
+pub use cgroup::remove_recorded;
 pub use doctor::doctor;
 pub use hold::{Birth, Hold, SpawnError, Told};
 pub use litter::{Litter, litter};

@@ -1,7 +1,9 @@
 //! The search for the members of a job that nobody keeps any more, by a process that is no ancestor of them.
 //!
 //! What makes a living process a member, each checked behind a pin:
-//! - it is the recorded root: pid and start time;
+//! - it is the recorded root: pid and start time, and what quell made of it: the leader of a session of its own, the init
+//!   of a PID namespace, or in a shared session at least the marker or the cgroup. A record can be rewritten by any
+//!   process of the user, a session can't;
 //! - it is in the job's cgroup;
 //! - it bears the job's marker, and no service manager has put it into a service of its own;
 //! - its parent is a member;
@@ -83,7 +85,7 @@ impl<'a> Search<'a> {
     pub(super) fn pass(&self, mut show: impl FnMut(&Seen, Bond)) -> Vec<ProcId> {
         let mut pass = Pass { search: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
         if let Some(root) = self.left.root
-            && let Some(seen) = pin(root.pid, |stat| identity(stat) == root)
+            && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
             let init = self.left.held == Some(HeldBy::Pidns);
             let bond = if init { Bond::Init } else { self.bond(root.pid) };
@@ -159,9 +161,22 @@ impl<'a> Search<'a> {
         if held { Bond::Cgroup } else { Bond::Loose }
     }
 
+    /// Whether it is the recorded root. The identity is what the record says, and anyone can be named there; the rest is
+    /// what the program can't undo.
+    fn is_root(&self, stat: &Stat) -> bool {
+        if self.left.root != Some(identity(stat)) || stat.pid == 1 {
+            return false;
+        }
+        if self.left.held == Some(HeldBy::Pidns) {
+            return quell_sys::inner_pid(stat.pid) == Some(1);
+        }
+        let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid;
+        leads || self.bond(stat.pid) == Bond::Cgroup || self.bears_marker(stat.pid)
+    }
+
     fn bears_marker(&self, pid: u32) -> bool {
         let marker = self.left.marker;
-        if marker.is_empty() || pid == quell_sys::pid() {
+        if !is_marker(marker) || pid == quell_sys::pid() {
             return false;
         }
         quell_sys::environ_contains(pid, marker)
@@ -180,6 +195,11 @@ impl<'a> Search<'a> {
     fn is_at_home(&self, pid: u32) -> bool {
         self.bond(pid) == Bond::Cgroup || services_of(pid).is_subset(&self.services)
     }
+}
+
+/// Whether it is a marker as quell makes them. Another text, such as `HOME=`, would be found in everybody's environment.
+fn is_marker(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 struct Pass<'s, 'a> {
@@ -299,6 +319,14 @@ mod tests {
         found("0::/system.slice/web.service", "web.service");
         found("1:name=systemd:/user.slice/user@1.service/app.slice/db.service/worker", "db.service");
         found("/sys/fs/cgroup/system.slice/agent.service/quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB", "agent.service");
+    }
+
+    #[test]
+    fn a_word_that_everybody_bears_is_no_marker() {
+        for text in ["", "PATH=", "HOME=/root", "/usr/local/sbin:/usr/local/bin:/", "0", &"0".repeat(33)] {
+            assert!(!is_marker(text), "{text}");
+        }
+        assert!(is_marker("00112233445566778899aabbccddeeff"));
     }
 
     #[test]

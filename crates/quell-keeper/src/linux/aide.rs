@@ -366,11 +366,13 @@ fn describe(action: &HookAction) -> String {
     }
 }
 
-/// Appends `event` to `file`.
+/// Appends `event` to `file`. A fifo that nobody reads is an error, and not waited for.
 fn append(file: &Path, event: &JobEvent) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(event)?;
     bytes.push(b'\n');
-    OpenOptions::new().append(true).create(true).mode(0o600).open(file)?.write_all(&bytes)
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(quell_sys::AT_ONCE);
+    options.open(file)?.write_all(&bytes)
 }
 
 /// What the thread says of a good answer.

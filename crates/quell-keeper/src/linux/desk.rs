@@ -17,14 +17,24 @@ use super::taps::Taps;
 use super::wire::Line;
 use crate::control::{Answer, Call, SEND_AT_ONCE};
 
-/// How many clients are served at a time; more of them wait in the socket's queue.
+/// How many clients are served at a time. When one more comes, the one that has been silent for longest has to go: those
+/// who only hold the line must not keep out who wants to stop the job.
 const CLIENTS: usize = 256;
+/// The longest message of a client, with what it may say before it is answered. The longest that quell has is a stop with
+/// a reason as long as an argument can be.
+const LONGEST: usize = 1024 * 1024;
+/// How many bytes are kept for all clients, of what they say and of what they are told.
+const HELD: usize = 16 * 1024 * 1024;
+/// How many things a client may ask before it hears the first answer. quell's own ask one.
+const AT_ONCE: usize = 16;
 
 struct Client {
     key: u64,
     line: Line,
     pid: u32,
     uid: u32,
+    /// The number of its last call among all; 0 if it has not called.
+    called: u64,
 }
 
 /// What the world wants.
@@ -48,6 +58,7 @@ pub struct Desk {
     pub socket: Option<u64>,
     clients: Vec<Client>,
     next_key: u64,
+    calls: u64,
     owner: Option<PidFd>,
     ends_by: Option<Instant>,
     aide: Option<Line>,
@@ -76,6 +87,7 @@ impl Desk {
             socket: None,
             clients: Vec::new(),
             next_key: 0,
+            calls: 0,
             owner,
             aide,
             restarts: 0,
@@ -90,10 +102,11 @@ impl Desk {
         fds.extend(self.input.polled());
         fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
         fds.extend(self.aide.as_ref().map(|aide| Polled::Read(aide.as_fd())));
-        let room = self.clients.len() < CLIENTS;
-        fds.extend(self.listener.as_ref().filter(|_| room).map(|listener| Polled::Read(listener.as_fd())));
+        fds.extend(self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd())));
         for client in &self.clients {
-            fds.push(Polled::Read(client.line.as_fd()));
+            if !client.line.is_unheard() {
+                fds.push(Polled::Read(client.line.as_fd()));
+            }
             if client.line.has_more_to_say() {
                 fds.push(Polled::Write(client.line.as_fd()));
             }
@@ -116,12 +129,12 @@ impl Desk {
         let input = self.input.polled().is_some() && next();
         let owner = self.owner.is_some() && next();
         let aide = self.aide.is_some() && next();
-        let listener = self.listener.is_some() && self.clients.len() < CLIENTS && next();
+        let listener = self.listener.is_some() && next();
         let calling: Vec<bool> = self
             .clients
             .iter()
             .map(|client| {
-                let read = next();
+                let read = !client.line.is_unheard() && next();
                 let write = client.line.has_more_to_say() && next();
                 read || write
             })
@@ -174,28 +187,64 @@ impl Desk {
         let mut gone = Vec::new();
         for (client, _) in self.clients.iter_mut().zip(calling).filter(|(_, calling)| **calling) {
             client.line.say_more();
-            let arrived = client.line.hear::<Call>();
+            if client.line.is_unheard() {
+                continue;
+            }
+            let arrived = client.line.hear_at_most::<Call>(LONGEST);
             let (key, pid, uid) = (client.key, client.pid, client.uid);
+            if arrived.messages.len() > AT_ONCE {
+                gone.push(key);
+                continue;
+            }
+            if !arrived.messages.is_empty() {
+                self.calls += 1;
+                client.called = self.calls;
+            }
             wishes.extend(arrived.messages.into_iter().map(|call| Wish::Call { key, pid, uid, call }));
-            if arrived.closed || client.line.is_overlong() {
+            if arrived.closed {
                 gone.push(key);
             }
         }
         self.clients.retain(|client| !gone.contains(&client.key));
         gone.into_iter().for_each(|key| self.input.forget(key));
+        self.bound_held();
+    }
+
+    /// Lets go of those who make us keep the most, until all of it is bearable.
+    fn bound_held(&mut self) {
+        while self.clients.iter().map(|client| client.line.held()).sum::<usize>() > HELD {
+            let largest = self.clients.iter().enumerate().max_by_key(|(_, client)| client.line.held());
+            let Some(index) = largest.map(|(index, _)| index) else { break };
+            let client = self.clients.remove(index);
+            self.input.forget(client.key);
+        }
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
-        while self.clients.len() < CLIENTS {
-            let Ok((stream, _)) = listener.accept() else { break };
-            // The directory keeps others out; this keeps out who got the socket by other ways.
+        // So many at a time at most: whoever connects faster than that must not keep us from all else.
+        for _ in 0..CLIENTS {
+            let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { break };
+            // The directory keeps others out; this keeps out who got the socket by other ways. Root may do all that this
+            // user may.
             let Ok((pid, uid)) = quell_sys::peer(&stream) else { continue };
             if uid != quell_sys::uid() && uid != 0 {
                 continue;
             }
+            if self.clients.len() >= CLIENTS {
+                self.drop_most_silent();
+            }
             self.next_key += 1;
-            self.clients.push(Client { key: self.next_key, line: Line::over(stream), pid, uid });
+            let line = Line::over(stream);
+            self.clients.push(Client { key: self.next_key, line, pid, uid, called: 0 });
+        }
+    }
+
+    /// Lets go of whom nobody misses: one that has never called, and came first; else whose last call is the oldest.
+    fn drop_most_silent(&mut self) {
+        let silent = self.clients.iter().enumerate().min_by_key(|(_, client)| (client.called, client.key));
+        if let Some(index) = silent.map(|(index, _)| index) {
+            let client = self.clients.remove(index);
+            self.input.forget(client.key);
         }
     }
 
@@ -204,6 +253,7 @@ impl Desk {
         if let Some(client) = self.clients.iter_mut().find(|client| client.key == key) {
             client.line.queue(answer);
             client.line.say_more();
+            self.bound_held();
         }
     }
 

@@ -109,8 +109,8 @@ pub struct Line {
     unsaid: Vec<u8>,
 }
 
-/// The longest message that is taken from a client, and the most that is kept for one that doesn't listen.
-const OVERLONG: usize = 16 * 1024 * 1024;
+/// The most that is kept for a client that doesn't listen, before it has to take some of it.
+const UNHEARD: usize = 1024 * 1024;
 
 /// What was read.
 #[derive(Debug)]
@@ -157,9 +157,14 @@ impl Line {
         !self.unsaid.is_empty()
     }
 
-    /// Whether the other end says more than anyone should in one message, or doesn't listen.
-    pub fn is_overlong(&self) -> bool {
-        self.pending.len() > OVERLONG || self.unsaid.len() > OVERLONG
+    /// How many bytes are kept for the other end and of what it says.
+    pub fn held(&self) -> usize {
+        self.pending.len() + self.unsaid.len()
+    }
+
+    /// Whether so much is still to be said that nothing more should be asked.
+    pub fn is_unheard(&self) -> bool {
+        self.unsaid.len() > UNHEARD
     }
 
     /// Says one thing, for as long as it takes. An error means that the other end is gone, which its silence will show
@@ -177,9 +182,18 @@ impl Line {
 
     /// Everything that has arrived. Call it when the descriptor is ready.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Arrived<T> {
+        self.hear_at_most(usize::MAX)
+    }
+
+    /// What has arrived, until `most` bytes wait to be understood: one who says more than that in one message, or faster
+    /// than it can be heard, has closed the line. For those who are not quell.
+    pub fn hear_at_most<T: DeserializeOwned>(&mut self, most: usize) -> Arrived<T> {
         let mut closed = self.stream.set_nonblocking(true).is_err();
         let mut chunk = [0u8; 16 * 1024];
         while !closed {
+            if self.pending.len() > most {
+                return Arrived { messages: Vec::new(), closed: true };
+            }
             match self.stream.read(&mut chunk) {
                 Ok(0) => closed = true,
                 Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
@@ -193,6 +207,10 @@ impl Line {
             let line: Vec<u8> = self.pending.drain(..=end).collect();
             // Both ends are the same program; a line that can't be read was cut off by the sender's death.
             messages.extend(serde_json::from_slice(&line).ok());
+        }
+        if self.pending.is_empty() {
+            // What a long message took is not kept for the next one.
+            self.pending = Vec::new();
         }
         Arrived { messages, closed }
     }

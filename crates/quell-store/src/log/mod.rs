@@ -69,6 +69,12 @@ impl fmt::Display for Stream {
 /// How many bytes a point takes on disk.
 const POINT: u64 = 24;
 
+/// How many of the `points` of a segment with so many bytes can be its writer's: each but the first is behind at least one
+/// byte. Some more are taken, of bytes that a power cut took; a file of nothing but zeros would be read without an end.
+fn believable(points: u64, bytes: u64) -> u64 {
+    points.min(bytes.max(1 << 16).saturating_add(2))
+}
+
 /// A place in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{POINT, Point, SegmentId, Stream, at, line_ends};
+use super::{POINT, Point, SegmentId, Stream, at, believable, line_ends};
 
 /// How many bytes are read at once.
 pub(super) const CHUNK: usize = 64 * 1024;
@@ -26,7 +26,7 @@ pub(super) struct Opened {
 impl Opened {
     /// None if it is gone or was not made yet: then there is nothing in it.
     pub fn open(dir: &Path, stream: Stream, id: SegmentId) -> io::Result<Option<Self>> {
-        let open = |path: PathBuf| match File::open(&path) {
+        let open = |path: PathBuf| match quell_sys::open_own(&path, quell_sys::Use::Read) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
@@ -45,7 +45,8 @@ impl Opened {
 
     /// How many whole points there are by now.
     pub fn points(&self) -> io::Result<u64> {
-        Ok(self.idx.metadata().map_err(at(&self.path))?.len() / POINT)
+        let length = |file: &File| file.metadata().map(|found| found.len()).map_err(at(&self.path));
+        Ok(believable(length(&self.idx)? / POINT, length(&self.log)?))
     }
 
     fn point(&self, number: u64) -> io::Result<Point> {
@@ -70,7 +71,8 @@ impl Opened {
         let mut bytes = vec![0; BLOCK * POINT as usize];
         let read = read_at(&self.idx, &mut bytes, number * POINT).map_err(at(&self.path))?;
         let (points, _torn) = bytes[..read].as_chunks();
-        Ok(points.iter().map(Point::from_bytes).collect())
+        let left = usize::try_from(self.points()?.saturating_sub(number)).unwrap_or(usize::MAX);
+        Ok(points.iter().take(left).map(Point::from_bytes).collect())
     }
 
     /// The number of the first point for which `beyond` holds; all after it have to satisfy it too.

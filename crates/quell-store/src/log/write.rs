@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quell_core::StreamTotals;
+use quell_sys::Use;
 use quell_sys::fault::{Point as Step, point};
 
-use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, line_ends};
+use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, believable, line_ends};
 use crate::home::gone_is_fine;
 
 /// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
@@ -311,7 +312,7 @@ impl CaptureWriter {
 
     /// A segment that an earlier writer left, and the point at its end; none if it has no first point or no bytes' file.
     fn look(&self, id: SegmentId) -> io::Result<Option<(Segment, Point)>> {
-        let open = |path: PathBuf| match File::open(&path) {
+        let open = |path: PathBuf| match quell_sys::open_own(&path, Use::Read) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
@@ -322,6 +323,7 @@ impl CaptureWriter {
             return Ok(None);
         };
         let (length, mut points) = (log.metadata()?.len(), idx.metadata()?.len() / POINT);
+        points = believable(points, length);
         if points == 0 {
             return Ok(None);
         }
@@ -350,7 +352,7 @@ impl CaptureWriter {
 
     /// Opens the last segment that an earlier writer left, and brings its index to the end of its bytes.
     fn reopen(&mut self, id: SegmentId) -> io::Result<()> {
-        let open = |path: PathBuf| OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path));
+        let open = |path: PathBuf| quell_sys::open_own(&path, Use::Change).map_err(at(&path));
         let mut log = open(id.log(&self.dir, self.stream))?;
         let mut idx = open(id.idx(&self.dir, self.stream))?;
         let (bytes, length) = (self.last().bytes, log.metadata()?.len());

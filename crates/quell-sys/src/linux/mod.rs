@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod early;
+mod files;
 mod host;
 mod launch;
 mod pidfd;
@@ -13,6 +14,7 @@ mod stream;
 mod wait;
 
 pub use early::closed_at_start;
+pub use files::{AT_ONCE, Use, connect_within, is_trusted, open_own, raised_rights, read_own};
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, own_home, page_size, poll_until,
     raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second, ticks_since_boot,
@@ -29,8 +31,8 @@ pub use process::{
     stop_self, take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, children, cmdline, environ_contains, holds_file, holds_socket, listeners, newest_pid, own_children,
-    pids, proc_is_ours, stat, uid_of,
+    Stat, children, cmdline, environ_contains, holds_file, holds_socket, inner_pid, listeners, newest_pid,
+    own_children, pids, proc_is_ours, stat, uid_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use stream::{columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, write};

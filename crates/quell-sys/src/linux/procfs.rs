@@ -137,12 +137,20 @@ pub fn holds_socket(pid: u32, inodes: &[u64]) -> bool {
     })
 }
 
-/// Whether `pid` has this very file open. What may not be asked has not.
-pub fn holds_file(pid: u32, device: u64, inode: u64) -> bool {
+/// Whether `pid` has the file open that is inode `ino` on device `dev`. False where its descriptors may not be read.
+pub fn holds_file(pid: u32, dev: u64, ino: u64) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    entries
-        .flatten()
-        .any(|entry| fs::metadata(entry.path()).is_ok_and(|meta| (meta.dev(), meta.ino()) == (device, inode)))
+    // Not opened, only asked for: that waits for nobody.
+    let is_it = |found: fs::Metadata| (found.dev(), found.ino()) == (dev, ino);
+    entries.flatten().any(|entry| fs::metadata(entry.path()).is_ok_and(is_it))
+}
+
+/// The number that `pid` has in the innermost PID namespace that it is in, if that is not ours.
+pub fn inner_pid(pid: u32) -> Option<u32> {
+    let bytes = read(&format!("/proc/{pid}/status"), 16 * 1024).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().skip(1).last()?.parse().ok()
 }
 
 /// Every pid in /proc.

@@ -67,8 +67,14 @@ pub(super) enum Found {
 /// Opens the file as it is. The caller holds the lock.
 pub(super) fn open(home: &Home) -> Found {
     let path = home.index_path();
-    if !path.exists() {
-        return Found::Bad;
+    match quell_sys::open_own(&path, quell_sys::Use::Read) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Bad,
+        // SQLite would follow a link, and wait for a fifo.
+        Err(_) if path.symlink_metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => {
+            return Found::Bad;
+        }
+        Err(_) => return Found::Unusable,
     }
     match connect(&path) {
         Ok((db, VERSION, making)) => Found::Good(db, making),

@@ -3,12 +3,12 @@
 //! Two locks, because one that is shared by a stream of readers is never free: whoever wants the file alone shuts the gate
 //! first, and then waits for those who are inside.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use quell_store::Home;
+use quell_sys::Use;
 
 /// How long it is waited for, which is enough for the making of an index of a hundred thousand jobs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ fn take(
     deadline: Instant,
 ) -> Option<File> {
     let path = home.dir().join(name);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+    let file = quell_sys::open_own(&path, Use::Append).ok()?;
     loop {
         match lock(&file) {
             Ok(()) => return Some(file),

@@ -1,0 +1,182 @@
+//! Files that somebody may have laid out as a trap: a link to elsewhere, a fifo that never opens, a stranger's file, one
+//! that fills the memory. And sockets that nobody answers.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// The flags with which an open, of a fifo too, waits for nobody and takes no terminal.
+pub const AT_ONCE: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// To read it.
+    Read,
+    /// To read and write it where it is.
+    Change,
+    /// To write at its end; it is made, for this user alone, if it is not there.
+    Append,
+}
+
+/// Whether what bears `found` may be believed: it is this user's, or root's, who could be this user anyway. For root the
+/// two are one: what an ordinary user can write is nothing that root acts on.
+pub fn is_trusted(found: &Metadata) -> bool {
+    [super::uid(), 0].contains(&found.uid())
+}
+
+/// Opens one of quell's own files: a regular one, of this user's or root's, at this very place. Never waits, whatever is
+/// there, and follows no link in the last part of `path`. What is checked is what is opened, not its name.
+pub fn open_own(path: &Path, to: Use) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    match to {
+        Use::Read => options.read(true),
+        Use::Change => options.read(true).write(true),
+        Use::Append => options.append(true).create(true).mode(0o600),
+    };
+    // What is no file at all is as good as a damaged one: whoever can do without it does.
+    let no_file = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    options.custom_flags(libc::O_NOFOLLOW | AT_ONCE);
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => no_file("it is a link, which quell never makes there"),
+        // A fifo without a reader, or a socket.
+        Some(libc::ENXIO) => no_file("it is no regular file"),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(no_file("it is no regular file"));
+    }
+    if !is_trusted(&found) {
+        let why = format!("it belongs to another user (uid {})", found.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(file)
+}
+
+/// All of one of quell's own files, if that is at most `most` bytes.
+pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_own(path, Use::Read)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is larger than {most} bytes, which no such file of quell's is");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(bytes)
+}
+
+/// Connects to the socket at `path`, for `patience` at most: one whose queue is full, because nobody takes from it, would
+/// be waited for without an end. Who listens there must be this user or root.
+pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The kernel heeds it for connecting too.
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| match error {
+        rustix::io::Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "nobody takes calls there"),
+        other => other.into(),
+    })?;
+    set_socket_timeout(&socket, Timeout::Send, None)?;
+    let stream = UnixStream::from(socket);
+    let (_, uid) = super::peer(&stream)?;
+    if ![super::uid(), 0].contains(&uid) {
+        let why = format!("who listens there is another user (uid {uid})");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(stream)
+}
+
+/// Why this program has more rights than whoever called it, if it has: then the caller's environment, files and arguments
+/// would steer what is not the caller's.
+pub fn raised_rights() -> Option<&'static str> {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() != geteuid() {
+        return Some("set-user-id");
+    }
+    if getgid() != getegid() {
+        return Some("set-group-id");
+    }
+    // SAFETY: reads a word that the kernel gave to this process at its exec.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    // A security module may ask for the same care without any more rights.
+    (secure && !getuid().is_root() && has_capabilities()).then_some("file capabilities")
+}
+
+fn has_capabilities() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.is_none_or(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
+    use std::time::Instant;
+
+    use super::*;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new() -> Self {
+            let dir =
+                std::env::temp_dir().join(format!("quell-{:032x}", super::super::random_u128().unwrap()));
+            std::fs::create_dir(&dir).unwrap();
+            Self(dir)
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_trap_is_refused_and_never_waited_for() {
+        let dir = Dir::new();
+        let file = dir.0.join("file");
+        std::fs::write(&file, b"whole").unwrap();
+        let trap = dir.0.join("trap");
+        let lay: [&dyn Fn(); 4] = [
+            &|| std::os::unix::fs::symlink(&file, &trap).unwrap(),
+            &|| std::os::unix::fs::symlink("/dev/zero", &trap).unwrap(),
+            &|| std::fs::create_dir(&trap).unwrap(),
+            &|| assert!(std::process::Command::new("mkfifo").arg(&trap).status().unwrap().success()),
+        ];
+        for (number, lay) in lay.iter().enumerate() {
+            lay();
+            for to in [Use::Read, Use::Change, Use::Append] {
+                assert!(open_own(&trap, to).is_err(), "trap {number}, {to:?}");
+            }
+            std::fs::remove_file(&trap).or_else(|_| std::fs::remove_dir(&trap)).unwrap();
+        }
+        assert_eq!(read_own(&file, 5).unwrap(), b"whole");
+        assert_eq!(read_own(&file, 4).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_socket_whose_queue_is_full_is_given_up() {
+        let dir = Dir::new();
+        let path = dir.0.join("sock");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let patience = Duration::from_millis(50);
+        let mut held = Vec::new();
+        let began = Instant::now();
+        let error = loop {
+            match connect_within(&path, patience) {
+                Ok(stream) => held.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
