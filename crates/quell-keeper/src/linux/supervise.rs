@@ -26,6 +26,8 @@ use crate::StartReply;
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
 /// event tells of that. The wait for those that are dying is ended by their exits, not by this.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
+const COUNT_AGAIN: Duration = Duration::from_millis(500);
 /// How long the audit waits for those it has killed.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -93,6 +95,8 @@ pub struct Supervisor {
     /// After which wait the program is started again.
     pub(super) again: Option<Duration>,
     kill_told: bool,
+    /// Whether the last count failed.
+    uncounted: bool,
 }
 
 impl Supervisor {
@@ -118,6 +122,7 @@ impl Supervisor {
             ready: None,
             again: None,
             kill_told: false,
+            uncounted: false,
         }
     }
 
@@ -245,8 +250,8 @@ impl Supervisor {
             desk.polled(&mut fds);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
-        if killing {
-            let again = Instant::now() + KILL_AGAIN;
+        if killing || (counting && self.uncounted) {
+            let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
             wake = Some(wake.map_or(again, |wake| wake.min(again)));
         }
         // poll fails only for want of memory. Then everything is looked at, as if it were ready.
@@ -311,6 +316,14 @@ impl Supervisor {
         }
     }
 
+    fn read_status_if_there(&mut self) {
+        let now = Some(Instant::now());
+        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
+        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
+            self.read_status();
+        }
+    }
+
     fn look_at_children(&mut self) {
         self.notice_root_exit();
         if self.life.state() == State::Running {
@@ -323,6 +336,11 @@ impl Supervisor {
 
     fn notice_root_exit(&mut self) {
         if let Some(outcome) = self.hold.root_exit() {
+            // What the stub had to say before it died goes first: a start that failed is no death from outside.
+            self.read_status_if_there();
+            if self.life.state() == State::Ended {
+                return;
+            }
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(Happening::RootExited { outcome: outcome.clone() });
@@ -339,6 +357,7 @@ impl Supervisor {
     /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
     fn count(&mut self) {
         let count = self.hold.count();
+        self.uncounted = matches!(count, Count::Unknown(_));
         self.notice_root_exit();
         if self.end.is_none() {
             if self.life.state() == State::Draining
@@ -390,11 +409,7 @@ impl Supervisor {
 
     pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
         // An exec that is done already makes it a program, to be asked politely.
-        let now = Some(Instant::now());
-        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
-        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
-            self.read_status();
-        }
+        self.read_status_if_there();
         if let Some(desk) = self.desk() {
             desk.ending.get_or_insert((cause, actor.clone()));
         }
