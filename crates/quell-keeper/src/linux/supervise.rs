@@ -28,6 +28,9 @@ use crate::StartReply;
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
 const COUNT_AGAIN: Duration = Duration::from_millis(500);
+/// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
+/// the job has said so by then.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// How long the audit waits for those it has killed.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -133,9 +136,11 @@ impl Supervisor {
         let mut this = Self::with(job, life, hold, evidence, kit, run);
         if let Some(store) = &this.job.store
             && this.kit.lock.is_none()
-            && let Ok(Liveness::Lost(lock)) = store.liveness()
         {
-            this.kit.lock = Some(lock);
+            match claim(store) {
+                Claim::Ours(lock) => this.kit.lock = lock,
+                Claim::AnothersOrOver => this.job.store = None,
+            }
         }
         this.happen(Happening::Lost { finished_by: "its understudy".into() });
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
@@ -481,6 +486,33 @@ impl Supervisor {
 
     pub(super) fn trouble(&mut self, text: String) {
         self.evidence.troubles.push(text);
+    }
+}
+
+/// Whether one who takes over may write the record.
+enum Claim {
+    /// Yes; with the lock, unless somebody holds it who writes nothing.
+    Ours(Option<Lock>),
+    /// No: a client is finishing the job, or it is over.
+    AnothersOrOver,
+}
+
+/// Takes the lock of a job whose keeper is gone. A client that looks at the job at this moment has it for an instant; one
+/// that found it lost before we came keeps it, and writes the end. Two who write at once would undo each other's work.
+fn claim(store: &JobDir) -> Claim {
+    let began = Instant::now();
+    loop {
+        match store.liveness() {
+            Ok(Liveness::Lost(lock)) => return Claim::Ours(Some(lock)),
+            Ok(Liveness::Over) => return Claim::AnothersOrOver,
+            Ok(Liveness::Kept) if began.elapsed() < LOCK_PATIENCE => {
+                // A lock has no event with a deadline.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(Liveness::Kept) if store.is_being_finished() => return Claim::AnothersOrOver,
+            // A stub that hangs in its exec has it still.
+            Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
+        }
     }
 }
 
