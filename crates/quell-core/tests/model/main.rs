@@ -5,6 +5,8 @@
 //! and does not look for cycles, so that a path without an end that joins another goes unseen; here the whole graph is at
 //! hand, and its cycles are what the liveness is checked on.
 
+mod disk;
 mod explore;
 mod life;
 mod life_world;
+mod protocol;
