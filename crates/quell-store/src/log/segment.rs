@@ -38,7 +38,9 @@ impl Opened {
         if opened.points()? == 0 {
             return Ok(None);
         }
-        opened.start = opened.point(0)?;
+        // The name is what the writer goes by. Were an index that is damaged believed instead, the same bytes would be
+        // read again and again on the way to where it says they are.
+        opened.start = Point { offset: id.start(), ..opened.point(0)? };
         Ok(Some(opened))
     }
 
@@ -97,7 +99,7 @@ impl Opened {
         let known = self.point(number.saturating_sub(1))?;
         let mut lines = known.lines;
         self.scan(known.offset, offset, |_, bytes| {
-            lines += line_ends(bytes);
+            lines = lines.saturating_add(line_ends(bytes));
             None::<()>
         })?;
         Ok(lines)
@@ -112,7 +114,7 @@ impl Opened {
             for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
                 missing = missing.saturating_sub(1);
                 if missing == 0 {
-                    return Some(offset + index as u64 + 1);
+                    return Some(offset.saturating_add(index as u64 + 1));
                 }
             }
             None
@@ -123,7 +125,7 @@ impl Opened {
     /// The offset of the first line end from `from` on and before `to`.
     pub fn line_end(&self, from: u64, to: u64) -> io::Result<Option<u64>> {
         self.scan(from, to, |offset, bytes| {
-            bytes.iter().position(|byte| *byte == b'\n').map(|index| offset + index as u64)
+            bytes.iter().position(|byte| *byte == b'\n').map(|index| offset.saturating_add(index as u64))
         })
     }
 
@@ -144,7 +146,7 @@ impl Opened {
             if let Some(found) = look(from, &buffer[..read]) {
                 return Ok(Some(found));
             }
-            from += read as u64;
+            from = from.saturating_add(read as u64);
         }
         Ok(None)
     }
@@ -154,7 +156,7 @@ impl Opened {
 fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], position + filled as u64) {
+        match file.read_at(&mut buffer[filled..], position.saturating_add(filled as u64)) {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
