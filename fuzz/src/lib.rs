@@ -13,6 +13,8 @@ use std::fs;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mutate::Mutator;
@@ -49,6 +51,40 @@ pub fn corpus(target: &str) -> io::Result<Vec<Vec<u8>>> {
     paths.iter().map(fs::read).collect()
 }
 
+/// Ends the process if one input takes for ever, and says which it was: that is a finding that can't be returned.
+struct Watchdog {
+    tried: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Watchdog {
+    fn start(target: &'static str, seed: u64) -> Self {
+        let this = Self { tried: Arc::default(), over: Arc::default() };
+        let (tried, over) = (Arc::clone(&this.tried), Arc::clone(&this.over));
+        std::thread::spawn(move || {
+            let (mut last, mut since) = (0, Instant::now());
+            while !over.load(Ordering::Relaxed) {
+                // Nothing is waited for here; it is looked whether something goes on.
+                std::thread::sleep(Duration::from_millis(200));
+                let now = tried.load(Ordering::Relaxed);
+                if now != last {
+                    (last, since) = (now, Instant::now());
+                } else if since.elapsed() > 4 * TOO_LONG {
+                    eprintln!("{target}: the input of seed {} takes for ever", seed.wrapping_add(now));
+                    std::process::exit(3);
+                }
+            }
+        });
+        this
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Gives one input to a target.
 fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
     let began = Instant::now();
@@ -71,12 +107,14 @@ pub fn fuzz(target: &Target, seed: u64, enough: impl Fn(u64) -> bool) -> Result<
         try_one(target, input).map_err(|why| finding(input, why, None))?;
     }
     let mut tried = 0;
+    let watchdog = Watchdog::start(target.name, seed);
     while !enough(tried) {
         // Each input has a seed of its own, so that it can be made again alone.
         let this = seed.wrapping_add(tried);
         let input = Mutator::new(this).make(&corpus, target.words);
         try_one(target, &input).map_err(|why| finding(&input, why, Some(this)))?;
         tried += 1;
+        watchdog.tried.store(tried, Ordering::Relaxed);
     }
     Ok(corpus.len() as u64 + tried)
 }

@@ -90,7 +90,11 @@ impl Opened {
 
     /// Reads what follows `offset` of the stream. Fewer bytes than asked for: the file ends there.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        read_at(&self.log, buffer, offset.saturating_sub(self.start.offset)).map_err(at(&self.path))
+        // A damaged index can send a reader before the start, where nothing of this segment is.
+        match offset.checked_sub(self.start.offset) {
+            Some(position) => read_at(&self.log, buffer, position).map_err(at(&self.path)),
+            None => Ok(0),
+        }
     }
 
     /// How many line ends of the stream are before `offset`, which lies in this segment.

@@ -177,8 +177,14 @@ impl CaptureWriter {
         StreamTotals {
             bytes: self.end.offset,
             lines: self.end.lines,
-            cut_bytes: self.end.offset.saturating_sub(kept().map(|segment| segment.bytes).sum()),
-            cut_lines: self.end.lines.saturating_sub(kept().map(|segment| segment.lines).sum()),
+            cut_bytes: self
+                .end
+                .offset
+                .saturating_sub(kept().map(|segment| segment.bytes).fold(0, u64::saturating_add)),
+            cut_lines: self
+                .end
+                .lines
+                .saturating_sub(kept().map(|segment| segment.lines).fold(0, u64::saturating_add)),
         }
     }
 
@@ -222,8 +228,8 @@ impl CaptureWriter {
         files.idx.write_all(&end.to_bytes())?;
         self.end = end;
         let segment = self.last();
-        segment.bytes += length;
-        segment.lines += lines;
+        segment.bytes = segment.bytes.saturating_add(length);
+        segment.lines = segment.lines.saturating_add(lines);
         segment.disk += length + POINT;
         Ok(())
     }
@@ -363,7 +369,7 @@ impl CaptureWriter {
             idx.write_all(&self.end.to_bytes())?;
             let last = self.last();
             last.bytes = length;
-            last.lines += lines;
+            last.lines = last.lines.saturating_add(lines);
             last.disk += POINT;
         }
         self.open = Some(Files { log, idx });
