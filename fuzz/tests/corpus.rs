@@ -5,7 +5,7 @@ use quell_fuzz::{fuzz, targets};
 
 /// How many times its share each target is tried: `QUELL_FUZZ_ROUNDS`.
 fn rounds() -> u64 {
-    std::env::var("QUELL_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("QUELL_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
 }
 
 #[test]
