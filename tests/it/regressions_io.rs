@@ -11,7 +11,7 @@ use std::{
 };
 
 use quell_tests::{
-    all_hold,
+    all_hold, eventually,
     evidence::receipt,
     host::Setting,
     lab::Lab,
@@ -86,6 +86,28 @@ fn a_receipt_for_a_reader_that_does_not_read_hung_quell() {
     let quell = lab.run().wrapped(["sh", "-c", &redirected, "sh"]).args(["--receipt-fd", "3"]);
     check("as a descriptor", quell.command(["true"]).finish());
     check("as a file", lab.run().args(["--receipt"]).args([&fifo]).command(["true"]).finish());
+    assert_eq!(lab.leftovers(), Vec::<String>::new());
+}
+
+/// The front overwrote the end that its keeper had put on record before it was killed, with another cause.
+#[test]
+fn an_end_on_record_was_taken_back_when_the_keeper_was_killed_after_it() {
+    let lab = Lab::as_me();
+    let fifo = lab.fifo();
+    let _reader = full(&fifo);
+    // The keeper waits for this reader when the end is on record already.
+    let redirected = format!(r#"exec "$@" 3>{}"#, fifo.display());
+    let quell = lab.run().wrapped(["sh", "-c", &redirected, "sh"]).args(["--receipt-fd", "3"]);
+    let mut running = quell.script("exit 7").start();
+    let ended = || lab.records().iter().any(|record| record.state == "ended");
+    assert!(eventually(PATIENCE, ended), "{:?}", lab.records());
+    let keepers = running.front.children();
+    assert!(keepers.len() == 1 && keepers[0].signal("KILL"), "{keepers:?}");
+    assert!(running.wait_exit(PATIENCE).is_some());
+    let records = lab.records();
+    assert_eq!(records[0].state, "ended", "{records:?}");
+    let kept = receipt(&records[0].dir.join("receipt.json")).unwrap();
+    assert_eq!(kept["cause"], "own_exit", "{kept}");
     assert_eq!(lab.leftovers(), Vec::<String>::new());
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quell_core::{
     Actor, Cause, Contain, ErrorBody, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan, Until, Verdict,
-    account, parse_assignment,
+    account, parse_environment,
 };
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
@@ -204,17 +204,8 @@ fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
     if read.map_err(|error| bad(error.to_string()))? as u64 == ENV_FILE_CAP {
         return Err(bad(format!("it is larger than {ENV_FILE_CAP} bytes")));
     }
-    let mut set = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim_start();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (key, value) =
-            parse_assignment(line).map_err(|error| bad(format!("line {}: {error}", index + 1)))?;
-        set.push((key.into(), value.into()));
-    }
-    Ok(set)
+    let set = parse_environment(&text).map_err(|error| bad(error.to_string()))?;
+    Ok(set.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
 }
 
 fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode {

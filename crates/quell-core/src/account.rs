@@ -23,7 +23,10 @@ pub fn headline(receipt: &Receipt) -> String {
     let mut line = match receipt.cause {
         Cause::Timeout => {
             let given = receipt.job.timeout.unwrap_or(receipt.ended.at);
-            format!("timed out after {}", format_duration(Duration::from_secs_f64(given.max(0.0))))
+            format!(
+                "timed out after {}",
+                format_duration(Duration::try_from_secs_f64(given.max(0.0)).unwrap_or(Duration::MAX))
+            )
         }
         Cause::OwnExit | Cause::ExternalSignal => {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))

@@ -29,11 +29,14 @@ pub use receipt::{
 };
 pub use signal::{BadSignal, Signal};
 pub use spec::{
-    Background, BadAssignment, Contain, HeldBy, Hook, HookAction, HookEvent, JobSpec, LaunchFile, Leak,
-    Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy, RestartRules, SessionKind, Stdin,
-    Until, parse_assignment,
+    Background, BadAssignment, BadEnvironment, Contain, HeldBy, Hook, HookAction, HookEvent, JobSpec,
+    LaunchFile, Leak, Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy, RestartRules,
+    SessionKind, Stdin, Until, parse_assignment, parse_environment,
 };
-pub use units::{BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size};
+pub use units::{
+    BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size, read_duration,
+    read_optional_duration,
+};
 
 /// The name and version of quell's JSON, in every object that it prints or writes.
 pub const SCHEMA: &str = "quell/1";

@@ -13,11 +13,14 @@ pub struct StopPlan {
     /// The first, polite signal.
     pub signal: Signal,
     /// How long the set may take to end on it.
+    #[serde(deserialize_with = "crate::read_duration")]
     pub grace: Duration,
     /// The most of the grace that is given when the process that the user called was killed: nobody is left to wait,
     /// and the tree is to be gone within a second.
+    #[serde(deserialize_with = "crate::read_duration")]
     pub brief: Duration,
     /// How long the kill may take to be proven before survivors are reported.
+    #[serde(deserialize_with = "crate::read_duration")]
     pub verify: Duration,
 }
 

@@ -425,6 +425,25 @@ pub struct LaunchFile {
 #[error("`{0}` is no assignment: write KEY=VALUE")]
 pub struct BadAssignment(String);
 
+/// A line of an environment file that is no assignment.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {error}")]
+pub struct BadEnvironment {
+    /// Which, from 1 on.
+    line: usize,
+    /// Why.
+    error: BadAssignment,
+}
+
+/// Reads the text of an environment file: one `KEY=VALUE` a line, empty lines, and comments that begin with `#`.
+pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, BadEnvironment> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
+    lines
+        .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
+        .map(|(line, text)| parse_assignment(text).map_err(|error| BadEnvironment { line, error }))
+        .collect()
+}
+
 /// Reads `KEY=VALUE`; the value may be empty and may hold more `=`.
 pub fn parse_assignment(text: &str) -> Result<(String, String), BadAssignment> {
     match text.split_once('=') {

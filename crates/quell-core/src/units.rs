@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+
 /// A text that is no duration.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 2m")]
@@ -29,6 +31,21 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit))
 }
 
+/// A century is more than any job lives; what lies above it would overflow the clock's arithmetic.
+const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// Reads a duration from a record or a message: one that no clock can be advanced by is a century.
+pub fn read_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    Duration::deserialize(deserializer).map(|duration| duration.min(CENTURY))
+}
+
+/// The same for one that may be missing.
+pub fn read_optional_duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    Ok(Option::<Duration>::deserialize(deserializer)?.map(|duration| duration.min(CENTURY)))
+}
+
 /// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`; a bare number is seconds, as for timeout(1).
 pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
     let bad = || BadDuration(text.to_owned());
@@ -41,10 +58,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
         "d" => 86_400.0,
         _ => return Err(bad()),
     };
-    // A century is more than any job lives; what lies above it would overflow the clock's arithmetic.
-    let century = 100.0 * 366.0 * 86_400.0;
     let total = number * seconds;
-    if total > century { Err(bad()) } else { Duration::try_from_secs_f64(total).map_err(|_| bad()) }
+    if total > CENTURY.as_secs_f64() {
+        Err(bad())
+    } else {
+        Duration::try_from_secs_f64(total).map_err(|_| bad())
+    }
 }
 
 /// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` behind the letter.

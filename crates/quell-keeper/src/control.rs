@@ -20,6 +20,7 @@ pub enum Call {
         /// Without asking it first.
         kill: bool,
         /// The grace, if it is not to be the job's own.
+        #[serde(default, deserialize_with = "quell_core::read_optional_duration")]
         grace: Option<Duration>,
         /// Why, in the client's words.
         reason: Option<String>,
@@ -40,6 +41,7 @@ pub enum Call {
         /// Whether that was the last of it.
         eof: bool,
         /// For how long at most the program may make no room.
+        #[serde(deserialize_with = "quell_core::read_duration")]
         within: Duration,
     },
     /// Say who is in the tree. Answered with [`Answer::Seen`].

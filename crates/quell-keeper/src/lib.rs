@@ -18,6 +18,9 @@ mod platform;
 pub use mask::Mask;
 #[cfg(target_os = "linux")]
 pub use platform::News;
+#[cfg(all(target_os = "linux", feature = "fuzzing"))]
+#[doc(hidden)]
+pub use platform::fuzzing;
 pub use platform::{run, stand_by, tell_hooks};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,

@@ -86,7 +86,8 @@ pub fn mount_dir() -> Result<PathBuf, CgroupError> {
 /// The directory of the cgroup `own` in a hierarchy whose `root` is mounted at `mount`.
 pub fn dir_of(root: &str, mount: &str, own: &str) -> Option<PathBuf> {
     let below = if root == "/" { own } else { own.strip_prefix(root)? };
-    if below.starts_with("/..") {
+    // `/ab` is not below `/a`; and what this process may not see is shown as a way up.
+    if !below.is_empty() && !below.starts_with('/') || below.split('/').any(|part| part == "..") {
         return None;
     }
     Some(Path::new(mount).join(below.trim_start_matches('/')))
@@ -100,7 +101,8 @@ pub fn cgroup2_mount(mountinfo: &str) -> Option<(String, String)> {
             return None;
         }
         let mut fields = before.split(' ').skip(3);
-        Some((unescape(fields.next()?), unescape(fields.next()?)))
+        let (root, mount) = (unescape(fields.next()?), unescape(fields.next()?));
+        (root.starts_with('/') && mount.starts_with('/')).then_some((root, mount))
     })
 }
 

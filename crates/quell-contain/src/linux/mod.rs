@@ -104,3 +104,11 @@ fn pidns_limits(limits: &Limits) -> Result<Option<u64>, Unavailable> {
         procs => Ok(procs.map(|procs| procs + 1)),
     }
 }
+
+/// What the fuzzer calls; no part of the interface.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::cgroup::{cgroup2_mount, dir_of, v2_path};
+    pub use super::scope::{take_message, unescape};
+}

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, RootOutcome, SCHEMA, SessionKind,
-    Signal, Verdict,
+    Actor, Cause, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, Receipt, RootOutcome, SCHEMA,
+    SessionKind, Signal, State, Verdict,
 };
 use quell_store::{Home, JobDir, Lock, wall};
 use quell_sys::fault::{self, Point, Role, point};
@@ -525,6 +525,12 @@ impl Front {
         let mut job = job_of(&self.request, plan, outlets, &Mask::default());
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
+        if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
+            let unwritten =
+                job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
+            let (leaked, interrupted) = (self.known.leaked, self.interrupted);
+            return Ok(Finished { receipt, leaked, unwritten, interrupted });
+        }
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
         point(Point::HoldTaken);
         let kit = Kit {
@@ -553,6 +559,9 @@ impl Front {
         point(Point::KeeperCollected);
         let plan = &self.plan;
         let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
+        if ended_already(store).is_some() {
+            return Ok(());
+        }
         let run = store.record().map_or(1, |record| record.run);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         point(Point::HoldTaken);
@@ -576,6 +585,17 @@ impl Front {
             (Some(_) | None, _) => Ok(()),
         }
     }
+}
+
+/// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
+/// read: all that can be missing is the last stroke, and it is made here.
+fn ended_already(store: &JobDir) -> Option<Receipt> {
+    let record = store.record().ok()?;
+    let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
+    let receipt = store.receipt().ok().filter(|_| record.state == State::Ended.word() && !survived)?;
+    // What fails here is done by whoever looks next.
+    let _ = store.settle();
+    Some(receipt)
 }
 
 pub fn random() -> Result<u128, RunError> {

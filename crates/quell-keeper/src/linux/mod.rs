@@ -17,3 +17,10 @@ mod wire;
 pub use aide::{News, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
+
+/// What the fuzzer calls; no part of the interface.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::wire::{Line, Note, Order};
+}

@@ -27,6 +27,11 @@ use crate::StartReply;
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
 /// event tells of that. The wait for those that are dying is ended by their exits, not by this.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
+const COUNT_AGAIN: Duration = Duration::from_millis(500);
+/// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
+/// the job has said so by then.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// How long the audit waits for those it has killed.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -94,6 +99,8 @@ pub struct Supervisor {
     /// After which wait the program is started again.
     pub(super) again: Option<Duration>,
     kill_told: bool,
+    /// Whether the last count failed.
+    uncounted: bool,
 }
 
 impl Supervisor {
@@ -119,6 +126,7 @@ impl Supervisor {
             ready: None,
             again: None,
             kill_told: false,
+            uncounted: false,
         }
     }
 
@@ -129,9 +137,11 @@ impl Supervisor {
         let mut this = Self::with(job, life, hold, evidence, kit, run);
         if let Some(store) = &this.job.store
             && this.kit.lock.is_none()
-            && let Ok(Liveness::Lost(lock)) = store.liveness()
         {
-            this.kit.lock = Some(lock);
+            match claim(store) {
+                Claim::Ours(lock) => this.kit.lock = lock,
+                Claim::AnothersOrOver => this.job.store = None,
+            }
         }
         this.happen(Happening::Lost { finished_by: "its understudy".into() });
         this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
@@ -253,8 +263,8 @@ impl Supervisor {
             desk.polled(&mut fds);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
-        if killing {
-            let again = Instant::now() + KILL_AGAIN;
+        if killing || (counting && self.uncounted) {
+            let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
             wake = Some(wake.map_or(again, |wake| wake.min(again)));
         }
         // poll fails only for want of memory. Then everything is looked at, as if it were ready.
@@ -323,6 +333,14 @@ impl Supervisor {
         }
     }
 
+    fn read_status_if_there(&mut self) {
+        let now = Some(Instant::now());
+        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
+        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
+            self.read_status();
+        }
+    }
+
     fn look_at_children(&mut self) {
         self.notice_root_exit();
         if self.life.state() == State::Running {
@@ -336,6 +354,11 @@ impl Supervisor {
     fn notice_root_exit(&mut self) {
         if let Some(outcome) = self.hold.root_exit() {
             point(Point::RootExitSeen);
+            // What the stub had to say before it died goes first: a start that failed is no death from outside.
+            self.read_status_if_there();
+            if self.life.state() == State::Ended {
+                return;
+            }
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(Happening::RootExited { outcome: outcome.clone() });
@@ -352,6 +375,7 @@ impl Supervisor {
     /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
     fn count(&mut self) {
         let count = self.hold.count();
+        self.uncounted = matches!(count, Count::Unknown(_));
         self.notice_root_exit();
         if self.end.is_none() {
             if self.life.state() == State::Draining
@@ -403,11 +427,7 @@ impl Supervisor {
 
     pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
         // An exec that is done already makes it a program, to be asked politely.
-        let now = Some(Instant::now());
-        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
-        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
-            self.read_status();
-        }
+        self.read_status_if_there();
         if let Some(desk) = self.desk() {
             desk.ending.get_or_insert((cause, actor.clone()));
         }
@@ -480,6 +500,33 @@ impl Supervisor {
 
     pub(super) fn trouble(&mut self, text: String) {
         self.evidence.troubles.push(text);
+    }
+}
+
+/// Whether one who takes over may write the record.
+enum Claim {
+    /// Yes; with the lock, unless somebody holds it who writes nothing.
+    Ours(Option<Lock>),
+    /// No: a client is finishing the job, or it is over.
+    AnothersOrOver,
+}
+
+/// Takes the lock of a job whose keeper is gone. A client that looks at the job at this moment has it for an instant; one
+/// that found it lost before we came keeps it, and writes the end. Two who write at once would undo each other's work.
+fn claim(store: &JobDir) -> Claim {
+    let began = Instant::now();
+    loop {
+        match store.liveness() {
+            Ok(Liveness::Lost(lock)) => return Claim::Ours(Some(lock)),
+            Ok(Liveness::Over) => return Claim::AnothersOrOver,
+            Ok(Liveness::Kept) if began.elapsed() < LOCK_PATIENCE => {
+                // A lock has no event with a deadline.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(Liveness::Kept) if store.is_being_finished() => return Claim::AnothersOrOver,
+            // A stub that hangs in its exec has it still.
+            Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ impl Line {
 
     /// The offset in the stream of what follows it.
     pub fn end(&self) -> u64 {
-        self.offset + self.size()
+        self.offset.saturating_add(self.size())
     }
 }
 
@@ -139,7 +139,7 @@ impl Lines {
         let line = begun.get_or_insert_with(|| Line {
             stream: self.stream,
             time_ns: self.time,
-            offset: self.offset + self.at as u64,
+            offset: self.offset.saturating_add(self.at as u64),
             bytes: Vec::new(),
             ended: false,
             split: false,

@@ -59,9 +59,9 @@ impl StreamMap {
             self.segments
                 .iter()
                 .map(|segment| of(&segment.end).saturating_sub(of(&segment.files.start)))
-                .sum()
+                .fold(0, u64::saturating_add)
         };
-        let (bytes, lines): (u64, u64) = (kept(|point| point.offset), kept(|point| point.lines));
+        let (bytes, lines) = (kept(|point| point.offset), kept(|point| point.lines));
         let end = self.end();
         StreamTotals {
             bytes: end.offset,
@@ -77,11 +77,11 @@ impl StreamMap {
         for Mapped { files, end } in &self.segments {
             let (first, last) = (from.max(files.start.offset), to.min(end.offset));
             if first < last {
-                bytes += last - first;
+                bytes = last.saturating_sub(first).saturating_add(bytes);
                 let before =
                     if first == files.start.offset { files.start.lines } else { files.lines_at(first)? };
                 let behind = if last == end.offset { end.lines } else { files.lines_at(last)? };
-                lines += behind.saturating_sub(before);
+                lines = behind.saturating_sub(before).saturating_add(lines);
             }
         }
         Ok((bytes, lines))
@@ -114,9 +114,9 @@ impl StreamMap {
         for run in self.runs().rev() {
             let (start, end) = ends(run);
             let open = !self.ends_line(run)?;
-            let lines = end.lines.saturating_sub(start.lines) + u64::from(open);
+            let lines = end.lines.saturating_sub(start.lines).saturating_add(u64::from(open));
             if left < lines {
-                let behind = end.lines + u64::from(open) - left;
+                let behind = end.lines.saturating_add(u64::from(open)).saturating_sub(left);
                 let inside = run.iter().find(|segment| segment.end.lines >= behind);
                 return inside.map_or(Ok(end.offset), |segment| segment.files.behind_line(behind));
             }

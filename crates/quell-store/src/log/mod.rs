@@ -87,6 +87,11 @@ struct Point {
 }
 
 impl Point {
+    /// The place behind so many bytes and line ends more. Of a damaged index the sum may be beyond all numbers.
+    fn after(self, time: u64, bytes: u64, lines: u64) -> Self {
+        Self { time, offset: self.offset.saturating_add(bytes), lines: self.lines.saturating_add(lines) }
+    }
+
     fn to_bytes(self) -> [u8; POINT as usize] {
         let mut bytes = [0; POINT as usize];
         for (to, value) in bytes.chunks_exact_mut(8).zip([self.time, self.offset, self.lines]) {

@@ -287,8 +287,8 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             let bytes = if tail.room.bytes == u64::MAX { 0 } else { map.back_bytes(tail.room.bytes, from)? };
             let to = lines.max(bytes).max(from);
             let (bytes, lines) = map.kept(from, to)?;
-            tail.omitted.bytes += bytes;
-            tail.omitted.lines += lines;
+            tail.omitted.bytes = tail.omitted.bytes.saturating_add(bytes);
+            tail.omitted.lines = tail.omitted.lines.saturating_add(lines);
             *tail.omitted.to.of_mut(stream) = to;
             tail.cuts.extend(map.cuts(from, to));
         }

@@ -38,7 +38,8 @@ impl Opened {
         if opened.points()? == 0 {
             return Ok(None);
         }
-        // Where it begins its name says; a damaged index must not send the reader round and round.
+        // The name is what the writer goes by. Were an index that is damaged believed instead, the same bytes would be
+        // read again and again on the way to where it says they are.
         opened.start = Point { offset: id.start(), ..opened.point(0)? };
         Ok(Some(opened))
     }
@@ -91,7 +92,11 @@ impl Opened {
 
     /// Reads what follows `offset` of the stream. Fewer bytes than asked for: the file ends there.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        read_at(&self.log, buffer, offset.saturating_sub(self.start.offset)).map_err(at(&self.path))
+        // A damaged index can send a reader before the start, where nothing of this segment is.
+        match offset.checked_sub(self.start.offset) {
+            Some(position) => read_at(&self.log, buffer, position).map_err(at(&self.path)),
+            None => Ok(0),
+        }
     }
 
     /// How many line ends of the stream are before `offset`, which lies in this segment.
@@ -100,7 +105,7 @@ impl Opened {
         let known = self.point(number.saturating_sub(1))?;
         let mut lines = known.lines;
         self.scan(known.offset, offset, |_, bytes| {
-            lines += line_ends(bytes);
+            lines = lines.saturating_add(line_ends(bytes));
             None::<()>
         })?;
         Ok(lines)
@@ -115,7 +120,7 @@ impl Opened {
             for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
                 missing = missing.saturating_sub(1);
                 if missing == 0 {
-                    return Some(offset + index as u64 + 1);
+                    return Some(offset.saturating_add(index as u64 + 1));
                 }
             }
             None
@@ -126,7 +131,7 @@ impl Opened {
     /// The offset of the first line end from `from` on and before `to`.
     pub fn line_end(&self, from: u64, to: u64) -> io::Result<Option<u64>> {
         self.scan(from, to, |offset, bytes| {
-            bytes.iter().position(|byte| *byte == b'\n').map(|index| offset + index as u64)
+            bytes.iter().position(|byte| *byte == b'\n').map(|index| offset.saturating_add(index as u64))
         })
     }
 
@@ -147,7 +152,7 @@ impl Opened {
             if let Some(found) = look(from, &buffer[..read]) {
                 return Ok(Some(found));
             }
-            from += read as u64;
+            from = from.saturating_add(read as u64);
         }
         Ok(None)
     }
@@ -157,7 +162,7 @@ impl Opened {
 fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], position + filled as u64) {
+        match file.read_at(&mut buffer[filled..], position.saturating_add(filled as u64)) {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -191,7 +191,7 @@ impl StreamReader {
             time_ns: time,
             from: self.offset,
             to: to.offset,
-            bytes: to.offset - self.offset,
+            bytes: to.offset.saturating_sub(self.offset),
             lines: self.lines.map(|lines| to.lines.saturating_sub(lines)),
         };
         (self.offset, self.lines) = (to.offset, Some(to.lines));
@@ -223,8 +223,8 @@ impl StreamReader {
         let length = usize::try_from(left).map_or(CHUNK, |left| left.min(self.buffer.len() - from));
         let bytes = &self.buffer[from..from + length];
         let offset = self.offset;
-        self.offset += length as u64;
-        self.lines = self.lines.map(|lines| lines + line_ends(bytes));
+        self.offset = self.offset.saturating_add(length as u64);
+        self.lines = self.lines.map(|lines| lines.saturating_add(line_ends(bytes)));
         Ok(Piece::Data { stream: self.stream, time_ns: time, offset, bytes })
     }
 }

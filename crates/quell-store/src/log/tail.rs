@@ -74,8 +74,8 @@ impl Tail {
 
     fn leave_out(&mut self, line: &Line) {
         self.bytes -= line.size();
-        self.omitted.bytes += line.size();
-        self.omitted.lines += u64::from(line.ended);
+        self.omitted.bytes = self.omitted.bytes.saturating_add(line.size());
+        self.omitted.lines = self.omitted.lines.saturating_add(u64::from(line.ended));
         *self.omitted.to.of_mut(line.stream) = line.end();
     }
 }
@@ -84,6 +84,6 @@ impl Tail {
 pub(super) fn divide(mut line: Line, length: u64) -> (Line, Line) {
     let at = usize::try_from(length).map_or(line.bytes.len(), |length| length.min(line.bytes.len()));
     let bytes = line.bytes.split_off(at);
-    let rest = Line { offset: line.offset + at as u64, bytes, ..line };
+    let rest = Line { offset: line.offset.saturating_add(at as u64), bytes, ..line };
     (Line { ended: false, split: true, ..line }, rest)
 }

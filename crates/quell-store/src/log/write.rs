@@ -141,8 +141,8 @@ impl CaptureWriter {
     fn cut(&mut self, bytes: &[u8]) {
         self.close();
         self.gap = true;
-        self.end.offset += bytes.len() as u64;
-        self.end.lines += line_ends(bytes);
+        self.end.offset = self.end.offset.saturating_add(bytes.len() as u64);
+        self.end.lines = self.end.lines.saturating_add(line_ends(bytes));
     }
 
     /// Adds what is in `pipe`, as much as fits into `buffer`, where it can be seen afterwards; `time_ns` as for
@@ -180,8 +180,14 @@ impl CaptureWriter {
         StreamTotals {
             bytes: self.end.offset,
             lines: self.end.lines,
-            cut_bytes: self.end.offset.saturating_sub(kept().map(|segment| segment.bytes).sum()),
-            cut_lines: self.end.lines.saturating_sub(kept().map(|segment| segment.lines).sum()),
+            cut_bytes: self
+                .end
+                .offset
+                .saturating_sub(kept().map(|segment| segment.bytes).fold(0, u64::saturating_add)),
+            cut_lines: self
+                .end
+                .lines
+                .saturating_sub(kept().map(|segment| segment.lines).fold(0, u64::saturating_add)),
         }
     }
 
@@ -220,14 +226,13 @@ impl CaptureWriter {
     /// Puts down a point behind `bytes`, which are in the segment in use already.
     fn index(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (length, lines) = (bytes.len() as u64, line_ends(bytes));
-        let end =
-            Point { time: self.end.time, offset: self.end.offset + length, lines: self.end.lines + lines };
+        let end = self.end.after(self.end.time, length, lines);
         let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
         files.idx.write_all(&end.to_bytes())?;
         self.end = end;
         let segment = self.last();
-        segment.bytes += length;
-        segment.lines += lines;
+        segment.bytes = segment.bytes.saturating_add(length);
+        segment.lines = segment.lines.saturating_add(lines);
         segment.disk += length + POINT;
         Ok(())
     }
@@ -358,19 +363,18 @@ impl CaptureWriter {
         let (bytes, length) = (self.last().bytes, log.metadata()?.len());
         idx.set_len(self.last().disk - length)?;
         idx.seek(SeekFrom::End(0))?;
-        if id.start() + bytes < self.end.offset {
+        if id.start().saturating_add(bytes) < self.end.offset {
             return Ok(());
         }
         log.seek(SeekFrom::Start(bytes))?;
         if length > bytes {
             let lines = lines_to_end(&mut log)?;
-            let time = now().max(self.end.time + 1);
-            self.end =
-                Point { time, offset: self.end.offset + (length - bytes), lines: self.end.lines + lines };
+            let time = now().max(self.end.time.saturating_add(1));
+            self.end = self.end.after(time, length.saturating_sub(bytes), lines);
             idx.write_all(&self.end.to_bytes())?;
             let last = self.last();
             last.bytes = length;
-            last.lines += lines;
+            last.lines = last.lines.saturating_add(lines);
             last.disk += POINT;
         }
         self.open = Some(Files { log, idx });

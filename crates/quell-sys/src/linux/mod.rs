@@ -47,3 +47,10 @@ pub struct Unsupported;
 pub fn supported() -> Result<(), Unsupported> {
     Ok(())
 }
+
+/// What the fuzzer calls; no part of the interface.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::procfs::{listener, numbers};
+}

@@ -45,7 +45,7 @@ impl Stat {
             sid: number(3)?,
             threads: number(17)?,
             start: fields.get(19)?.parse().ok()?,
-            cpu: (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).sum(),
+            cpu: (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).fold(0, u64::saturating_add),
             resident: fields.get(21).and_then(|text| text.parse().ok()).unwrap_or(0),
         })
     }
@@ -99,7 +99,8 @@ pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
     Ok(all)
 }
 
-fn numbers(bytes: &[u8]) -> Vec<u32> {
+/// The numbers in a text.
+pub fn numbers(bytes: &[u8]) -> Vec<u32> {
     String::from_utf8_lossy(bytes).split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
@@ -118,7 +119,7 @@ pub fn listeners(port: u16) -> Vec<u64> {
 }
 
 /// The inode of a line of /proc/net/tcp, if it is a socket that listens on `port`.
-fn listener(line: &str, port: u16) -> Option<u64> {
+pub fn listener(line: &str, port: u16) -> Option<u64> {
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let local = fields.get(1)?.rsplit_once(':')?.1;

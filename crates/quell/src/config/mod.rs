@@ -108,3 +108,15 @@ impl Default for ReadyConfig {
         Self { interval: Duration::from_millis(250), timeout: Duration::from_secs(5) }
     }
 }
+
+/// What the fuzzer calls; no part of the interface.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads a configuration file's text; what is wrong with it, if it can't be used.
+    pub fn read(text: &str) -> Result<(), String> {
+        let path = std::path::Path::new("/etc/quell.toml");
+        let read = super::file::parse(path, super::Layer::User, Some("/home/u".as_ref()), text);
+        read.map(drop).map_err(|error| error.to_string())
+    }
+}

@@ -91,7 +91,7 @@ pub(super) fn unix_socket(entry: &[u8]) -> Option<BusAddress> {
 }
 
 /// Undoes the `%2f` escapes of a D-Bus address value.
-pub(super) fn unescape(value: &[u8]) -> Option<Vec<u8>> {
+pub fn unescape(value: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(value.len());
     let mut rest = value;
     while let Some((&byte, tail)) = rest.split_first() {

@@ -22,6 +22,15 @@ use std::time::{Duration, Instant};
 use bus::{BUS, Bus, BusAddress, MANAGER, Object, bus_addresses, malformed};
 use wire::{In, Out, SIGNAL};
 
+#[cfg(feature = "fuzzing")]
+pub use bus::unescape;
+
+/// Takes one message off the front of `input`, as the client does; how long its body and its name are.
+#[cfg(feature = "fuzzing")]
+pub fn take_message(input: &mut Vec<u8>) -> Option<Option<(usize, usize)>> {
+    wire::Message::take(input).map(|taken| taken.map(|message| (message.body.len(), message.name.len())))
+}
+
 /// What the scope is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopeRequest<'a> {

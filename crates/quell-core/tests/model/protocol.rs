@@ -1,0 +1,481 @@
+//! The protocol that keepers, understudies, fronts and clients keep on disk, with a SIGKILL of any of them at any step.
+//!
+//! The steps are those of `quell-keeper/src/linux/{background,front,supervise,finish}.rs`, `quell-store/src/{home,job}.rs`
+//! and `quell/src/recover.rs`; each is named after its function (`disk.rs`). A step is one system call that others can see.
+
+use crate::disk::{At, File, Holder, Program, Record, Scene, Why};
+use crate::explore::{Model, Move, explore};
+
+/// What this protocol lacks. The checker must find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacks {
+    Nothing,
+    /// The stub does not wait for its go.
+    Handshake,
+    /// The go is given before the record is written.
+    RecordFirst,
+    /// Clients don't look at the lock.
+    Lock,
+    /// A lock is shown before it is taken.
+    HiddenLock,
+    /// A watcher does not look whether its keeper had come to the end.
+    LookAtTheEnd,
+    /// A front takes over also when it can't have the lock.
+    FrontsLock,
+    /// The lock is removed before the directory.
+    OrderOfRemoval,
+    /// The lock is moved away before the end is on record.
+    OrderOfTheEnd,
+    /// A client kills nobody.
+    Kill,
+}
+
+struct Protocol {
+    lacks: Lacks,
+    kills: u8,
+}
+
+type Next = Vec<Move<Scene>>;
+
+fn add(next: &mut Next, fair: bool, name: &'static str, from: &Scene, what: impl FnOnce(&mut Scene)) {
+    let mut to = from.clone();
+    what(&mut to);
+    to.unlock();
+    if to.record == Record::Ended && to.told.is_none() {
+        to.told = to.receipt;
+    }
+    next.push(Move { name, fair, to });
+}
+
+/// Whoever makes a record: `JobDir::create`. What follows is `then`.
+fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
+    match at {
+        At::MakeHidden => {
+            scene.file = if lacks == Lacks::HiddenLock { File::Live } else { File::Hidden };
+            At::LockHidden
+        }
+        At::LockHidden if scene.holder != Holder::Nobody => At::Gone,
+        At::LockHidden => {
+            scene.holder = Holder::Crew;
+            At::ShowLock
+        }
+        At::ShowLock => {
+            // What is shown already is not shown again, whatever became of it.
+            if lacks != Lacks::HiddenLock {
+                scene.file = File::Live;
+            }
+            At::MakeDir
+        }
+        At::MakeDir => {
+            scene.dir = true;
+            At::WriteSpec
+        }
+        _ => then,
+    }
+}
+
+/// The end of a record that `At::Keep` begins: `write_record` and `put_on_record`.
+fn end(lacks: Lacks, scene: &mut Scene, at: At, why: Why, then: At) -> At {
+    match at {
+        At::Keep => {
+            if scene.dir {
+                scene.receipt = Some(why);
+            }
+            if lacks == Lacks::OrderOfTheEnd { At::Settle } else { At::PublishEnded }
+        }
+        At::PublishEnded => {
+            scene.publish(Record::Ended, false, Some(why));
+            if lacks == Lacks::OrderOfTheEnd { then } else { At::Settle }
+        }
+        _ => {
+            if scene.file == File::Live {
+                scene.file = File::Done;
+            }
+            if lacks == Lacks::OrderOfTheEnd && scene.record != Record::Ended {
+                At::PublishEnded
+            } else {
+                then
+            }
+        }
+    }
+}
+
+/// `JobDir::remove`.
+fn remove(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
+    let (first, last) = match lacks {
+        Lacks::OrderOfRemoval => (At::RemoveLock, At::RemoveDir),
+        _ => (At::RemoveDir, At::RemoveLock),
+    };
+    match at {
+        At::RemoveDir => scene.remove_dir(),
+        _ => scene.file = File::None,
+    }
+    if at == first { last } else { then }
+}
+
+impl Protocol {
+    fn keeper(&self, scene: &Scene, next: &mut Next) {
+        let at = scene.keeper;
+        let removal = if self.lacks == Lacks::OrderOfRemoval { At::RemoveLock } else { At::RemoveDir };
+        let mut go = |name, what: &dyn Fn(&mut Scene)| add(next, true, name, scene, what);
+        let watcher_gone = scene.watcher == At::Gone;
+        match at {
+            At::Gone => {}
+            At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
+                go("the keeper makes the record", &|to| {
+                    to.keeper = create(self.lacks, to, at, At::Spawn);
+                    to.keeper_has_lock = to.keeper_has_lock || to.holder == Holder::Crew;
+                });
+            }
+            At::Spawn => go("the stub is born", &|to| {
+                to.program = if self.lacks == Lacks::Handshake { Program::Let } else { Program::Held };
+                to.keeper = if self.lacks == Lacks::RecordFirst { At::Go } else { At::PublishStarting };
+            }),
+            At::PublishStarting => go("the keeper publishes starting", &|to| {
+                to.publish(Record::Starting, true, None);
+                to.keeper = if self.lacks == Lacks::RecordFirst { At::AwaitExec } else { At::Go };
+            }),
+            At::Go => go("the go", &|to| {
+                if to.program == Program::Held {
+                    to.program = Program::Let;
+                }
+                to.keeper =
+                    if self.lacks == Lacks::RecordFirst { At::PublishStarting } else { At::AwaitExec };
+            }),
+            At::AwaitExec => {
+                if matches!(scene.program, Program::Runs | Program::Dead) {
+                    go("the keeper sees the exec", &|to| to.keeper = At::PublishRunning);
+                }
+                if scene.program == Program::Dead {
+                    go("the keeper sees a failed exec", &|to| to.keeper = removal);
+                }
+                if watcher_gone {
+                    // Nobody would know of it: `hear_front`.
+                    go("the keeper gives up a start", &|to| {
+                        to.program = Program::Dead;
+                        to.keeper = removal;
+                    });
+                }
+            }
+            At::PublishRunning => go("the keeper publishes running", &|to| {
+                to.publish(Record::Running, true, None);
+                to.keeper = At::Watch;
+            }),
+            At::Watch => {
+                if scene.program == Program::Dead {
+                    go("the keeper sees the exit", &|to| to.keeper = At::Keep);
+                }
+                if watcher_gone && scene.foreground {
+                    go("the front is lost", &|to| to.keeper = At::PublishStopping);
+                }
+                if scene.stops > 0 {
+                    add(next, false, "a stop", scene, |to| {
+                        (to.stops, to.keeper, to.stopping) = (to.stops - 1, At::PublishStopping, true);
+                    });
+                }
+            }
+            At::PublishStopping => go("the keeper publishes stopping", &|to| {
+                to.publish(Record::Stopping, true, Some(Why::Asked));
+                to.keeper = At::Kill;
+            }),
+            At::Kill => go("the keeper kills", &|to| {
+                (to.program, to.keeper) = (Program::Dead, At::Keep);
+            }),
+            At::Keep | At::PublishEnded | At::Settle => go("the keeper writes the end", &|to| {
+                let why = if to.cause == Some(Why::Asked) { Why::Asked } else { Why::Own };
+                to.keeper = end(self.lacks, to, at, why, At::SayDone);
+            }),
+            At::RemoveDir | At::RemoveLock => go("the keeper removes the record", &|to| {
+                to.keeper = remove(self.lacks, to, at, At::SayDone);
+            }),
+            At::SayDone => go("the keeper's last word", &|to| (to.done, to.keeper) = (true, At::Gone)),
+            _ => unreachable!("a keeper is never there: {at:?}"),
+        }
+    }
+
+    /// The understudy or the front.
+    fn watcher(&self, scene: &Scene, next: &mut Next) {
+        let at = scene.watcher;
+        let mut go = |name, what: &dyn Fn(&mut Scene)| add(next, true, name, scene, what);
+        match at {
+            At::Gone => {}
+            At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
+                go("the understudy makes the record", &|to| {
+                    to.watcher = create(self.lacks, to, at, At::Fork);
+                    to.watcher_has_lock = to.watcher_has_lock || to.holder == Holder::Crew;
+                });
+            }
+            At::Fork => go("the keeper is forked", &|to| {
+                to.keeper = if to.foreground { At::MakeHidden } else { At::Spawn };
+                (to.keeper_has_lock, to.watcher) = (to.watcher_has_lock, At::Watch);
+            }),
+            At::Watch if scene.keeper != At::Gone => {}
+            At::Watch => go("the watcher sees its keeper's end", &|to| {
+                to.watcher = match (to.done, to.foreground) {
+                    (true, _) => At::Gone,
+                    (false, true) => At::TakeLock,
+                    (false, false) => At::LookAtRecord,
+                };
+            }),
+            At::TakeLock => {
+                let other = matches!(scene.holder, Holder::Client(_));
+                if !other || self.lacks == Lacks::FrontsLock {
+                    go("the front takes the lock", &|to| {
+                        // What is over, or was never there, is not the front's to write.
+                        to.aside = to.file != File::Live;
+                        if !other && !to.aside {
+                            to.holder = Holder::Front;
+                        }
+                        to.watcher = At::LookAtRecord;
+                    });
+                }
+            }
+            At::LookAtRecord => go("the watcher takes over", &|to| {
+                let over = to.record == Record::Ended && self.lacks != Lacks::LookAtTheEnd;
+                to.watcher = match (over, to.aside) {
+                    (true, _) => At::Settle,
+                    (false, true) => At::Kill,
+                    (false, false) => At::PublishStopping,
+                };
+            }),
+            At::PublishStopping => go("the watcher publishes stopping", &|to| {
+                let cause = if to.stopping { Why::Asked } else { Why::KeeperLost };
+                to.publish(Record::Stopping, !to.foreground, Some(cause));
+                to.watcher = At::Kill;
+            }),
+            At::Kill => go("the watcher kills", &|to| {
+                if to.alive() {
+                    to.program = Program::Dead;
+                }
+                to.watcher = if to.aside { At::Gone } else { At::Keep };
+            }),
+            At::Keep | At::PublishEnded | At::Settle => go("the watcher writes the end", &|to| {
+                let why = if to.stopping { Why::Asked } else { Why::KeeperLost };
+                // Without a directory nothing could be written: it does not count as over.
+                let unwritten = at == At::Settle && !to.dir;
+                to.watcher = if unwritten { At::Gone } else { end(self.lacks, to, at, why, At::Gone) };
+            }),
+            _ => unreachable!("a watcher is never there: {at:?}"),
+        }
+    }
+
+    fn client(&self, scene: &Scene, number: usize, next: &mut Next) {
+        let at = scene.clients[number];
+        let me = Holder::Client(number as u8);
+        let removal = if self.lacks == Lacks::OrderOfRemoval { At::RemoveLock } else { At::RemoveDir };
+        let mut go = |name, what: &dyn Fn(&mut Scene) -> At| {
+            add(next, true, name, scene, |to| to.clients[number] = what(to));
+        };
+        let if_live = |to: &Scene, then| if to.file == File::Live { then } else { At::Gone };
+        match at {
+            At::Gone => {}
+            At::Open => go("a client opens the lock", &|to| if_live(to, At::TryLock)),
+            At::TryLock => go("a client tries the lock", &|to| match to.holder {
+                Holder::Nobody => {
+                    to.holder = me;
+                    At::LookAgain
+                }
+                _ if self.lacks == Lacks::Lock => At::LookAgain,
+                _ => At::Gone,
+            }),
+            At::LookAgain => go("a client looks again", &|to| if_live(to, At::Judge)),
+            At::Judge => go("a client judges the record", &|to| {
+                let kept = to.names && (to.keeper != At::Gone || to.watcher != At::Gone);
+                match to.record {
+                    _ if !to.dir => At::KillStub,
+                    Record::None => At::KillStub,
+                    _ if kept => At::Gone,
+                    Record::Ended => At::Settle,
+                    Record::Starting | Record::Running | Record::Stopping => At::Kill,
+                }
+            }),
+            At::KillStub | At::Kill => go("a client kills", &|to| {
+                if to.alive() && self.lacks != Lacks::Kill {
+                    to.program = Program::Dead;
+                }
+                if at == At::Kill { At::Keep } else { removal }
+            }),
+            At::Keep | At::PublishEnded | At::Settle => go("a client writes the end", &|to| {
+                let why = to.cause.unwrap_or(Why::KeeperLost);
+                end(self.lacks, to, at, why, At::Unlock)
+            }),
+            At::RemoveDir | At::RemoveLock => {
+                go("a client removes the record", &|to| remove(self.lacks, to, at, At::Unlock));
+            }
+            At::Unlock => go("a client is done", &|_| At::Gone),
+            _ => unreachable!("a client is never there: {at:?}"),
+        }
+    }
+
+    fn processes(&self, scene: &Scene, next: &mut Next) {
+        match scene.program {
+            Program::Let => {
+                add(next, true, "exec", scene, |to| to.program = Program::Runs);
+                add(next, false, "exec fails", scene, |to| to.program = Program::Dead);
+            }
+            Program::Runs => add(next, false, "the program exits", scene, |to| to.program = Program::Dead),
+            Program::Unborn | Program::Held | Program::Dead => {}
+        }
+        if scene.kills == 0 {
+            return;
+        }
+        let mut kill = |name, what: &dyn Fn(&mut Scene)| {
+            add(next, false, name, scene, |to| {
+                to.kills -= 1;
+                what(to);
+            });
+        };
+        if scene.keeper != At::Gone {
+            kill("SIGKILL of the keeper", &|to| to.keeper = At::Gone);
+        }
+        if scene.watcher != At::Gone {
+            kill("SIGKILL of the watcher", &|to| to.watcher = At::Gone);
+        }
+        for number in 0..2 {
+            if scene.clients[number] != At::Gone {
+                kill("SIGKILL of a client", &|to| to.clients[number] = At::Gone);
+            }
+        }
+    }
+}
+
+/// Who acts on the job as if it were the only one.
+fn owners(scene: &Scene) -> usize {
+    let keeps = !matches!(scene.keeper, At::Gone | At::SayDone | At::MakeHidden | At::LockHidden);
+    let takes_over =
+        !scene.aside && matches!(scene.watcher, At::PublishStopping | At::Kill | At::Keep | At::PublishEnded);
+    let makes =
+        !scene.foreground && matches!(scene.watcher, At::ShowLock | At::MakeDir | At::WriteSpec | At::Fork);
+    let finishes = |at: &&At| {
+        matches!(at, At::Kill | At::KillStub | At::Keep | At::PublishEnded | At::RemoveDir | At::RemoveLock)
+    };
+    usize::from(keeps)
+        + usize::from(takes_over)
+        + usize::from(makes)
+        + scene.clients.iter().filter(finishes).count()
+}
+
+fn nobody(scene: &Scene) -> bool {
+    scene.keeper == At::Gone && scene.watcher == At::Gone && scene.clients == [At::Gone; 2]
+}
+
+impl Model for Protocol {
+    type State = Scene;
+
+    fn starts(&self) -> Vec<Scene> {
+        vec![Scene::new(false, self.kills), Scene::new(true, self.kills)]
+    }
+
+    fn moves(&self, scene: &Scene) -> Next {
+        let mut next = vec![];
+        self.processes(scene, &mut next);
+        self.keeper(scene, &mut next);
+        self.watcher(scene, &mut next);
+        for number in 0..2 {
+            self.client(scene, number, &mut next);
+            let free = scene.clients[number] == At::Gone && (number == 0 || scene.clients[0] != At::Gone);
+            if free && scene.commands > 0 {
+                add(&mut next, false, "a command", scene, |to| {
+                    (to.commands, to.clients[number]) = (to.commands - 1, At::Open);
+                });
+            }
+        }
+        // The one more command that the promise speaks of: when nobody is left who could do anything.
+        if nobody(scene) && scene.file == File::Live {
+            add(&mut next, true, "the next command", scene, |to| to.clients[0] = At::Open);
+        }
+        next
+    }
+
+    fn broken(&self, scene: &Scene) -> Option<String> {
+        let said = |text: &str| Some(text.to_owned());
+        let named = scene.file == File::Live
+            && scene.dir
+            && matches!(scene.record, Record::Starting | Record::Running | Record::Stopping);
+        if scene.program == Program::Runs && !named {
+            return said("the program runs, and nothing on disk names it");
+        }
+        if scene.record == Record::Ended && scene.alive() {
+            return said("it has ended on record, and is alive");
+        }
+        if owners(scene) > 1 {
+            return said("two act on one job");
+        }
+        if scene.told.is_some() && (scene.record != Record::Ended || scene.receipt != scene.told) {
+            return said("what was told was taken back");
+        }
+        None
+    }
+
+    fn is_end(&self, scene: &Scene) -> bool {
+        let on_disk = match scene.file {
+            File::Live => false,
+            File::Done => !scene.dir || (scene.record == Record::Ended && scene.receipt.is_some()),
+            File::None | File::Hidden => !scene.dir,
+        };
+        nobody(scene) && !scene.alive() && scene.holder == Holder::Nobody && on_disk
+    }
+
+    fn may_rest(&self, scene: &Scene) -> bool {
+        scene.keeper == At::Watch && scene.program == Program::Runs && scene.clients == [At::Gone; 2]
+    }
+}
+
+#[test]
+fn three_kills_at_any_steps_leave_one_writer_and_a_job_that_the_next_command_ends() {
+    let explored =
+        explore(&Protocol { lacks: Lacks::Nothing, kills: 3 }).unwrap_or_else(|why| panic!("{why}"));
+    println!("the protocol, 3 kills, 2 commands: {explored:?}");
+    assert!(explored.states > 10_000 && explored.ends > 100, "{explored:?}");
+}
+
+fn finds(lacks: Lacks, what: &str) {
+    let found = explore(&Protocol { lacks, kills: 3 }).map(|explored| explored.states);
+    let found = found.expect_err("the checker found nothing");
+    assert!(found.starts_with(what), "{found}");
+}
+
+#[test]
+fn without_the_handshake_the_checker_finds_a_program_that_nothing_names() {
+    finds(Lacks::Handshake, "the program runs, and nothing on disk names it");
+}
+
+#[test]
+fn with_the_record_after_the_go_the_checker_finds_a_program_that_nothing_names() {
+    finds(Lacks::RecordFirst, "the program runs, and nothing on disk names it");
+}
+
+#[test]
+fn without_a_look_at_the_lock_the_checker_finds_two_who_act() {
+    finds(Lacks::Lock, "two act on one job");
+}
+
+#[test]
+fn with_a_lock_that_is_shown_before_it_is_taken_the_checker_finds_a_program_that_nothing_names() {
+    finds(Lacks::HiddenLock, "the program runs, and nothing on disk names it");
+}
+
+#[test]
+fn without_a_look_at_the_end_the_checker_finds_what_was_taken_back() {
+    finds(Lacks::LookAtTheEnd, "what was told was taken back");
+}
+
+#[test]
+fn without_the_fronts_lock_the_checker_finds_two_who_act() {
+    finds(Lacks::FrontsLock, "two act on one job");
+}
+
+#[test]
+fn with_the_lock_removed_first_the_checker_finds_a_record_that_nobody_finds() {
+    finds(Lacks::OrderOfRemoval, "a dead end");
+}
+
+#[test]
+fn with_the_lock_moved_before_the_end_the_checker_finds_a_job_that_never_ends() {
+    finds(Lacks::OrderOfTheEnd, "a dead end");
+}
+
+#[test]
+fn without_the_kill_the_checker_finds_an_ended_job_that_is_alive() {
+    finds(Lacks::Kill, "it has ended on record, and is alive");
+}
