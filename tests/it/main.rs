@@ -16,6 +16,7 @@ mod input;
 mod library;
 mod list;
 mod logs;
+mod mechanisms;
 mod options;
 mod output;
 mod owners;

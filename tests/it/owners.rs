@@ -124,6 +124,18 @@ fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
 }
 
 #[test]
+fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
+    let lab = Lab::as_me();
+    let stranger = Owner::new(&lab, "exec sleep $N");
+    let mut start = crate::library::nap(&lab);
+    // The owner had this number, and is gone; it had started long before.
+    start.owner = Some(quell::core::ProcId { pid: stranger.0.id(), start: 1 });
+    let started = crate::library::quell(&lab).start(&start);
+    assert!(started.is_err(), "it lives for a stranger: {started:?}");
+    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+}
+
+#[test]
 fn a_job_that_is_to_be_kept_outlives_its_owner() {
     let lab = Lab::as_me();
     let owner = Owner::new(&lab, "exec sleep $N");
