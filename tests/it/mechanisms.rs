@@ -5,16 +5,16 @@ use std::{
     fs::{self, File},
     io::{Read, Seek},
     os::unix::process::ExitStatusExt,
-    process::Command,
+    process::{Child, Command},
 };
 
 use quell_tests::{
     eventually,
     evidence::{cause, receipt, says_gone},
-    host::{Contain, Setting, has_program},
+    host::{Contain, Setting, am_root, has_program},
     lab::Lab,
     oracle::Process,
-    run::PATIENCE,
+    run::{PATIENCE, Running},
     skip,
 };
 use serde_json::Value;
@@ -40,7 +40,28 @@ fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     }
 }
 
-/// P2: another program may have started something with the job's environment; it is no descendant of anyone in the job.
+/// A process that bears the marker of the lab's one job and is no descendant of anyone in it: what another program may
+/// have started with the job's environment.
+fn marked(lab: &Lab) -> Child {
+    let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
+    let mut command = Command::new("sleep");
+    let child = command.arg(lab.oracle.nap()).env("QUELL_MARK", marker.expect("a marker")).spawn();
+    let child = child.expect("sleep");
+    let line = format!("/proc/{}/cmdline", child.id());
+    let runs = || fs::read(&line).is_ok_and(|line| line.starts_with(b"sleep"));
+    assert!(eventually(PATIENCE, runs), "no sleep");
+    child
+}
+
+/// Stops the run, and says of what the marked process had died by then.
+fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
+    running.front.signal("TERM");
+    running.wait_exit(PATIENCE).expect("quell returns");
+    let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());
+    let _ = marked.kill().and_then(|()| marked.wait());
+    killed
+}
+
 #[test]
 fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
     let me = Lab::as_me().user();
@@ -50,24 +71,41 @@ fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let mut running = quell.args(["--receipt"]).args([&file]).actor("tree", None).start();
         running.wait_ready().expect("ready");
-        let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
-        let mut marked = Command::new("sleep");
-        marked.arg(lab.oracle.nap()).env("QUELL_MARK", marker.expect("a marker"));
-        let mut marked = marked.spawn().expect("sleep");
-        let seen = || {
-            fs::read(format!("/proc/{}/cmdline", marked.id())).is_ok_and(|line| line.starts_with(b"sleep"))
-        };
-        assert!(eventually(PATIENCE, seen), "{setting}: no sleep");
-        running.front.signal("TERM");
-        running.wait_exit(PATIENCE).expect("quell returns");
-        let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());
-        let _ = marked.kill().and_then(|()| marked.wait());
+        let marked = marked(&lab);
+        let pid = marked.id();
+        let killed = killed_by_the_stop(running, marked);
         let receipt = receipt(&file).expect("a receipt");
         assert_eq!(killed, Some(9), "{setting}: {:#}", receipt["steps"]);
         says_gone(&receipt).unwrap_or_else(|why| panic!("{setting}: {why}"));
         let steps = receipt["steps"].as_array().cloned().unwrap_or_default();
         let audit = steps.iter().find(|step| step["step"] == "audit").cloned().unwrap_or_default();
-        assert_eq!(audit["signals"][0]["to"]["pid"], marked.id(), "{setting}: {steps:#?}");
+        assert_eq!(audit["signals"][0]["to"]["pid"], pid, "{setting}: {steps:#?}");
+    }
+}
+
+/// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
+#[test]
+fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
+    let lab = Lab::as_me();
+    let Some(service) = lab.make_cgroup("service").filter(|_| am_root()) else {
+        return skip("who_bears_the_marker_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
+    };
+    let mut running = lab.run().args(["--grace", "300ms"]).actor("tree", None).start();
+    running.wait_ready().expect("ready");
+    let marked = marked(&lab);
+    fs::write(service.join("cgroup.procs"), marked.id().to_string()).expect("a service");
+    assert_eq!(killed_by_the_stop(running, marked), None, "the service was killed");
+}
+
+/// P1: no instruction of the program runs outside of what holds it.
+#[test]
+fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
+    for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
+        let lab = Lab::with(setting);
+        let job = lab.start().args(["--contain", "cgroup"]).command(["cat", "/proc/self/cgroup"]).begin();
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let seen = job.output("stdout");
+        assert!(seen.contains(&format!("quell-{}", job.id)), "{setting}: {seen}");
     }
 }
 
