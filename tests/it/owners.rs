@@ -279,8 +279,10 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
         for outer_verb in ["start", "run"] {
             let what = format!("{setting}, {outer_verb}");
             let lab = Lab::with(setting);
+            // It goes a moment after it was asked, so that it could hear a second request.
             let script = "$Q start --grace 3s --ready-log up --wait-ready 20s -- bash -c \
-                 'trap \"echo asked >>asked; exit 0\" TERM; echo up; while :; do sleep 0.01; done' >inner-id && touch up; \
+                 'trap \"echo asked >>asked\" TERM; echo up; sleep $N & wait; sleep 0.3 & wait; wait; exit 0' \
+                 >inner-id && touch up; \
                  sleep $N & wait";
             let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "8s"]);
             let _outer = quell.script(script).start();
