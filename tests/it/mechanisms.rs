@@ -1,5 +1,5 @@
-//! What holds a promise up and is seen only by who looks for it: each of these was found missing when the mechanism was
-//! switched off and every other test stayed green (`tests/mutations`).
+//! What holds a promise up and is seen only by who looks for it. Each of these goes red when its mechanism is switched off
+//! (`tests/mutations`), and nothing else was found that looks at it for certain.
 
 use std::{
     fs::{self, File},
@@ -165,5 +165,28 @@ fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(receipt["root"]["outcome"]["code"], 7, "{setting}: {}", receipt["root"]);
         assert_eq!(cause(&receipt), "keeper_lost", "{setting}");
+    }
+}
+
+/// P7: a tree that is gone at the first count leaves no time for another look at the pipes but the last.
+#[test]
+fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let script =
+            "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
+        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
+        assert!(keeper.signal("STOP"), "{setting}");
+        assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "{setting}: it does not stop");
+        lab.write("go", "");
+        assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
+        // In a PID namespace it is its init whose end is the last.
+        let over = || root.state().is_none_or(|state| state == 'Z');
+        assert!(eventually(PATIENCE, over), "{setting}: {root:?}");
+        assert!(keeper.signal("KILL"), "{setting}");
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let wanted: String = (1..=9999).map(|number| format!("{number}\n")).collect();
+        assert!(job.output("stdout") == wanted, "{setting}: {} bytes", job.output("stdout").len());
     }
 }
