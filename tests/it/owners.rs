@@ -93,7 +93,7 @@ fn an_owner_may_be_killed_at_any_instant() {
         }
         // Either it was told in time that there is nobody to live for, or it ran and followed.
         match (started.code(), lab.ids("jobs").as_slice()) {
-            (Some(0), [id]) => match cause(&lab.job(id).receipt().unwrap_or_default()).as_ref() {
+            (Some(0), [id]) => match cause(&lab.job(id).receipt().unwrap_or_default()) {
                 "owner_gone" => Ok(()),
                 other => Err(format!("{what}: it ended for {other}")),
             },
