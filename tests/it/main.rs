@@ -18,6 +18,7 @@ mod input;
 mod library;
 mod list;
 mod logs;
+mod mechanisms;
 mod options;
 mod output;
 mod owners;

@@ -124,6 +124,18 @@ fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
 }
 
 #[test]
+fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
+    let lab = Lab::as_me();
+    let stranger = Owner::new(&lab, "exec sleep $N");
+    let mut start = crate::library::nap(&lab);
+    // The owner had this number, and is gone; it had started long before.
+    start.owner = Some(quell::core::ProcId { pid: stranger.0.id(), start: 1 });
+    let started = crate::library::quell(&lab).start(&start);
+    assert!(started.is_err(), "it lives for a stranger: {started:?}");
+    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+}
+
+#[test]
 fn a_job_that_is_to_be_kept_outlives_its_owner() {
     let lab = Lab::as_me();
     let owner = Owner::new(&lab, "exec sleep $N");
@@ -267,8 +279,10 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
         for outer_verb in ["start", "run"] {
             let what = format!("{setting}, {outer_verb}");
             let lab = Lab::with(setting);
+            // It goes a moment after it was asked, so that it could hear a second request.
             let script = "$Q start --grace 3s --ready-log up --wait-ready 20s -- bash -c \
-                 'trap \"echo asked >>asked; exit 0\" TERM; echo up; while :; do sleep 0.01; done' >inner-id && touch up; \
+                 'trap \"echo asked >>asked\" TERM; echo up; sleep $N & wait; sleep 0.3 & wait; wait; exit 0' \
+                 >inner-id && touch up; \
                  sleep $N & wait";
             let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "8s"]);
             let _outer = quell.script(script).start();

@@ -85,6 +85,24 @@ fn a_stranger_with_the_recorded_pid_is_not_touched() {
 }
 
 #[test]
+fn a_stranger_with_the_pid_of_a_keeper_keeps_no_job() {
+    for setting in lasting() {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let stranger = Stranger::start("exec sleep $N");
+        let before = stranger.wait_for(1);
+        forge(&lab, "state.json", |state| {
+            for role in ["keeper", "understudy"] {
+                state[role] = json!({ "pid": before[0].pid, "start": 1 });
+            }
+        });
+        let (_, report) = sweep(&lab);
+        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}: {report:#}");
+        assert_eq!(stranger.living(), before, "{setting}: {report:#}");
+    }
+}
+
+#[test]
 fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
     for setting in lasting() {
         let lab = Lab::with(setting);

@@ -48,6 +48,9 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
     for contain in Contain::ALL {
         let options = ["--contain", contain.word(), "--timeout", "1s"];
         is_refused(&lab, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
+        // For this reason, and not because a number that it took for the root's happened to be nobody's.
+        let done = lab.run().wrapped(unshare).args(options).sh(TRACE).finish();
+        assert!(done.stderr.contains("another PID namespace"), "{contain:?}: {}", done.stderr);
     }
 }
 

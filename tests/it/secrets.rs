@@ -2,7 +2,11 @@
 
 use std::{
     fs,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    io::{Read, Write},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::UnixStream,
+    },
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
@@ -210,4 +214,54 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
     assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
     job.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
     over(&job);
+}
+
+/// Not a test of its own: what the test below runs as another user.
+#[test]
+#[ignore = "a part of another test"]
+fn a_caller_of_the_socket() {
+    let Some(socket) = std::env::var_os("QUELL_TEST_SOCKET") else { return };
+    let mut line = UnixStream::connect(socket).expect("a socket that is open to all");
+    let stop = r#"{"stop":{"kill":true,"grace":null,"reason":null}}"#;
+    let _ = writeln!(line, "{stop}");
+    let mut answer = String::new();
+    // A line that is closed without a word may also be reset.
+    let _ = line.read_to_string(&mut answer);
+    println!("ANSWER <{answer}>");
+}
+
+#[test]
+fn another_user_who_can_reach_the_socket_is_not_heard() {
+    let name = "another_user_who_can_reach_the_socket_is_not_heard";
+    if !am_root() {
+        return skip(name, "needs root to be two users");
+    }
+    let lab = Lab::new(User::Root);
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    // Somebody has opened what quell had closed.
+    let socket = job.dir().join("ctl.sock");
+    for path in socket.ancestors().take_while(|path| path.starts_with(lab.dir())) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");
+    }
+    let caller = lab.path("caller");
+    fs::copy(std::env::current_exe().expect("the tests themselves"), &caller).expect("a copy of the tests");
+    let call = |prefix: &[String]| {
+        let words = prefix.iter().cloned().chain([caller.display().to_string()]).collect::<Vec<_>>();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args([
+            "--exact",
+            "secrets::a_caller_of_the_socket",
+            "--ignored",
+            "--nocapture",
+        ]);
+        let output = command.env("QUELL_TEST_SOCKET", &socket).current_dir("/").output().expect("the caller");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = call(&User::Ordinary.prefix());
+    assert!(said.contains("ANSWER <>"), "{said}");
+    assert_eq!(job.state(), "running", "{said}");
+    // The same call of its own user is heard, so it was not the words that were wrong.
+    let said = call(&[]);
+    assert!(said.contains("heard"), "{said}");
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
 }

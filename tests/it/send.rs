@@ -148,7 +148,9 @@ fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
     let script = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep $N; sleep $N\") & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
     let old = lab.start().script(script).begin();
     let keepers = ["keeper", "understudy", "root"].map(|role| old.process(role).expect(role));
-    let done = to(&lab, "restart", &old, &["--grace", "200ms"]);
+    let done = to(&lab, "restart", &old, &["--grace", "1s"]);
+    // Before its keepers are waited for, who may take a moment to go.
+    assert!(!keepers[2].is_alive(), "the old program runs beside the new one");
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(eventually(PATIENCE, || keepers.iter().all(|process| !process.is_alive())));
     let receipt = old.receipt().expect("a receipt");

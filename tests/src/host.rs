@@ -9,6 +9,8 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
+use serde_json::Value;
+
 use crate::lab::Lab;
 
 /// The uid and gid that stand for an ordinary user when the tests run as root.
@@ -77,12 +79,26 @@ impl Contain {
             .clone()
     }
 
+    /// Whether a receipt says that this held the tree.
+    pub fn is_held_in(self, receipt: &Value) -> bool {
+        let by = receipt["held"]["containment"].as_str().unwrap_or_default();
+        // A scope is a cgroup that systemd has made.
+        by == self.word() || (self == Contain::Cgroup && by == "scope")
+    }
+
     /// Only quell's own word that the host can't give it counts as "not available"; whatever else goes wrong is a
     /// failure, and so is any refusal of the reaper.
     fn try_it(self, user: User) -> Result<(), String> {
         let lab = Lab::for_containment(user, self);
         let done = lab.run().args(["--json", "--contain", self.word()]).command(["true"]).finish();
         if done.code() == Some(0) {
+            // Else everything that is tested with it would be tested with something weaker.
+            assert!(
+                self.is_held_in(&done.envelope()["data"]),
+                "{} was not given: {}",
+                self.word(),
+                done.stdout
+            );
             return Ok(());
         }
         let refused = done.stdout.contains(r#""code":"containment_unavailable""#) && self != Contain::Reaper;

@@ -324,6 +324,22 @@ fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
     assert!(visited > 50_000, "only {visited} interleavings were explored");
 }
 
+/// A kill may miss somebody who forks in the midst of it. It is done again until the count is zero: nobody survives whom
+/// another round would have ended.
+#[test]
+fn a_kill_is_repeated_until_the_count_is_zero() {
+    for nature in natures().into_iter().filter(|nature| (1..10).contains(&nature.failing_kills)) {
+        let mut world = World::new(nature);
+        for stimulus in [Stimulus::Spawn, Stimulus::Exec, Stimulus::KillNow] {
+            world.stimulate(stimulus);
+        }
+        for _ in 0..nature.failing_kills {
+            world.count_if_wanted();
+        }
+        assert_eq!(world.life.verdict(), Some(&Verdict::Gone), "{world:?}");
+    }
+}
+
 #[test]
 fn an_orphaned_job_is_killed_at_once_and_says_why() {
     let rules = LifeRules { plan: StopPlan::default(), until: Until::Root, timeout: None };

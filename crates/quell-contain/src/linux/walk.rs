@@ -99,3 +99,63 @@ pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
     // Alive after the reads: the number belonged to this one process all the while.
     (proven && pidfd.is_alive()).then_some(Seen { stat, pidfd })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("60").spawn().unwrap())
+        }
+
+        fn pid(&self) -> u32 {
+            self.0.id()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill().and_then(|()| self.0.wait());
+        }
+    }
+
+    #[test]
+    fn who_is_not_proven_is_not_shown() {
+        let sleeper = Sleeper::new();
+        assert!(pin(sleeper.pid(), |_| true).is_some());
+        assert!(pin(sleeper.pid(), |_| false).is_none());
+    }
+
+    #[test]
+    fn who_was_dead_behind_the_reads_is_not_shown() {
+        let mut sleeper = Sleeper::new();
+        let pid = sleeper.pid();
+        // Dies after /proc has told of it: what was read may then be of another one who has got the number since.
+        let seen = pin(pid, |_| {
+            sleeper.0.kill().unwrap();
+            quell_sys::wait_exit(pid).unwrap();
+            true
+        });
+        assert!(seen.is_none());
+    }
+
+    #[test]
+    fn who_has_got_the_number_since_is_not_found_again() {
+        let (sleeper, other) = (Sleeper::new(), Sleeper::new());
+        let seen = |sleeper: &Sleeper| pin(sleeper.pid(), |_| true).unwrap();
+        let proven = Proven::of(&seen(&sleeper));
+        assert_eq!(proven.pin_again().map(|pidfd| pidfd.pid()), Some(sleeper.pid()));
+        // The same number, another time of birth; and the same number, another process.
+        let older = Proven { id: ProcId { start: 1, ..proven.id }, ..Proven::of(&seen(&sleeper)) };
+        assert!(older.pin_again().is_none());
+        if quell_sys::pidfd_inode().is_some() {
+            let stranger = Proven { inode: Proven::of(&seen(&other)).inode, ..proven };
+            assert!(stranger.pin_again().is_none());
+        }
+    }
+}

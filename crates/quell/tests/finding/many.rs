@@ -152,3 +152,20 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
         assert_eq!(std::fs::read_dir(place.path("jobs")).unwrap().count(), 0);
     }
 }
+
+/// Whoever can't write to the index leaves the notes alone: a job whose note is gone and whose row was never written
+/// would be missing from every list until the next boot.
+#[test]
+fn a_note_is_kept_until_its_job_is_in_the_index() {
+    let place = Place::new();
+    finish(&place.home, 3);
+    assert_eq!(list(&place.home, &all()).unwrap().jobs.len(), 3);
+    let late = Fake::at(3).finish(&place.home);
+    let writer = rusqlite::Connection::open(place.home.index_path()).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(list(&place.home, &all()).unwrap().jobs.len(), 4, "made in memory");
+    assert_eq!(place.home.done().unwrap(), [late]);
+    writer.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(list(&place.home, &all()).unwrap().jobs.len(), 4);
+    assert!(place.home.done().unwrap().is_empty());
+}

@@ -1,0 +1,192 @@
+//! What holds a promise up and is seen only by who looks for it. Each of these goes red when its mechanism is switched off
+//! (`tests/mutations`), and nothing else was found that looks at it for certain.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek},
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command},
+};
+
+use quell_tests::{
+    eventually,
+    evidence::{cause, receipt, says_gone},
+    host::{Contain, Setting, am_root, has_program},
+    lab::Lab,
+    oracle::Process,
+    run::{PATIENCE, Running},
+    skip,
+};
+use serde_json::Value;
+
+fn json(path: &std::path::Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a record")).expect("JSON")
+}
+
+/// P3: as long as anybody of the tree is to be stopped, the numbers of its root are nobody else's.
+#[test]
+fn the_root_stays_a_corpse_until_its_tree_is_gone() {
+    // In a PID namespace it is its init that is pinned.
+    for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
+        let lab = Lab::with(setting);
+        let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
+        let root_gone = || job.events().contains(&"root_exited".to_owned());
+        assert!(eventually(PATIENCE, root_gone), "{setting}: {:?}", job.events());
+        let root = job.process("root").unwrap_or_else(|| panic!("{setting}: the root was collected"));
+        assert_eq!(root.state(), Some('Z'), "{setting}");
+        assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
+        assert!(Process::now(root.pid).is_none_or(|now| now.start != root.start), "{setting}: it stays");
+    }
+}
+
+/// A process that bears the marker of the lab's one job and is no descendant of anyone in it: what another program may
+/// have started with the job's environment.
+fn marked(lab: &Lab) -> Child {
+    let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
+    let mut command = Command::new("sleep");
+    let child = command.arg(lab.oracle.nap()).env("QUELL_MARK", marker.expect("a marker")).spawn();
+    let child = child.expect("sleep");
+    let line = format!("/proc/{}/cmdline", child.id());
+    let runs = || fs::read(&line).is_ok_and(|line| line.starts_with(b"sleep"));
+    assert!(eventually(PATIENCE, runs), "no sleep");
+    child
+}
+
+/// Stops the run, and says of what the marked process had died by then.
+fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
+    running.front.signal("TERM");
+    running.wait_exit(PATIENCE).expect("quell returns");
+    let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());
+    let _ = marked.kill().and_then(|()| marked.wait());
+    killed
+}
+
+#[test]
+fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
+    let me = Lab::as_me().user();
+    for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
+        let lab = Lab::as_me();
+        let file = lab.path("receipt.json");
+        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let mut running = quell.args(["--receipt"]).args([&file]).actor("tree", None).start();
+        running.wait_ready().expect("ready");
+        let marked = marked(&lab);
+        let pid = marked.id();
+        let killed = killed_by_the_stop(running, marked);
+        let receipt = receipt(&file).expect("a receipt");
+        assert_eq!(killed, Some(9), "{setting}: {:#}", receipt["steps"]);
+        says_gone(&receipt).unwrap_or_else(|why| panic!("{setting}: {why}"));
+        let steps = receipt["steps"].as_array().cloned().unwrap_or_default();
+        let audit = steps.iter().find(|step| step["step"] == "audit").cloned().unwrap_or_default();
+        assert_eq!(audit["signals"][0]["to"]["pid"], pid, "{setting}: {steps:#?}");
+    }
+}
+
+/// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
+#[test]
+fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
+    let lab = Lab::as_me();
+    let Some(service) = lab.make_cgroup("service").filter(|_| am_root()) else {
+        return skip("who_bears_the_marker_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
+    };
+    let mut running = lab.run().args(["--grace", "300ms"]).actor("tree", None).start();
+    running.wait_ready().expect("ready");
+    let marked = marked(&lab);
+    fs::write(service.join("cgroup.procs"), marked.id().to_string()).expect("a service");
+    assert_eq!(killed_by_the_stop(running, marked), None, "the service was killed");
+}
+
+/// P1: no instruction of the program runs outside of what holds it.
+#[test]
+fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
+    for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
+        let lab = Lab::with(setting);
+        let job = lab.start().args(["--contain", "cgroup"]).command(["cat", "/proc/self/cgroup"]).begin();
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let seen = job.output("stdout");
+        assert!(seen.contains(&format!("quell-{}", job.id)), "{setting}: {seen}");
+    }
+}
+
+/// P6: whoever reads a record while it changes has the old one or the new one, and each is whole. If it were written over,
+/// a reader (or a keeper that is killed) in the midst of it would be left with a part.
+#[test]
+fn a_record_is_replaced_and_never_overwritten() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || job.state() == "running"), "{}", job.state());
+    let path = job.dir().join("state.json");
+    let mut old = File::open(&path).expect("a state");
+    let before = fs::read_to_string(&path).expect("a state");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    assert_eq!(job.state(), "ended");
+    let mut kept = String::new();
+    old.rewind().and_then(|()| old.read_to_string(&mut kept)).expect("the old state");
+    assert_eq!(kept, before, "what a reader had open was changed under it");
+}
+
+/// P6: an end that a user was told of is not taken back by a power cut. The cut itself can't be tried here; that each file,
+/// and then their directory, is synced before the job counts as over can be seen.
+#[test]
+fn the_end_of_a_background_job_is_on_the_disk_before_it_is_told() {
+    if !has_program("strace") {
+        return skip("the_end_of_a_background_job_is_on_the_disk_before_it_is_told", "no strace here");
+    }
+    let lab = Lab::as_me();
+    let calls = "trace=fsync,fdatasync,rename,renameat,renameat2";
+    let strace = ["strace", "-f", "-y", "-o", "trace", "-e", calls];
+    let done = lab.start().wrapped(strace).sh("echo something").finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let trace = fs::read_to_string(lab.path("trace")).expect("a trace");
+    let id = lab.ids("jobs").pop().expect("a job");
+    let lines: Vec<&str> = trace.lines().collect();
+    let told = lines.iter().position(|line| line.contains("rename") && line.contains(&format!("done/{id}")));
+    let before = &lines[..told.unwrap_or_else(|| panic!("it did not end: {trace}"))];
+    let synced =
+        |end: &str| before.iter().any(|line| line.contains("sync(") && line.contains(&format!("{end}>")));
+    for what in ["/receipt.new".to_owned(), "/state.new".into(), "/stdout.log".into(), format!("jobs/{id}")] {
+        assert!(synced(&what), "{what} is not synced: {trace}");
+    }
+}
+
+/// P6: in a PID namespace the keeper alone hears how the root ended; who takes over knows it from the keeper's word.
+#[test]
+fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let script = "setsid sleep $N >/dev/null 2>&1 & echo ready >$QUELL_TEST_READY; exit 7";
+        let job = quell.script(script).begin();
+        let root_gone = || job.events().contains(&"root_exited".to_owned());
+        assert!(eventually(PATIENCE, root_gone), "{setting}: {:?}", job.events());
+        assert!(job.process("keeper").expect("a keeper").signal("KILL"), "{setting}");
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!(receipt["root"]["outcome"]["code"], 7, "{setting}: {}", receipt["root"]);
+        assert_eq!(cause(&receipt), "keeper_lost", "{setting}");
+    }
+}
+
+/// P7: a tree that is gone at the first count leaves no time for another look at the pipes but the last.
+#[test]
+fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let script =
+            "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
+        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
+        assert!(keeper.signal("STOP"), "{setting}");
+        assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "{setting}: it does not stop");
+        lab.write("go", "");
+        assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
+        // In a PID namespace it is its init whose end is the last.
+        let over = || root.state().is_none_or(|state| state == 'Z');
+        assert!(eventually(PATIENCE, over), "{setting}: {root:?}");
+        assert!(keeper.signal("KILL"), "{setting}");
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let wanted: String = (1..=9999).map(|number| format!("{number}\n")).collect();
+        assert!(job.output("stdout") == wanted, "{setting}: {} bytes", job.output("stdout").len());
+    }
+}
