@@ -76,7 +76,13 @@ static int lock(short type, pid_t *holder)
 
 static void child(char kind)
 {
+    /* A child must not hear with its parent's ears: the book is shared. */
+    sigset_t deaf_for_now, before;
+    sigfillset(&deaf_for_now);
+    sigprocmask(SIG_BLOCK, &deaf_for_now, &before);
     pid_t pid = fork();
+    if (pid != 0)
+        sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid > 0) {
         if (kind == 'd')
             while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -85,6 +91,9 @@ static void child(char kind)
     }
     if (pid < 0)
         return;
+    signal(SIGTERM, kind == 'i' ? SIG_IGN : SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGUSR1, SIG_IGN);
     if (kind == 'd') {
         setsid();
         if (fork() != 0)
@@ -94,8 +103,7 @@ static void child(char kind)
         setsid();
     expire();
     lock(F_RDLCK, NULL);
-    signal(SIGTERM, kind == 'i' ? SIG_IGN : SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     for (;;)
         pause();
 }

@@ -58,6 +58,9 @@ struct Wish {
     kind: Option<Kind>,
 }
 
+/// The pids that there are where they are used again.
+const RECYCLED: &str = "1500";
+
 const USAGE: &str =
     "usage: campaign [--seconds N] [--seed N] [--only N] [--width N] [--kind plain|recycle|points]
 
@@ -136,7 +139,17 @@ fn all_kinds(wish: &Wish, figures: &Figures) {
             }
             Kind::Recycle => {
                 let mut unshare = Command::new("unshare");
-                unshare.args(["-pf", "--mount-proc", "--kill-child"]).arg(command.get_program());
+                // The first one in there has to collect all orphans, which a shell does.
+                unshare.args([
+                    "-pf",
+                    "--mount-proc",
+                    "--kill-child",
+                    "bash",
+                    "-c",
+                    r#""$@" & wait $!"#,
+                    "init",
+                ]);
+                unshare.arg(command.get_program());
                 wrapper = Some(unshare);
             }
             Kind::Points => match env::var_os("QUELL_FAULTS_BIN") {
@@ -180,11 +193,11 @@ fn all_kinds(wish: &Wish, figures: &Figures) {
 fn recycles() -> bool {
     host::am_root()
         && Command::new("unshare")
-            .args(["-pf", "--mount-proc", "sh", "-c", "echo 900 >/proc/sys/kernel/pid_max"])
+            .args(["-pf", "--mount-proc", "sh", "-c", &format!("echo {RECYCLED} >/proc/sys/kernel/pid_max")])
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
-        && std::fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != "900")
+        && std::fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != RECYCLED)
 }
 
 /// Scenarios of one kind until the time is up.
@@ -192,7 +205,7 @@ fn play(wish: &Wish, kind: Kind, figures: &Figures) {
     let tools = world::tools();
     let points = if kind == Kind::Points { points() } else { Vec::new() };
     let mut churn = (kind == Kind::Recycle).then(|| {
-        std::fs::write("/proc/sys/kernel/pid_max", "900").expect("a pid_max of this namespace's own");
+        std::fs::write("/proc/sys/kernel/pid_max", RECYCLED).expect("a pid_max of this namespace's own");
         let mut churn = Command::new(host::actor());
         churn.args(["churn", "campaign", "20"]).stdout(Stdio::piped());
         churn.spawn().expect("the actors")

@@ -335,6 +335,11 @@ impl<'w> Nemesis<'w> {
 
     fn mend(&mut self) {
         self.wake();
+        // Those that stopped themselves at a point.
+        let stopped = |process: &Process| process.state() == Some('T');
+        let mut all = self.world.lab.oracle.survivors();
+        all.retain(stopped);
+        signal_all("CONT", &all);
         for file in self.closed.drain(..) {
             let _ = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
         }

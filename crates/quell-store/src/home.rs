@@ -212,7 +212,7 @@ impl Home {
         fs::read_link(self.sub("names").join(name)).ok()?.to_str()?.parse().ok()
     }
 
-    /// Gives `name` to `id`, unless a live job bears it.
+    /// Gives `name` to `id`, unless a live job bears it, or one that was lost and is not finished: its processes may be alive.
     pub fn claim(&self, name: &str, id: JobId) -> Result<(), NameError> {
         let failed = |error| NameError::Io { name: name.to_owned(), error };
         if !is_name(name) {
@@ -222,7 +222,7 @@ impl Home {
         private_dirs(&names).map_err(failed)?;
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
-            && matches!(self.job(by).liveness(), Ok(Liveness::Kept))
+            && matches!(self.job(by).liveness(), Ok(Liveness::Kept | Liveness::Lost(_)))
             // Its end is on record a little before its lock is gone.
             && !self.job(by).record().is_ok_and(|record| record.state == quell_core::State::Ended.word())
         {

@@ -100,7 +100,7 @@ impl Job {
         let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
         let grace = stop.grace.unwrap_or(plan.grace);
         let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
-        let (mut asked, mut knocking) = (false, Knocking::new());
+        let (mut asked, mut knocking, mut roused) = (false, Knocking::new(), Instant::now() + SILENCE);
         let mut watch = self.watch()?;
         loop {
             settle_lost(&self.dir)?;
@@ -111,6 +111,11 @@ impl Job {
             asked = asked || self.ask_to_stop(stop)?;
             if !asked {
                 knocking.missed(&self.dir);
+                // Whoever has taken over from a lost keeper has no socket, and may have been stopped like any other.
+                if Instant::now() >= roused {
+                    roused = Instant::now() + SILENCE;
+                    self.rouse(Signal::CONT);
+                }
             }
             // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
             let soon = Instant::now() + Duration::from_millis(20);

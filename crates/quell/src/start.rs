@@ -30,6 +30,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// The variables that name a job to its processes, and mark them.
 const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
 /// The variable that names the session which jobs are part of.
+/// How often in a row a name may be found with a job that was lost just then.
+const LOST_NAMESAKES: usize = 3;
+
 const SESSION: &str = "QUELL_SESSION";
 
 /// What a job reads on its standard input.
@@ -303,6 +306,10 @@ pub fn parent_of(pid: u32) -> Result<u32> {
     }
 }
 
+fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::Start(RunError::System { what: what.into(), error: error.to_string() })
+}
+
 impl Quell {
     /// Starts a job: when this returns, the program runs, held and on record. With an error nothing runs, and nothing is
     /// left behind.
@@ -314,12 +321,20 @@ impl Quell {
         self.start_request(&request, stdin)
     }
 
+    /// Starts it. If its name is that of a job that was lost, that one is finished first.
     pub(crate) fn start_request(&self, request: &RunRequest, stdin: OwnedFd) -> Result<Job> {
-        let failed = |what: &'static str| {
-            move |error: std::io::Error| {
-                Error::Start(RunError::System { what: what.into(), error: error.to_string() })
+        for _ in 0..LOST_NAMESAKES {
+            let stdin = stdin.try_clone().map_err(failed("keep its standard input"))?;
+            match self.try_start(request, stdin) {
+                Err(Error::Start(RunError::NameTaken { by, .. }))
+                    if crate::settle_lost(&self.home().job(by))? => {}
+                other => return other,
             }
-        };
+        }
+        self.try_start(request, stdin)
+    }
+
+    fn try_start(&self, request: &RunRequest, stdin: OwnedFd) -> Result<Job> {
         let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());

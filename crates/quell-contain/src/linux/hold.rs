@@ -47,6 +47,8 @@ pub struct Hold {
     pub(super) marker: String,
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
+    /// The root as another keeper has named it.
+    named: Option<ProcId>,
     /// The root below that init, if it was seen alive.
     pub(super) inner: Option<ProcId>,
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
@@ -183,6 +185,12 @@ impl Hold {
         self.root
     }
 
+    /// The root for the record: also one that the keeper before us has collected already. Whoever finds the job without
+    /// anybody has to know whom to look for.
+    pub fn recorded_root(&self) -> Option<ProcId> {
+        self.root.or(self.named)
+    }
+
     /// Gives birth to the root, which waits for its go as our unreaped child, inside the containment. With an error
     /// nobody is left.
     pub fn spawn(&mut self, program: &Program, rules: &ChildRules) -> Result<Birth, SpawnError> {
@@ -290,6 +298,7 @@ impl Hold {
         };
         let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
+        hold.named = told.root;
         hold.root = told.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
                 && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
@@ -314,6 +323,7 @@ impl Hold {
             session,
             marker: marker.to_owned(),
             root: None,
+            named: None,
             inner: None,
             group: false,
             root_gone: false,

@@ -49,7 +49,7 @@ impl Supervisor {
             since: self.evidence.now(),
             held: Some(self.hold.kind()),
             cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
-            root: self.hold.root(),
+            root: self.hold.recorded_root(),
             keeper: self.kit.crew.keeper,
             keeper_cgroup: self.kit.crew.nest.as_ref().and_then(|nest| nest.dir().map(ToOwned::to_owned)),
             understudy: self.kit.crew.understudy,

@@ -131,7 +131,7 @@ pub fn launch(launch: &Launch<'_>) -> io::Result<Launched> {
                 let _ = rustix::process::setsid();
             }
             if !wait_for_go(&go_read) {
-                exit(0);
+                give_up();
             }
             become_program(launch.program, &arrays, launch.rules, status_write.as_raw_fd())
         }
@@ -188,6 +188,14 @@ pub(crate) fn wait_for_go(go: &OwnedFd) -> bool {
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: _exit does nothing but end the process.
     unsafe { libc::_exit(code) }
+}
+
+/// The end of a stub that never became the program. Not by an exit: whoever takes over would have to take its code for the
+/// program's own.
+fn give_up() -> ! {
+    // SAFETY: the signal goes to this process alone, which has nothing to lose.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    exit(1)
 }
 
 /// Tells the keeper what failed, and exits.
