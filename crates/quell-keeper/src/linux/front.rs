@@ -212,6 +212,8 @@ pub struct Front {
     /// When the present part of the job's life must be over, and the keeper have said so.
     phase_due: Option<Instant>,
     woken: bool,
+    /// How many runs the keeper has told of.
+    births: u32,
     /// When the keeper is continued, if it is still stopped then.
     asleep: Option<Instant>,
     /// Who started a background job, until it runs.
@@ -245,6 +247,7 @@ impl Front {
             answer_due: None,
             phase_due: None,
             woken: false,
+            births: 0,
             asleep: None,
             starter: None,
             owner: None,
@@ -432,6 +435,7 @@ impl Front {
         self.answer_due = None;
         match note {
             Note::Born { held, root, cgroup } => {
+                self.births += 1;
                 self.told = Told { held: Some(held), root: Some(root), cgroup, base: self.told.base.take() };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
@@ -562,7 +566,7 @@ impl Front {
         if ended_already(store).is_some() {
             return Ok(());
         }
-        let run = store.record().map_or(1, |record| record.run);
+        let run = self.births.max(1);
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
