@@ -1,6 +1,6 @@
 //! What the fault campaign has found, each as what happened.
 
-use std::{fs, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use quell_tests::{
     eventually,
@@ -198,4 +198,78 @@ fn a_verdict_was_lost_when_the_understudy_went_last() {
     assert!(quiet.is_empty(), "{quiet:?}");
     let record = job.record().expect("a record");
     assert_eq!((verdict(&record), record["outcome"]["code"].as_i64()), ("gone", Some(3)), "{record}");
+}
+
+/// Held by the reaper alone, and neither its specification nor its state can be read: nobody knows its marker any more.
+#[test]
+fn a_lost_job_with_a_damaged_record_left_its_processes_behind() {
+    let me = Lab::as_me().user();
+    let lab = Lab::as_me();
+    let words = ["--contain", "reaper", "--grace", "100ms"];
+    let job = lab.start().args(words).actor("setsid", None).begin();
+    job.lose();
+    for name in ["spec.json", "state.json"] {
+        fs::write(job.dir().join(name), "{").expect("damage");
+    }
+    let stranger = Lab::new(me);
+    let bystander = nap(&stranger, &[]);
+    let done = lab.quell("sweep").finish();
+    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0, "{}{}", done.stdout, done.stderr);
+    assert!(bystander.process("root").is_some_and(|root| root.is_alive()), "a stranger was hit");
+}
+
+/// The cgroup is empty and removed; then the keeper is lost, and after it the one who took over.
+#[test]
+fn a_cgroup_that_was_removed_could_not_be_proven_to_be_empty() {
+    let me = Lab::as_me().user();
+    if let Err(why) = faults::binary().and(Contain::Cgroup.available(me).map(|()| std::path::Path::new(""))) {
+        return skip("a_cgroup_that_was_removed_could_not_be_proven_to_be_empty", &why);
+    }
+    let lab = Lab::for_containment(me, Contain::Cgroup);
+    let fault = Fault("keeper.place_released:kill,understudy.receipt_written:kill".into());
+    let job = lab.faulty("start", &fault).args(["--contain", "cgroup"]).sh("exit 3").begin();
+    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-understudy").is_empty();
+    assert!(eventually(PATIENCE, lost));
+    assert!(lab.hit(&fault).is_some());
+    let done = lab.quell("sweep").finish();
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!((verdict(&receipt), receipt["held"]["containment"].as_str()), ("gone", Some("cgroup")));
+}
+
+/// It waits to be started again, and the disk is full: it is stopped, and that is on record.
+#[test]
+fn a_stop_of_a_waiting_job_was_lost_on_a_full_disk() {
+    if !am_root() {
+        return skip("a_stop_of_a_waiting_job_was_lost_on_a_full_disk", "needs root to mount a small disk");
+    }
+    let lab = Lab::new(User::Root);
+    let disk = Disk::new(&lab);
+    let job = lab.start().args(["--restart", "always", "--stdin", "pipe"]).sh("read x; exit 7").begin();
+    disk.fill();
+    assert_eq!(lab.quell("send").args([job.id.as_str(), "go"]).finish().code(), Some(0));
+    assert!(eventually(PATIENCE, || job.process("root").is_none()));
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let record = job.record().expect("a record");
+    assert_eq!(
+        (record["state"].as_str(), record["cause"].as_str()),
+        (Some("ended"), Some("user")),
+        "{record}"
+    );
+    disk.free();
+}
+
+#[test]
+fn a_command_that_could_have_no_threads_panicked() {
+    let lab = Lab::new(User::Ordinary);
+    let jobs = [nap(&lab, &[]), nap(&lab, &[])];
+    let mut words = lab.prefix();
+    words.extend(["prlimit", "--nproc=1"].map(String::from));
+    let mut stop = Command::new(&words[0]);
+    stop.args(&words[1..]).arg(lab.quell_path()).arg("stop").args(jobs.each_ref().map(|job| &job.id));
+    let done = stop.env("QUELL_HOME", lab.home()).current_dir(lab.dir()).output().expect("prlimit");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.is_empty(), "{}: {said}", done.status);
+    assert!(jobs.iter().all(|job| job.is_over()));
 }

@@ -77,3 +77,28 @@ fn fail(verb: &str, json: bool, error: &Error) -> ExitCode {
 fn envelope(verb: &str, data: &impl Serialize) -> String {
     format!("{}\n", quell_core::success(verb, data))
 }
+
+/// Does the same with many jobs at once, each in a thread of its own; where there can be no more threads, one after the other.
+fn at_once<T: Send>(
+    jobs: &[quell::Job],
+    act: impl Fn(&quell::Job) -> Result<T, Error> + Sync,
+) -> Vec<Result<T, Error>> {
+    std::thread::scope(|scope| {
+        let act = &act;
+        let begun: Vec<_> = jobs
+            .iter()
+            .map(|job| {
+                std::thread::Builder::new().spawn_scoped(scope, move || act(job)).map_err(|_| act(job))
+            })
+            .collect();
+        let failed = || Err(Error::Keeper("a thread of this command failed".into()));
+        begun
+            .into_iter()
+            .map(|begun| match begun {
+                // A thread that panicked has said why.
+                Ok(thread) => thread.join().unwrap_or_else(|_| failed()),
+                Err(done) => done,
+            })
+            .collect()
+    })
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quell::{Conditions, Config, Error, Job, Met, Stop};
 
-use super::{envelope, fail, phrases, quell};
+use super::{at_once, envelope, fail, phrases, quell};
 use crate::args::RestartArgs;
 use crate::output;
 
@@ -35,14 +35,9 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         Err(error) => return fail("restart", args.json, &error),
     };
     let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
-    let done = std::thread::scope(|scope| {
-        let restarts: Vec<_> = jobs.iter().map(|job| scope.spawn(|| again(job, &how, patience))).collect();
-        // A thread that panicked has said why.
-        restarts.into_iter().map(|restart| restart.join().ok()).collect::<Vec<_>>()
-    });
+    let done = at_once(&jobs, |job| again(job, &how, patience));
     let mut worst = 0;
     for (old, done) in jobs.iter().zip(done) {
-        let done = done.unwrap_or_else(|| Err(Error::Keeper("the restart failed".into())));
         worst = worst.max(report(old, args.json, done));
     }
     ExitCode::from(worst)

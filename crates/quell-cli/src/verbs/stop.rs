@@ -6,7 +6,7 @@ use quell::answers::StopAnswer;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{Verdict, account};
 
-use super::{envelope, fail, quell};
+use super::{at_once, envelope, fail, quell};
 use crate::args::StopArgs;
 use crate::output;
 
@@ -25,13 +25,8 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
     let mut worst = 0;
     for batch in jobs.chunks(AT_ONCE) {
-        let ended = std::thread::scope(|scope| {
-            let stops: Vec<_> = batch.iter().map(|job| scope.spawn(|| job.stop(&how))).collect();
-            // A thread that panicked has said why.
-            stops.into_iter().map(|stop| stop.join().ok()).collect::<Vec<_>>()
-        });
+        let ended = at_once(batch, |job| job.stop(&how));
         for (job, ended) in batch.iter().zip(ended) {
-            let ended = ended.unwrap_or_else(|| Err(Error::Keeper("the stop failed".into())));
             // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
             if matches!(ended, Err(Error::NoSuchJob(_))) && args.jobs.is_empty() {
                 continue;

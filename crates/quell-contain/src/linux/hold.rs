@@ -47,8 +47,8 @@ pub struct Hold {
     pub(super) marker: String,
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
-    /// The root as another keeper has named it.
-    named: Option<ProcId>,
+    /// What the keeper before us has said of it.
+    told: Told,
     /// The root below that init, if it was seen alive.
     pub(super) inner: Option<ProcId>,
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
@@ -73,7 +73,7 @@ pub enum SpawnError {
 }
 
 /// What a keeper had told of its tree before it was lost.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Told {
     /// What holds it.
     pub held: Option<HeldBy>,
@@ -185,10 +185,16 @@ impl Hold {
         self.root
     }
 
-    /// The root for the record: also one that the keeper before us has collected already. Whoever finds the job without
-    /// anybody has to know whom to look for.
-    pub fn recorded_root(&self) -> Option<ProcId> {
-        self.root.or(self.named)
+    /// What held the job, for the record: also a root that the keeper before us has collected already, and a cgroup that it
+    /// has removed. Whoever finds the job without anybody has to know what to look for.
+    pub fn recorded(&self) -> Told {
+        let cgroup = self.cgroup_path().map(ToOwned::to_owned);
+        Told {
+            held: self.told.held.or(Some(self.kind())),
+            root: self.root.or(self.told.root),
+            cgroup: cgroup.or_else(|| self.told.cgroup.clone()),
+            base: None,
+        }
     }
 
     /// Gives birth to the root, which waits for its go as our unreaped child, inside the containment. With an error
@@ -286,6 +292,7 @@ impl Hold {
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
     /// it had come that far. Children that this process had before it ever started the job are no part of it.
     pub fn take_over(id: JobId, session: SessionKind, marker: &str, told: Told, strays: Vec<ProcId>) -> Self {
+        let remembered = told.clone();
         // A cgroup of which the keeper could not tell any more has a name that is known.
         let base = told.base.or_else(|| own_dir().ok());
         let path = told.cgroup.or_else(|| Some(base?.join(Cgroup::name(id))));
@@ -298,7 +305,7 @@ impl Hold {
         };
         let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
-        hold.named = told.root;
+        hold.told = remembered;
         hold.root = told.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
                 && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
@@ -323,7 +330,7 @@ impl Hold {
             session,
             marker: marker.to_owned(),
             root: None,
-            named: None,
+            told: Told::default(),
             inner: None,
             group: false,
             root_gone: false,

@@ -22,7 +22,7 @@ pub use hold::{Birth, Hold, SpawnError, Told};
 pub use litter::{Litter, litter};
 pub use nest::Nest;
 pub use recover::{Recovered, look_for, recover};
-pub use search::Left;
+pub use search::{JOB_VARIABLE, Left};
 pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.

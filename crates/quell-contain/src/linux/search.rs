@@ -61,6 +61,9 @@ pub(super) enum Bond {
     Loose,
 }
 
+/// The variable that names a job to its own processes.
+pub const JOB_VARIABLE: &str = "QUELL_JOB";
+
 /// The search for one job's members.
 pub(super) struct Search<'a> {
     left: &'a Left<'a>,
@@ -68,6 +71,8 @@ pub(super) struct Search<'a> {
     hierarchy: Option<Hierarchy>,
     /// The services in which the job may be at home.
     services: BTreeSet<String>,
+    /// What the job's processes have in their environment.
+    marker: Option<String>,
 }
 
 impl<'a> Search<'a> {
@@ -77,7 +82,12 @@ impl<'a> Search<'a> {
             services.extend(services_of(root.pid));
         }
         services.extend(left.cgroup.and_then(|path| service_in(&path.to_string_lossy())));
-        Self { left, cgroup, hierarchy: Hierarchy::find(), services }
+        let marker = match left.marker {
+            // It can't be read any more. The id is no secret, but nobody has it in this place who was not given it.
+            "" => Some(format!("{JOB_VARIABLE}={}", left.id)),
+            marker => Some(marker.to_owned()).filter(|marker| is_marker(marker)),
+        };
+        Self { left, cgroup, hierarchy: Hierarchy::find(), services, marker }
     }
 
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
@@ -175,10 +185,7 @@ impl<'a> Search<'a> {
     }
 
     fn bears_marker(&self, pid: u32) -> bool {
-        let marker = self.left.marker;
-        if !is_marker(marker) || pid == quell_sys::pid() {
-            return false;
-        }
+        let Some(marker) = self.marker.as_deref().filter(|_| pid != quell_sys::pid()) else { return false };
         quell_sys::environ_contains(pid, marker)
             // The environment can't be read through a leader that has exited while other threads live.
             || (quell_sys::stat(pid).is_ok_and(|stat| stat.state == b'Z' && stat.threads > 1)

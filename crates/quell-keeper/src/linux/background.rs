@@ -25,6 +25,7 @@ use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
 use super::aide::{self, Brief};
 use super::desk::{Desk, Wish};
 use super::evidence::{Clock, Evidence};
+use super::finish::insist;
 use super::front::{Front, Plan, STOPPERS, job_of, pin_owner, random, signals, system};
 use super::input::Input;
 use super::prepare;
@@ -490,15 +491,19 @@ impl Kit {
     fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
         let Some(store) = &job.store else { return };
         point(Point::WaitEnding);
-        let published = store.record().and_then(|mut record| {
-            // What is on disk may be older than the last run, if the disk was full then.
-            record.state = State::Ended.word().into();
-            record.run = run;
-            (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
-            (record.outcome, record.verdict) = (Some(last.root.outcome.clone()), Some(last.verdict.clone()));
-            record.since.wall = wall();
-            store.publish(&record, true)
-        });
+        let end = || {
+            store.record().and_then(|mut record| {
+                // What is on disk may be older than the last run, if the disk was full then.
+                record.state = State::Ended.word().into();
+                record.run = run;
+                (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
+                (record.outcome, record.verdict) =
+                    (Some(last.root.outcome.clone()), Some(last.verdict.clone()));
+                record.since.wall = wall();
+                store.keep(last, true).and_then(|()| store.publish(&record, true))
+            })
+        };
+        let published = insist(store, end);
         point(Point::WaitEndPublished);
         let outcome = last.root.outcome.clone();
         for what in [

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use quell_core::{Happening, Receipt, Record, RootOutcome, SCHEMA, State, StepKind, Verdict};
 use quell_sys::fault::{Point, point};
 
+use quell_store::JobDir;
+
 use super::supervise::{AUDIT_PATIENCE, Supervisor};
 use super::wire::Note;
 
@@ -42,14 +44,15 @@ impl Supervisor {
 
     fn record(&self, verdict: Option<Verdict>, survivors: Vec<quell_core::ProcId>) -> Record {
         let (cause, actor) = self.life.ending().cloned().unzip();
+        let recorded = self.hold.recorded();
         Record {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
             state: self.word().into(),
             since: self.evidence.now(),
-            held: Some(self.hold.kind()),
-            cgroup: self.hold.cgroup_path().map(|path| path.to_owned()),
-            root: self.hold.recorded_root(),
+            held: recorded.held,
+            cgroup: recorded.cgroup,
+            root: recorded.root,
             keeper: self.kit.crew.keeper,
             keeper_cgroup: self.kit.crew.nest.as_ref().and_then(|nest| nest.dir().map(ToOwned::to_owned)),
             understudy: self.kit.crew.understudy,
@@ -144,17 +147,10 @@ impl Supervisor {
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let mut kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
-        let until = Instant::now() + DISK_PATIENCE;
-        while sync && is_full(&kept) && Instant::now() < until {
-            // The room that was put aside is nobody else's until now; if somebody is faster, there may be some later, of
-            // which nothing tells.
-            let _ = store.use_spare();
-            kept = store.keep(receipt, sync).and_then(|()| store.publish(&record, sync));
-            if is_full(&kept) {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        }
+        let kept = match sync {
+            true => insist(&store, || store.keep(receipt, true).and_then(|()| store.publish(&record, true))),
+            false => store.keep(receipt, false).and_then(|()| store.publish(&record, false)),
+        };
         // Before it counts as over: whoever waits for that finds the whole history.
         let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
         self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
@@ -178,6 +174,21 @@ impl Supervisor {
             desk.dismiss();
         }
     }
+}
+
+/// Writes the last words of a job, also to a disk that is full: the room that was put aside is used, and if somebody else is
+/// faster, what can be had is waited for a little. Nothing tells when there is room.
+pub(super) fn insist(store: &JobDir, write: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
+    let until = Instant::now() + DISK_PATIENCE;
+    let mut kept = write();
+    while is_full(&kept) && Instant::now() < until {
+        let _ = store.use_spare();
+        kept = write();
+        if is_full(&kept) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    kept
 }
 
 fn is_full(kept: &std::io::Result<()>) -> bool {

@@ -8,13 +8,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use quell_contain::JOB_VARIABLE;
 use quell_core::JobId;
 use quell_sys::{Program, fault};
 
 use crate::{Environment, RunError, RunRequest};
 
-/// The variable that names the job to its processes.
-const JOB: &str = "QUELL_JOB";
 /// The variable that marks them: the markers of all jobs that they are in, the outermost first.
 const MARK: &str = "QUELL_MARK";
 
@@ -71,7 +70,7 @@ fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsStrin
         if asked.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
     all.extend(asked.set.iter().cloned());
     fault::VARIABLES.iter().for_each(|own| drop(all.remove(OsStr::new(own))));
-    all.insert(JOB.into(), id.to_string().into());
+    all.insert(JOB_VARIABLE.into(), id.to_string().into());
     // A job in a job bears both marks: who audits the outer one must find what belongs to the inner one too.
     let outer = std::env::var(MARK).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
     let chain = outer.map_or_else(|| marker.to_owned(), |outer| format!("{outer}:{marker}"));
