@@ -31,11 +31,11 @@ fn nap<'l>(lab: &'l Lab, setting: Setting) -> Background<'l> {
 }
 
 /// A place of 256 KiB that goes with the test.
-struct Disk<'l>(&'l Lab);
+pub(crate) struct Disk<'l>(&'l Lab);
 
 impl Disk<'_> {
     /// Mounted as the lab's own home.
-    fn new(lab: &Lab) -> Disk<'_> {
+    pub(crate) fn new(lab: &Lab) -> Disk<'_> {
         fs::create_dir(lab.home()).expect("mkdir");
         let mount =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(lab.home()).status();
@@ -43,13 +43,13 @@ impl Disk<'_> {
         Disk(lab)
     }
 
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let fill = self.0.home().join("fill");
         let _ =
             Command::new("sh").args(["-c", r#"head -c 1m /dev/zero >"$0" 2>/dev/null"#]).arg(fill).status();
     }
 
-    fn free(&self) {
+    pub(crate) fn free(&self) {
         fs::remove_file(self.0.home().join("fill")).expect("rm");
     }
 }

@@ -10,6 +10,7 @@ mod damage;
 mod escapes;
 mod events;
 mod exit_codes;
+mod found;
 mod history;
 mod hooks;
 mod hostile;

@@ -102,10 +102,13 @@ impl Job {
         let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
         let (mut asked, mut knocking, mut roused) = (false, Knocking::new(), Instant::now() + SILENCE);
         let mut watch = self.watch()?;
+        // Pinned now: when the job is over there is no lock any more that would prove who it is.
+        let understudy = self.keeper_in(|record| record.understudy);
         loop {
             settle_lost(&self.dir)?;
             if self.is_over()? {
-                self.wake_understudy();
+                // One that somebody has stopped could not end with its job.
+                understudy.map(|understudy| understudy.signal(Signal::CONT));
                 return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
             }
             asked = asked || self.ask_to_stop(stop)?;
@@ -210,7 +213,6 @@ impl Job {
         self.wake_understudy();
     }
 
-    /// One that somebody has stopped could not end with its job.
     fn wake_understudy(&self) {
         if let Some(pidfd) = self.keeper_in(|record| record.understudy) {
             pidfd.signal(Signal::CONT);

@@ -34,7 +34,8 @@ fn by_count_those_that_ended_last_stay() {
 #[test]
 fn by_age_those_that_ended_lately_stay() {
     let place = Place::new();
-    let made = finish(&place.home, 3);
+    let of_old = |second| Fake { boot: "another".into(), ..Fake::at(second) }.finish(&place.home);
+    let made: Vec<JobId> = (0..3).map(of_old).collect();
     // The fake ones are years old; this one ended now.
     let second = (quell_sys::unix_ms() - THEN) / 1000;
     let young = Fake { lasted: 0.0, ..Fake::at(second) }.finish(&place.home);
@@ -47,6 +48,18 @@ fn by_age_those_that_ended_lately_stay() {
     assert!(century > since_then);
     let rules = GcRules { max_age: Some(century), ..GcRules::default() };
     assert!(gc(&place.home, &rules, false).unwrap().removed.is_empty());
+}
+
+/// Somebody has set the clock: what ended a minute ago seems to be years old.
+#[test]
+fn a_clock_that_jumped_removed_the_jobs_of_today() {
+    let place = Place::new();
+    let made = finish(&place.home, 3);
+    let uptime = Duration::from_secs_f64(quell_sys::seconds_since(0));
+    let rules = |age| GcRules { max_age: Some(age), ..GcRules::default() };
+    assert!(gc(&place.home, &rules(uptime + Duration::from_secs(600)), false).unwrap().removed.is_empty());
+    // They may well be older than a shorter time, and then the clock is all there is to go by.
+    assert_eq!(gc(&place.home, &rules(uptime / 2), false).unwrap().removed, made);
 }
 
 #[test]

@@ -1,0 +1,201 @@
+//! What the fault campaign has found, each as what happened.
+
+use std::{fs, time::Duration};
+
+use quell_tests::{
+    eventually,
+    evidence::{cause, verdict},
+    faults::{self, Fault},
+    host::{Contain, Setting, User, am_root},
+    lab::Lab,
+    oracle::Process,
+    run::PATIENCE,
+    skip,
+};
+
+use crate::{
+    crash::{crew, signal_all},
+    damage::Disk,
+};
+
+fn nap<'l>(lab: &'l Lab, words: &[&str]) -> quell_tests::jobs::Background<'l> {
+    lab.start().args(words).args(["--grace", "300ms"]).command(["sleep", &lab.oracle.nap()]).begin()
+}
+
+fn sleeps(lab: &Lab) -> Vec<Process> {
+    let asleep = |process: &Process| process.command.starts_with("sleep ");
+    lab.oracle.survivors().into_iter().filter(asleep).collect()
+}
+
+#[test]
+fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &[]);
+    fs::remove_file(job.dir().join("ctl.sock")).expect("the socket");
+    let done = job.stop(&["--json"]);
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!((cause(&receipt), verdict(&receipt)), ("user", "gone"));
+    assert_eq!(receipt["root"]["outcome"]["signal"], "TERM", "it was asked, and not killed");
+}
+
+/// And without a record that would say who keeps it.
+#[test]
+fn a_job_without_a_socket_and_a_record_could_not_be_stopped() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &[]);
+    fs::remove_file(job.dir().join("ctl.sock")).expect("the socket");
+    fs::write(job.dir().join("state.json"), "{").expect("the record");
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(cause(&job.receipt().expect("a receipt")), "user");
+    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+}
+
+/// The disk is full when the job ends: what its keeper knows must not be lost.
+#[test]
+fn a_full_disk_took_the_exit_code_and_the_cause() {
+    if !am_root() {
+        return skip("a_full_disk_took_the_exit_code_and_the_cause", "needs root to mount a small disk");
+    }
+    let lab = Lab::new(User::Root);
+    let disk = Disk::new(&lab);
+    let job = lab.start().args(["--stdin", "pipe"]).sh("read x; exit 7").begin();
+    disk.fill();
+    assert_eq!(lab.quell("send").args([job.id.as_str(), "go"]).finish().code(), Some(0));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let (record, receipt) = (job.record().expect("a record"), job.receipt().expect("a receipt"));
+    assert_eq!((record["state"].as_str(), record["cause"].as_str()), (Some("ended"), Some("own_exit")));
+    assert_eq!(record["outcome"]["code"], 7);
+    assert_eq!((verdict(&record), verdict(&receipt)), ("gone", "gone"));
+    disk.free();
+    assert!(!job.dir().join("spare").exists(), "what was put aside is still there");
+}
+
+/// In a PID namespace nobody but the keeper sees the program's end.
+#[test]
+fn a_run_whose_keeper_was_stopped_never_returned() {
+    let me = Lab::as_me().user();
+    for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
+        let lab = Lab::for_containment(me, contain);
+        let script = "echo ready >$QUELL_TEST_READY; sleep 0.3; exit 5";
+        let mut run = lab.run().args(["--contain", contain.word()]).script(script).start();
+        run.wait_ready().expect("ready");
+        let keeper = run.keeper().expect("a keeper");
+        assert!(keeper.signal("STOP"), "{contain:?}");
+        let status = run.wait_exit(PATIENCE);
+        assert_eq!(status.and_then(|status| status.code()), Some(5), "{contain:?}: {}", run.stderr());
+    }
+}
+
+#[test]
+fn stop_all_passed_over_a_job_whose_record_was_damaged() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &[]);
+    for name in ["state.json", "spec.json"] {
+        fs::write(job.dir().join(name), "\0").expect("damage");
+    }
+    let done = lab.quell("stop").args(["--all", "--json"]).finish();
+    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0, "{}{}", done.stdout, done.stderr);
+    assert!(job.is_over());
+}
+
+#[test]
+fn nonsense_in_a_lock_was_taken_for_a_stop_under_way() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &[]);
+    fs::write(lab.home().join("live").join(&job.id), "nonsense").expect("the lock");
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+/// The name's bearer is lost, and its tree alive: it is finished before another one gets the name.
+#[test]
+fn a_name_was_given_away_while_its_lost_bearer_lived() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let words = ["--name", "web", "--contain", setting.contain.word()];
+        let old = nap(&lab, &words);
+        old.lose();
+        // Below a PID namespace's init everyone goes with the keeper.
+        let root = old.process("root");
+        let new = nap(&lab, &words);
+        let still = root.filter(Process::is_alive);
+        assert!(still.is_none(), "{setting}: {still:?} beside {}", new.id);
+        assert!(old.is_over(), "{setting}");
+        assert_eq!(cause(&old.receipt().expect("a receipt")), "keeper_lost", "{setting}");
+        assert_eq!(sleeps(&lab).len(), 1, "{setting}");
+    }
+}
+
+/// The keeper dies before it has given the go: the program has not run, and so has not exited with 0.
+#[test]
+fn a_program_that_never_ran_was_said_to_have_succeeded() {
+    if let Err(why) = faults::binary() {
+        return skip("a_program_that_never_ran_was_said_to_have_succeeded", &why);
+    }
+    let me = Lab::as_me().user();
+    for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
+        let lab = Lab::for_containment(me, contain);
+        let fault = Fault("keeper.identity_recorded:kill".into());
+        let done = lab.faulty("run", &fault).args(["--contain", contain.word()]).sh("touch ran").finish();
+        assert!(lab.hit(&fault).is_some() && !lab.path("ran").exists(), "{contain:?}");
+        assert_ne!(done.shell_code(), 0, "{contain:?}: {}", done.stderr);
+    }
+}
+
+/// The one who has taken over has no socket; somebody stops it.
+#[test]
+fn an_understudy_that_was_stopped_while_it_took_over_was_never_woken() {
+    if let Err(why) = faults::binary() {
+        return skip("an_understudy_that_was_stopped_while_it_took_over_was_never_woken", &why);
+    }
+    let lab = Lab::as_me();
+    let fault = Fault("understudy.hold_taken:stop".into());
+    let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
+    let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+    job.process("keeper").expect("a keeper").signal("KILL");
+    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+}
+
+/// The namespace's init was collected by the keeper that is lost; who took over is lost, too.
+#[test]
+fn a_namespace_that_was_gone_could_not_be_proven_to_be() {
+    let me = Lab::as_me().user();
+    if let Err(why) = faults::binary().and(Contain::Pidns.available(me).map(|()| std::path::Path::new(""))) {
+        return skip("a_namespace_that_was_gone_could_not_be_proven_to_be", &why);
+    }
+    let lab = Lab::for_containment(me, Contain::Pidns);
+    let fault = Fault("keeper.root_collected:kill,understudy.finish_begun:kill".into());
+    let quell = lab.faulty("start", &fault).args(["--contain", "pidns"]);
+    let job = quell.sh("exit 3").begin();
+    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-understudy").is_empty();
+    assert!(eventually(PATIENCE, lost));
+    assert!(lab.hit(&fault).is_some());
+    let done = lab.quell("sweep").finish();
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone");
+}
+
+/// The understudy goes when the end is on record: the keeper must not write its state over it.
+#[test]
+fn a_verdict_was_lost_when_the_understudy_went_last() {
+    if let Err(why) = faults::binary() {
+        return skip("a_verdict_was_lost_when_the_understudy_went_last", &why);
+    }
+    let lab = Lab::as_me();
+    let fault = Fault("keeper.receipt_kept:stop".into());
+    let job = lab.faulty("start", &fault).sh("exit 3").begin();
+    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+    let understudy = crew(&lab, "quell-understudy");
+    assert!(signal_all("KILL", &understudy));
+    assert!(signal_all("CONT", &crew(&lab, "quell-keeper")));
+    assert!(job.wait_over(PATIENCE));
+    let quiet = job.wait_quiet(Duration::from_secs(10));
+    assert!(quiet.is_empty(), "{quiet:?}");
+    let record = job.record().expect("a record");
+    assert_eq!((verdict(&record), record["outcome"]["code"].as_i64()), ("gone", Some(3)), "{record}");
+}
