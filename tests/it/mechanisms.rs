@@ -190,3 +190,40 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
         assert!(job.output("stdout") == wanted, "{setting}: {} bytes", job.output("stdout").len());
     }
 }
+
+/// P6: that a job is kept is known from its lock alone: the record may be lost, or not be written yet.
+#[test]
+fn a_job_without_a_record_is_kept_by_whoever_holds_its_lock() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        let root = job.process("root").expect("a root");
+        fs::remove_file(job.dir().join("state.json")).expect("a state");
+        let sweep = lab.quell("sweep").finish();
+        assert_eq!(sweep.code(), Some(0), "{setting}: {}{}", sweep.stdout, sweep.stderr);
+        assert!(root.is_alive(), "{setting}: it was swept away: {}", sweep.stdout);
+        assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
+        assert_eq!(cause(&job.receipt().expect("a receipt")), "user", "{setting}");
+    }
+}
+
+/// P8: in a PID namespace the front does not see the root's end as long as anybody else is alive in it: that the keeper, who
+/// sees it, stands still is all that there is to see.
+#[test]
+fn a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word() {
+    let me = Lab::as_me().user();
+    if let Err(why) = Contain::Pidns.available(me) {
+        return skip("a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word", &why);
+    }
+    let lab = Lab::for_containment(me, Contain::Pidns);
+    let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
+    let mut running = lab.run().args(["--contain", "pidns", "--grace", "300ms"]).script(script).start();
+    running.wait_ready().expect("ready");
+    let keeper = running.keeper().expect("a keeper");
+    assert!(keeper.signal("STOP"));
+    assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "it does not stop");
+    lab.write("go", "");
+    let status = running.wait_exit(PATIENCE).expect("quell returns");
+    assert_eq!(status.code(), Some(5), "{}", running.stderr());
+}
