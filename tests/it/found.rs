@@ -78,7 +78,7 @@ fn a_run_whose_keeper_was_stopped_never_returned() {
     let me = Lab::as_me().user();
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
         let lab = Lab::for_containment(me, contain);
-        let script = "echo ready >$QUELL_TEST_READY; sleep 0.3; exit 5";
+        let script = "sleep $N & echo ready >$QUELL_TEST_READY; sleep 0.3; exit 5";
         let mut run = lab.run().args(["--contain", contain.word()]).script(script).start();
         run.wait_ready().expect("ready");
         let keeper = run.keeper().expect("a keeper");
