@@ -133,6 +133,8 @@ impl<'w> Nemesis<'w> {
             // Of a job that was taken to another boot the record names a bystander.
             Fault::KillRoot if self.world.ledger.get(&id).harms.contains(&Harm::Reboot) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
+            // The front of a `run` that is stopped does not return, as after Ctrl-Z; nobody has promised that.
+            Fault::Pause("understudy") if is_run(&job) => {}
             Fault::Pause(role) => {
                 if let Some(process) = job.process(role) {
                     self.signal(&job, role, "STOP", Harm::Stopped, &format!("{role} stopped"));
@@ -370,6 +372,11 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
     if written.and_then(|()| fs::rename(&aside, path)).is_err() {
         let _ = fs::remove_file(&aside);
     }
+}
+
+fn is_run(job: &Background<'_>) -> bool {
+    let spec = fs::read(job.dir().join("spec.json")).unwrap_or_default();
+    serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["mode"] == "run")
 }
 
 /// quell's own processes of this name in the lab.
