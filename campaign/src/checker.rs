@@ -137,7 +137,9 @@ fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) 
         }
         "user" => facts.stops > 0 || facts.suffered(&[Harm::Start]) || facts.told,
         "timeout" => facts.timed || facts.suffered(&[Harm::Start]),
-        "external_signal" => facts.suffered(&[Harm::Root, Harm::Start, Harm::Reboot]) || facts.terms > 0,
+        "external_signal" => {
+            facts.suffered(&[Harm::Root, Harm::Start, Harm::Reboot]) || facts.terms + facts.others > 0
+        }
         "keeper_lost" => {
             facts.suffered(&[Harm::Keeper, Harm::Both, Harm::Stopped, Harm::Files, Harm::Start, Harm::Reboot])
                 || facts.harms.contains(&Harm::Understudy)
