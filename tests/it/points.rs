@@ -21,7 +21,9 @@ use crate::scenes::{Play, SCENES, Scene, Scene::*};
 fn members(lab: &Lab) -> Vec<Process> {
     let is_quell = |process: &Process| {
         let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+        // One that is about to be gone has a command line longer than a program.
         exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("quell"))
+            || process.command.starts_with("quell ")
     };
     lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
 }

@@ -17,6 +17,8 @@ use crate::{Error, JobView, Quell, Result, settle_lost};
 const STOP_SLACK: Duration = Duration::from_secs(30);
 /// How long a job may take to get its control socket, or to lose it.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether a job that is being removed is gone.
+const REMOVAL_LOOKS: usize = 100;
 
 /// How long a keeper may be silent when it is asked to stop its job.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -139,13 +141,29 @@ impl Job {
         if !self.dir.exists() {
             return Err(Error::NoSuchJob(self.id().to_string()));
         }
-        let receipt = self.receipt()?;
+        let receipt = self.last_receipt()?;
         match &receipt.verdict {
             Verdict::Survivors { count } => {
                 Err(Error::NotProvenDead(format!("{count} processes of {} are not proven dead", self.id())))
             }
             Verdict::Gone | Verdict::Unproven { .. } => Ok(receipt),
         }
+    }
+
+    /// The receipt of a job that is over. One that never ran has none, and is being removed, file by file.
+    fn last_receipt(&self) -> Result<Receipt> {
+        for _ in 0..REMOVAL_LOOKS {
+            match self.receipt() {
+                Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+                other => return other,
+            }
+            if !self.dir.exists() {
+                return Err(Error::NoSuchJob(self.id().to_string()));
+            }
+            // Nothing that could be waited for tells of the last file.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.receipt()
     }
 
     /// Asks whoever keeps the job; whether there was anybody to hear it.
