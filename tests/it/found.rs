@@ -273,3 +273,18 @@ fn a_command_that_could_have_no_threads_panicked() {
     assert!(done.status.success() && said.is_empty(), "{}: {said}", done.status);
     assert!(jobs.iter().all(|job| job.is_over()));
 }
+
+/// A job that never ran is removed, file by file, while somebody stops it.
+#[test]
+fn a_stop_that_met_a_job_on_its_way_out_failed() {
+    let lab = Lab::as_me();
+    let job = lab.start().sh("true").begin();
+    assert!(job.wait_over(PATIENCE));
+    fs::remove_file(job.dir().join("receipt.json")).expect("the receipt");
+    let mut stop = lab.quell("stop").args([&job.id]).start();
+    // It looks for the receipt for longer than this.
+    assert!(stop.wait_exit(Duration::from_millis(50)).is_none(), "{}", stop.stderr());
+    fs::remove_dir_all(job.dir()).expect("the rest");
+    let done = stop.finish();
+    assert_eq!(done.code(), Some(3), "{}", done.stderr);
+}

@@ -18,7 +18,7 @@ const STOP_SLACK: Duration = Duration::from_secs(30);
 /// How long a job may take to get its control socket, or to lose it.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether a job that is being removed is gone.
-const REMOVAL_LOOKS: usize = 100;
+const REMOVAL_LOOKS: usize = 500;
 
 /// How long a keeper may be silent when it is asked to stop its job.
 const SILENCE: Duration = Duration::from_secs(4);
