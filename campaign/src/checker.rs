@@ -195,7 +195,7 @@ fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dy
     if !fine {
         world.violation("P5", format!("the outcome can't be {outcome}: {}", what()));
     }
-    let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms == 0 && !facts.timed;
+    let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms + facts.others == 0 && !facts.timed;
     if undisturbed && facts.work.exit.is_some() && world.trouble != Trouble::Disk && record["cause"] != "user"
     {
         let code = facts.work.exit.map(i64::from);
