@@ -11,7 +11,7 @@ use std::{
 use quell_tests::{
     host::{NOBODY, User, am_root},
     jobs::Background,
-    lab::Lab,
+    lab::{Lab, copy_program},
     run::PATIENCE,
     skip,
 };
@@ -235,7 +235,7 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
     let lab = Lab::new(User::Ordinary);
     let raised = |program: &Path, mode: u32| {
         let copy = lab.fresh("raised");
-        fs::copy(program, &copy).expect("a copy");
+        copy_program(program, &copy);
         chown(&copy, Some(0), Some(0)).expect("chown");
         fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).expect("chmod");
         copy

@@ -17,7 +17,7 @@ use quell_tests::{
     eventually,
     host::{User, am_root},
     jobs::Background,
-    lab::Lab,
+    lab::{Lab, copy_program},
     rounds,
     run::PATIENCE,
     skip,
@@ -244,7 +244,7 @@ fn another_user_who_can_reach_the_socket_is_not_heard() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");
     }
     let caller = lab.path("caller");
-    fs::copy(std::env::current_exe().expect("the tests themselves"), &caller).expect("a copy of the tests");
+    copy_program(&std::env::current_exe().expect("the tests themselves"), &caller);
     let call = |prefix: &[String]| {
         let words = prefix.iter().cloned().chain([caller.display().to_string()]).collect::<Vec<_>>();
         let mut command = Command::new(&words[0]);
