@@ -366,6 +366,10 @@ impl Client<'_> {
             job.tag = old.tag.clone();
             job.work = old.work.clone();
             (job.told, job.again, job.timed) = (true, old.again, old.timed);
+            // Its keepers have the same fault before them as the command.
+            if self.struck {
+                job.harms.insert(Harm::Start);
+            }
             // The owner goes with the job, and may have gone meanwhile.
             if old.harms.contains(&Harm::Owner) {
                 job.harms.insert(Harm::Owner);
