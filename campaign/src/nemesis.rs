@@ -263,14 +263,20 @@ impl<'w> Nemesis<'w> {
     fn starve(&mut self, job: &Background<'_>) {
         let role = if self.chance.percent(70) { "keeper" } else { "understudy" };
         let Some(process) = job.process(role) else { return };
-        let limit = 4 + self.chance.below(16);
+        // Root may have as many processes as there are.
+        let (what, name) = if self.world.lab.user() == User::Ordinary && self.chance.percent(50) {
+            ("--nproc=1:1".to_owned(), "processes ran out")
+        } else {
+            let limit = 4 + self.chance.below(16);
+            (format!("--nofile={limit}:{limit}"), "descriptors ran out")
+        };
         self.harm(&job.id, Harm::Files);
         let done = Command::new("prlimit")
-            .args(["--pid", &process.pid.to_string(), &format!("--nofile={limit}:{limit}")])
+            .args(["--pid", &process.pid.to_string(), &what])
             .stderr(Stdio::null())
             .status();
         if done.is_ok_and(|status| status.success()) {
-            self.figures.fault("descriptors ran out");
+            self.figures.fault(name);
         }
     }
 

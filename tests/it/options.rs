@@ -274,7 +274,7 @@ fn signal_is_what_is_sent_first() {
             let lab = Lab::with(setting);
             let options = ["--contain", setting.contain.word(), "--signal", signal, "--grace", "10s"];
             // Without `set -m` the shell's background jobs would ignore INT and use up the grace.
-            let quell = lab.run().wrapped(quell_tests::UNIGNORED).args(options).script(
+            let quell = lab.run().wrapped(UNIGNORED).args(options).script(
                 "set -m; trap 'echo got INT; exit 7' INT; trap '' TERM; echo ready >$QUELL_TEST_READY; \
                  while :; do sleep 1 & wait $!; done",
             );
