@@ -36,8 +36,9 @@ pub fn check(world: &mut World) {
         one_job(world, id, &facts);
     }
     for (id, facts) in known.iter().filter(|(_, job)| job.told && !job.removed) {
-        // A job of another boot has no age but that of the clock, which may have been set to another decade.
-        let aged = world.trouble == Trouble::Host && facts.suffered(&[Harm::Reboot]);
+        // A job of another boot, or whose keeper could not open a file to write its end, has no age but that of the clock,
+        // which may have been set to another decade.
+        let aged = world.trouble == Trouble::Host && facts.suffered(&[Harm::Reboot, Harm::Files]);
         if !world.lab.job(id).dir().exists() && !aged {
             world.violation("P6", format!("{id}, of which a client was told, is nowhere: {facts:?}"));
         }
