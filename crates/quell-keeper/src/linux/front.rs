@@ -1,30 +1,29 @@
 //! The front: the process that the user called. It prepares, forks the keeper, passes requests on, and finishes the
 //! stop itself if the keeper is killed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, JobSpec, Known, LifeRules, Mode, ProcId, Receipt, RootOutcome, SCHEMA,
-    SessionKind, Signal, State, Verdict,
+    Actor, Cause, HeldBy, JobId, Known, ProcId, Receipt, RootOutcome, SessionKind, Signal, State, Verdict,
 };
-use quell_store::{Home, JobDir, Lock, wall};
+use quell_store::{JobDir, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
-use super::prepare;
+use super::prepare::{self, open_outlets};
+use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, Supervisor};
 use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::mask::Mask;
-use crate::{Finished, ReceiptTarget, RunError, RunRequest};
+use crate::{Finished, RunError, RunRequest};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -180,18 +179,6 @@ fn prepare_keeper(
     })?;
     point(Point::PlaceAcquired);
     Ok((job, hold, watch, lock))
-}
-
-pub fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Job {
-    let background = request.background.as_ref();
-    Job {
-        spec: spec_of(request, plan, mask),
-        ready_interval: background.map_or(Duration::MAX, |background| background.ready_interval),
-        rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
-        session: plan.session,
-        store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
-        outlets,
-    }
 }
 
 pub struct Front {
@@ -608,57 +595,4 @@ pub fn random() -> Result<u128, RunError> {
 
 pub fn system(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
     move |error| RunError::System { what: what.to_owned(), error: error.to_string() }
-}
-
-/// Opens the receipt's places. The caller's descriptor goes first: a number that is not open now would soon be that of
-/// something of ours.
-fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Outlet>, RunError> {
-    let mut outlets = Vec::new();
-    let bad = |target: &str, error: std::io::Error| RunError::Receipt {
-        target: target.to_owned(),
-        error: error.to_string(),
-    };
-    for target in targets {
-        if let ReceiptTarget::Fd(fd) = target {
-            let name = format!("descriptor {fd}");
-            if *fd > 2 && !inherited.contains(fd) {
-                return Err(bad(&name, std::io::Error::other("it is not open")));
-            }
-            let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
-            inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file), is_ours: false });
-        }
-    }
-    for target in targets {
-        if let ReceiptTarget::File(path) = target {
-            let name = path.display().to_string();
-            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name, is_ours: true });
-        }
-    }
-    Ok(outlets)
-}
-
-fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
-    let background = request.background.as_ref();
-    JobSpec {
-        schema: SCHEMA.into(),
-        id: plan.id,
-        mode: if background.is_some() { Mode::Start } else { Mode::Run },
-        session: background.and_then(|background| background.session.clone()),
-        background: background.map(|background| background.rules.clone()),
-        name: request.name.clone(),
-        tags: request.tags.clone(),
-        command: request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect(),
-        cwd: PathBuf::from(plan.program.cwd.to_string_lossy().into_owned()),
-        contain: request.contain,
-        until: request.until,
-        leak: request.leak,
-        plan: request.plan,
-        timeout: request.timeout,
-        limits: request.limits,
-        marker: plan.marker.clone(),
-        boot_id: quell_sys::boot_id(),
-        created: wall(),
-    }
 }

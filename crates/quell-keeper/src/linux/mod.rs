@@ -10,6 +10,7 @@ mod input;
 mod prepare;
 mod ready;
 mod service;
+mod spec;
 mod supervise;
 mod taps;
 mod wire;

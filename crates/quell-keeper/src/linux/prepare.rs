@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,8 @@ use quell_contain::JOB_VARIABLE;
 use quell_core::JobId;
 use quell_sys::{Program, fault};
 
-use crate::{Environment, RunError, RunRequest};
+use super::evidence::Outlet;
+use crate::{Environment, ReceiptTarget, RunError, RunRequest};
 
 /// The variable that marks them: the markers of all jobs that they are in, the outermost first.
 const MARK: &str = "QUELL_MARK";
@@ -120,4 +121,33 @@ fn executable(file: &Path) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
     Ok(())
+}
+
+/// Opens the receipt's places. The caller's descriptor goes first: a number that is not open now would soon be that of
+/// something of ours.
+pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Outlet>, RunError> {
+    let mut outlets = Vec::new();
+    let bad = |target: &str, error: std::io::Error| RunError::Receipt {
+        target: target.to_owned(),
+        error: error.to_string(),
+    };
+    for target in targets {
+        if let ReceiptTarget::Fd(fd) = target {
+            let name = format!("descriptor {fd}");
+            if *fd > 2 && !inherited.contains(fd) {
+                return Err(bad(&name, std::io::Error::other("it is not open")));
+            }
+            let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
+            inherited.retain(|other| other != fd);
+            outlets.push(Outlet { name, file: File::from(file), is_ours: false });
+        }
+    }
+    for target in targets {
+        if let ReceiptTarget::File(path) = target {
+            let name = path.display().to_string();
+            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name, is_ours: true });
+        }
+    }
+    Ok(outlets)
 }

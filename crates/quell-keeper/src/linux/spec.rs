@@ -1,0 +1,49 @@
+//! A job as it is to be kept and written down, from what was asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quell_core::{JobSpec, LifeRules, Mode, SCHEMA};
+use quell_store::{Home, wall};
+
+use super::evidence::Outlet;
+use super::front::Plan;
+use super::supervise::Job;
+use crate::RunRequest;
+use crate::mask::Mask;
+
+pub fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Job {
+    let background = request.background.as_ref();
+    Job {
+        spec: spec_of(request, plan, mask),
+        ready_interval: background.map_or(Duration::MAX, |background| background.ready_interval),
+        rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
+        session: plan.session,
+        store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
+        outlets,
+    }
+}
+
+fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
+    let background = request.background.as_ref();
+    JobSpec {
+        schema: SCHEMA.into(),
+        id: plan.id,
+        mode: if background.is_some() { Mode::Start } else { Mode::Run },
+        session: background.and_then(|background| background.session.clone()),
+        background: background.map(|background| background.rules.clone()),
+        name: request.name.clone(),
+        tags: request.tags.clone(),
+        command: request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect(),
+        cwd: PathBuf::from(plan.program.cwd.to_string_lossy().into_owned()),
+        contain: request.contain,
+        until: request.until,
+        leak: request.leak,
+        plan: request.plan,
+        timeout: request.timeout,
+        limits: request.limits,
+        marker: plan.marker.clone(),
+        boot_id: quell_sys::boot_id(),
+        created: wall(),
+    }
+}
