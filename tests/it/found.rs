@@ -288,3 +288,17 @@ fn a_stop_that_met_a_job_on_its_way_out_failed() {
     let done = stop.finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
 }
+
+#[test]
+fn a_stop_of_a_job_that_had_just_died_said_that_nobody_outlived_it() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &["--contain", "reaper"]);
+    // Nobody notices the root's death until the keeper goes on, which the stop sees to.
+    let keeper = job.process("keeper").expect("a keeper");
+    assert!(keeper.signal("STOP") && job.process("root").expect("a root").signal("KILL"));
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    // On a slow machine its parent has continued the keeper before the stop came.
+    let said = ["quell: had died of a signal from outside: ", &format!("{} had ended already", job.id)];
+    assert!(said.iter().any(|said| done.stdout.starts_with(said)), "{}", done.stdout);
+}

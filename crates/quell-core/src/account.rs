@@ -28,6 +28,11 @@ pub fn headline(receipt: &Receipt) -> String {
                 format_duration(Duration::try_from_secs_f64(given.max(0.0)).unwrap_or(Duration::MAX))
             )
         }
+        // It came to its end just before it was to be stopped.
+        Cause::OwnExit if receipt.left_at_root_exit.is_empty() => "had ended by itself".into(),
+        Cause::ExternalSignal if receipt.left_at_root_exit.is_empty() => {
+            "had died of a signal from outside".into()
+        }
         Cause::OwnExit | Cause::ExternalSignal => {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
         }
