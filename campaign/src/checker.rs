@@ -78,7 +78,7 @@ fn nothing_is_left(world: &World) {
     let left = world.lab.oracle.survivors_after(Duration::from_secs(8));
     for process in &left {
         // Held by nothing but lost keepers, a process that can't be found is said to be unproven; those here can be found.
-        world.violation("P2", format!("alive in the end: {process:?}"));
+        world.violation("P2", format!("alive in the end: {process:?}, {}", what_it_does(process.pid)));
     }
     let cgroups = || {
         let ids = world.ledger.jobs().keys().cloned().collect::<Vec<_>>();
@@ -97,6 +97,22 @@ fn nothing_is_left(world: &World) {
     for cgroup in cgroups() {
         world.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
     }
+}
+
+/// What may tell why a process has not ended: whether it runs, where it waits, what it has open.
+fn what_it_does(pid: u32) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = read("status");
+    let keep = |line: &&str| ["State", "PPid", "Sig", "Shd"].iter().any(|word| line.starts_with(word));
+    let status: Vec<&str> = status.lines().filter(keep).collect();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let open: Vec<String> = open
+        .map(|entry| {
+            let what = fs::read_link(entry.path()).unwrap_or_default();
+            format!("{}={}", entry.file_name().display(), what.display())
+        })
+        .collect();
+    format!("{status:?} at {:?}, call {:?}, {}; open: {open:?}", read("wchan"), read("syscall"), read("stack"))
 }
 
 fn is_populated(dir: &Path) -> bool {

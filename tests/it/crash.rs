@@ -41,12 +41,9 @@ pub(crate) fn crew(lab: &Lab, name: &str) -> Vec<Process> {
     lab.oracle.survivors().into_iter().filter(is_named).collect()
 }
 
-/// One `kill` for all of them: as near to the same instant as it gets. Who was killed is dead afterwards.
+/// One after the other: as near to the same instant as it gets. Who was killed is dead afterwards.
 pub(crate) fn signal_all(signal: &str, victims: &[Process]) -> bool {
-    let same = |victim: &&Process| Process::now(victim.pid).is_some_and(|now| now.start == victim.start);
-    let pids: Vec<String> = victims.iter().filter(same).map(|victim| victim.pid.to_string()).collect();
-    let kill = || Command::new("kill").args(["-s", signal, "--"]).args(&pids).stderr(Stdio::null()).status();
-    let sent = !pids.is_empty() && kill().is_ok_and(|status| status.success());
+    let sent = victims.iter().filter(|victim| victim.signal(signal)).count() > 0;
     let dead = || signal != "KILL" || victims.iter().all(|victim| !victim.is_alive());
     sent && eventually(PATIENCE, dead)
 }

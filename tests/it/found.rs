@@ -161,6 +161,30 @@ fn an_understudy_that_was_stopped_while_it_took_over_was_never_woken() {
     assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
 }
 
+/// Both keepers die when the root is born and has no go yet; somebody stops that one, which has the job's lock like them.
+#[test]
+fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
+    if let Err(why) = faults::binary() {
+        return skip("a_stub_that_was_stopped_kept_its_lost_job_for_ever", &why);
+    }
+    let lab = Lab::as_me();
+    let fault = Fault("keeper.identity_recorded:stop".into());
+    let mut start = lab.faulty("start", &fault).command(["sleep", &lab.oracle.nap()]).start();
+    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+    let keeper = crew(&lab, "quell-keeper").into_iter().find(|keeper| !keeper.children().is_empty());
+    let keeper = keeper.expect("the keeper with its stub");
+    let stub = keeper.children().remove(0);
+    assert!(stub.signal("STOP"));
+    signal_all("KILL", &crew(&lab, "quell-understudy"));
+    keeper.signal("KILL");
+    assert!(start.front.signal("KILL") && start.wait_exit(PATIENCE).is_some());
+    assert!(stub.is_alive());
+    let done = lab.quell("stop").args(["--all", "--grace", "100ms"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+    assert_eq!(lab.ids("live").len(), 0);
+}
+
 /// The namespace's init was collected by the keeper that is lost; who took over is lost, too.
 #[test]
 fn a_namespace_that_was_gone_could_not_be_proven_to_be() {

@@ -5,10 +5,11 @@ use std::{
     fs,
     io::Read,
     path::Path,
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// One process, by identity: a pid alone may be another process a moment later.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +29,26 @@ impl Process {
         Some(Process { pid, start: stat(Path::new(&dir))?.start, command: command_line(Path::new(&dir)) })
     }
 
-    /// Sends a signal by the `kill` program, if this is still the process that was meant.
+    /// Sends a signal to this very process: it is pinned first, and then looked at once more.
     pub fn signal(&self, signal: &str) -> bool {
+        let number = match signal {
+            "HUP" => Signal::HUP,
+            "INT" => Signal::INT,
+            "QUIT" => Signal::QUIT,
+            "KILL" => Signal::KILL,
+            "USR1" => Signal::USR1,
+            "USR2" => Signal::USR2,
+            "PIPE" => Signal::PIPE,
+            "TERM" => Signal::TERM,
+            "CONT" => Signal::CONT,
+            "STOP" => Signal::STOP,
+            "TSTP" => Signal::TSTP,
+            "WINCH" => Signal::WINCH,
+            other => panic!("no test sends {other}"),
+        };
+        let pinned = Pid::from_raw(self.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Process::now(self.pid).is_some_and(|now| now.start == self.start)
-            && Command::new("kill")
-                .args(["-s", signal, "--", &self.pid.to_string()])
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|status| status.success())
+            && pinned.is_some_and(|pinned| pidfd_send_signal(pinned, number).is_ok())
     }
 
     /// Whether this very process still runs. A zombie does not, unless one of its threads does.

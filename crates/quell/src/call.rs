@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_contain::KEEPER_NAME;
+use quell_core::Signal;
 use quell_keeper::control::{Answer, Call, KNOCK};
 use quell_store::JobDir;
 use quell_sys::PidFd;
@@ -43,24 +44,27 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// The keeper of a job is not found at its socket, which somebody may have deleted: whoever of quell's holds the job's lock
-/// is told to open another one. That it holds the lock is the proof that it is the one, whatever the record says.
-pub(crate) fn knock(job: &JobDir) {
+/// Sends `signal` to whoever of quell's holds the job's lock: its keeper, its understudy, a stub that waits for its go. That
+/// it holds the lock is the proof that it is one of them, whatever the record says.
+pub(crate) fn signal_holders(job: &JobDir, signal: Signal) {
     let Ok(lock) = fs::metadata(job.live_path()) else { return };
     for pid in quell_sys::pids().unwrap_or_default() {
-        let is_keeper = || {
-            quell_sys::stat(pid).is_ok_and(|stat| stat.comm == KEEPER_NAME)
+        let holds = || {
+            quell_sys::stat(pid).is_ok_and(|stat| NAMES.contains(&stat.comm.as_str()))
                 && quell_sys::holds_file(pid, lock.dev(), lock.ino())
         };
         // Once more behind the pin: then the number was its own all along.
-        if is_keeper()
+        if holds()
             && let Ok(pidfd) = PidFd::open(pid)
-            && is_keeper()
+            && holds()
         {
-            pidfd.signal(KNOCK);
+            pidfd.signal(signal);
         }
     }
 }
+
+/// What those processes are called; a stub is called as its keeper until it becomes the program.
+const NAMES: [&str; 2] = [KEEPER_NAME, "quell-understudy"];
 
 /// When to knock: not at once, as a job that has just begun has no socket yet, and not at every turn.
 #[derive(Debug)]
@@ -75,7 +79,8 @@ impl Knocking {
     pub fn missed(&mut self, job: &JobDir) {
         if Instant::now() >= self.0 {
             self.0 = Instant::now() + KNOCK_AFTER;
-            knock(job);
+            // Somebody may have deleted the socket: a keeper that hears this opens another one, and others ignore it.
+            signal_holders(job, KNOCK);
         }
     }
 }

@@ -10,7 +10,7 @@ use quell_store::{JobDir, Liveness, Watch};
 use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
-use crate::call::{Caller, Heard, Knocking};
+use crate::call::{self, Caller, Heard, Knocking};
 use crate::{Error, JobView, Quell, Result, settle_lost};
 
 /// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
@@ -132,7 +132,7 @@ impl Job {
                 return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
             }
             if asked && Instant::now() >= until {
-                self.wake_keeper();
+                self.rouse(Signal::CONT);
             }
         }
     }
@@ -202,15 +202,6 @@ impl Job {
         Ok(true)
     }
 
-    /// Continues a keeper that somebody has stopped in the midst of a stop.
-    fn wake_keeper(&self) {
-        let keeper = self.keeper_in(|record| record.keeper);
-        if let Some(keeper) = keeper.filter(|keeper| quell_sys::is_stopped(keeper.pid())) {
-            keeper.signal(Signal::CONT);
-        }
-        self.wake_understudy();
-    }
-
     /// Connects to the keeper, and wakes one that was stopped so long ago that its queue is full.
     fn call_to_stop(&self) -> Result<Option<Caller>> {
         for signal in [Signal::CONT, Signal::KILL] {
@@ -223,18 +214,16 @@ impl Job {
         Ok(None)
     }
 
-    /// Sends `signal` to a keeper that is silent.
+    /// Sends `signal` to a keeper that is silent, and continues everybody else who may have been stopped: also those of
+    /// whom the record does not tell.
     fn rouse(&self, signal: Signal) {
-        if let Some(pidfd) = self.keeper_in(|record| record.keeper) {
-            pidfd.signal(signal);
+        for (pidfd, signal) in [
+            (self.keeper_in(|record| record.keeper), signal),
+            (self.keeper_in(|record| record.understudy), Signal::CONT),
+        ] {
+            pidfd.map(|pidfd| pidfd.signal(signal));
         }
-        self.wake_understudy();
-    }
-
-    fn wake_understudy(&self) {
-        if let Some(pidfd) = self.keeper_in(|record| record.understudy) {
-            pidfd.signal(Signal::CONT);
-        }
+        call::signal_holders(&self.dir, Signal::CONT);
     }
 
     /// One of those who keep the job, pinned; none if the record names somebody who does not.
