@@ -112,7 +112,12 @@ fn what_it_does(pid: u32) -> String {
             format!("{}={}", entry.file_name().display(), what.display())
         })
         .collect();
-    format!("{status:?} at {:?}, call {:?}, {}; open: {open:?}", read("wchan"), read("syscall"), read("stack"))
+    format!(
+        "{status:?} at {:?}, call {:?}, {}; open: {open:?}",
+        read("wchan"),
+        read("syscall"),
+        read("stack")
+    )
 }
 
 fn is_populated(dir: &Path) -> bool {
