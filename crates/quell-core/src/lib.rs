@@ -8,6 +8,7 @@
 pub mod account;
 mod envelope;
 mod event;
+pub mod guard;
 mod id;
 mod life;
 mod plan;

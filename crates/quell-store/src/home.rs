@@ -115,6 +115,11 @@ impl Home {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
+    /// Makes it if it is not there, and says whether it may be used.
+    pub fn ready(&self) -> io::Result<()> {
+        self.make()
+    }
+
     /// Makes it if it is not there.
     pub(crate) fn make(&self) -> io::Result<()> {
         self.check()?;

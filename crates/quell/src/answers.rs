@@ -198,7 +198,7 @@ pub struct ConfigAnswer {
 
 impl From<&Loaded> for ConfigAnswer {
     fn from(loaded: &Loaded) -> Self {
-        let Loaded { config: _, values, files, warnings } = loaded;
+        let Loaded { values, files, warnings, .. } = loaded;
         Self { values: values.clone(), files: files.clone(), warnings: warnings.clone() }
     }
 }

@@ -4,11 +4,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quell_core::ErrorBody;
+use quell_core::guard::Decision;
 use serde_json::{Value, json};
 
 /// Why something could not be done. Nothing is half-done with it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The guard does not let it pass.
+    #[error("{}", .0.reason)]
+    Refused(Box<Decision>),
+    /// No process has this number.
+    #[error("there is no process {0}")]
+    NoSuchProcess(u32),
+    /// The kernel does not let this user do it.
+    #[error("{0}")]
+    NotPermitted(String),
     /// No job answers to this.
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
@@ -112,8 +122,11 @@ impl Error {
     }
 
     /// The stable word for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> &str {
         match self {
+            Self::Refused(decision) => &decision.code,
+            Self::NoSuchProcess(_) => "no_such_process",
+            Self::NotPermitted(_) => "not_permitted",
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::BadJob(_) => "bad_job",
@@ -135,6 +148,9 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
+            Self::Refused(decision) => decision.hint.clone(),
+            Self::NoSuchProcess(_) => "it may have ended; its number may soon be another's".into(),
+            Self::NotPermitted(_) => "it is another user's; ask as that user, or as root".into(),
             Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
             Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
             Self::BadJob(_) => {
@@ -164,6 +180,9 @@ impl Error {
             Self::Start(error) => error.is_retryable(),
             // The same bytes again would be there twice.
             Self::NotRead { .. }
+            | Self::Refused(_)
+            | Self::NoSuchProcess(_)
+            | Self::NotPermitted(_)
             | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
             | Self::BadJob(_)
@@ -181,7 +200,8 @@ impl Error {
     /// The exit code of a verb that fails with it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoSuchJob(_) => 3,
+            Self::NoSuchJob(_) | Self::NoSuchProcess(_) => 3,
+            Self::Refused(_) | Self::NotPermitted(_) => 4,
             Self::Ambiguous { .. }
             | Self::BadJob(_)
             | Self::BadValue(_)
@@ -198,6 +218,8 @@ impl Error {
     /// As programs read it.
     pub fn body(&self) -> ErrorBody {
         let details: Value = match self {
+            Self::Refused(decision) => json!({ "decision": decision }),
+            Self::NoSuchProcess(pid) => json!({ "pid": pid }),
             Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
@@ -206,7 +228,8 @@ impl Error {
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
             Self::Io { path, .. } => json!({ "path": path.display().to_string() }),
             Self::NoSuchJob(job) | Self::BadJob(job) => json!({ "job": job }),
-            Self::State(_)
+            Self::NotPermitted(_)
+            | Self::State(_)
             | Self::NotProvenDead(_)
             | Self::TimedOut(_)
             | Self::BadValue(_)

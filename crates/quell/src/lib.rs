@@ -37,6 +37,7 @@ pub mod config;
 mod error;
 mod find;
 mod gc;
+pub mod guard;
 mod history;
 mod index;
 mod job;

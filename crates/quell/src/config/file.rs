@@ -7,6 +7,7 @@ use quell_core::Hook;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::guard::{self, Said};
 use super::hooks;
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
 use super::source::Layer;
@@ -18,6 +19,7 @@ use crate::Error;
 pub(crate) struct Settings {
     pub values: Vec<Setting>,
     pub hooks: Vec<(Hook, usize)>,
+    pub guard: Vec<Said>,
     /// The directories that the user trusts, and the line where that is said.
     pub trusted: Option<(Vec<PathBuf>, usize)>,
 }
@@ -35,13 +37,16 @@ pub(crate) struct Reader<'f> {
     pub layer: Layer,
     /// What `~` is.
     pub home: Option<&'f Path>,
+    /// Whether it is a file about nothing but the guard.
+    guard_only: bool,
     text: &'f str,
     problems: Vec<(usize, Problem)>,
 }
 
 /// Reads the text of a file; of several problems the first is told, with the lines of the others.
 pub(crate) fn parse(path: &Path, layer: Layer, home: Option<&Path>, text: &str) -> Result<Settings, Error> {
-    let mut reader = Reader { path, layer, home, text, problems: Vec::new() };
+    let guard_only = path.file_name().is_some_and(|name| name == find::GUARD_FILE);
+    let mut reader = Reader { path, layer, home, guard_only, text, problems: Vec::new() };
     let settings = match DeTable::parse(text) {
         Ok(document) => reader.document(document.get_ref()),
         Err(error) => {
@@ -85,6 +90,14 @@ impl Reader<'_> {
         for (name, value) in document {
             match name.get_ref().as_ref() {
                 "hooks" => settings.hooks = hooks::read(self, value),
+                "guard" => settings.guard = guard::read(self, value),
+                _ if self.layer == Layer::Machine || self.guard_only => {
+                    let hint = "what is not about the guard belongs into config.toml or quell.toml";
+                    self.report(
+                        name.span(),
+                        Problem::new(format!("`{}` in a guard.toml", name.get_ref()), hint),
+                    );
+                }
                 "trust" => settings.trusted = self.trust(name, value),
                 section if SECTIONS.contains(&section) => self.section(section, value, &mut settings.values),
                 unknown => {
@@ -97,7 +110,11 @@ impl Reader<'_> {
     }
 
     /// The table that this is, or a report that it is none.
-    fn table<'v, 'i>(&mut self, name: &str, value: &'v Spanned<DeValue<'i>>) -> Option<&'v DeTable<'i>> {
+    pub(crate) fn table<'v, 'i>(
+        &mut self,
+        name: &str,
+        value: &'v Spanned<DeValue<'i>>,
+    ) -> Option<&'v DeTable<'i>> {
         if let DeValue::Table(table) = value.get_ref() {
             return Some(table);
         }
@@ -183,7 +200,7 @@ fn unknown_table(name: &str, value: &DeValue<'_>) -> Problem {
     match (value, owner) {
         (DeValue::Table(_), _) | (_, None) => {
             let what = if matches!(value, DeValue::Table(_)) { "table" } else { "key" };
-            let known = SECTIONS.into_iter().chain(["hooks", "trust"]);
+            let known = SECTIONS.into_iter().chain(["guard", "hooks", "trust"]);
             Problem::new(format!("unknown {what} `{name}`"), suggest::hint(name, "tables", known))
         }
         (_, Some(key)) => {

@@ -12,6 +12,9 @@ use crate::Error;
 /// The name of a project's file.
 pub(crate) const PROJECT_FILE: &str = "quell.toml";
 
+/// The name of a file about nothing but the guard: the machine's, and the user's beside the other one.
+pub(crate) const GUARD_FILE: &str = "guard.toml";
+
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 

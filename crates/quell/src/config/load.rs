@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{self, Settings};
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
-use super::{Config, ConfigFile, Layer, Source, Sourced, find, hooks, suggest};
+use super::{Config, ConfigFile, Layer, Source, Sourced, find, guard, hooks, suggest};
 use crate::Error;
 
 /// The settings and where they come from.
@@ -21,6 +21,8 @@ pub struct Loaded {
     pub files: Vec<ConfigFile>,
     /// What was left out and why, for people.
     pub warnings: Vec<String>,
+    /// The keys of the guard that have been set.
+    ruled: Vec<&'static str>,
 }
 
 impl Config {
@@ -34,9 +36,17 @@ impl Config {
         let environment = Environment::new(environment);
         let mut loaded = Loaded::defaults();
         let home = environment.home();
+        let machine = Path::new(guard::MACHINE_FILE);
+        if machine.symlink_metadata().is_ok() {
+            loaded.read_file(machine, Layer::Machine, true, home.as_deref())?;
+        }
         let user = environment.user_file(cwd, home.as_deref())?;
         if let Some(path) = &user {
             loaded.read_file(path, Layer::User, true, home.as_deref())?;
+        }
+        let own = environment.config_dir(home.as_deref()).map(|dir| dir.join("quell").join(find::GUARD_FILE));
+        if let Some(path) = own.filter(|path| path.symlink_metadata().is_ok()) {
+            loaded.read_file(&path, Layer::User, true, home.as_deref())?;
         }
         let trusted = find::physical(&loaded.config.trusted);
         let project = find::project_file(cwd, &trusted)
@@ -64,7 +74,7 @@ impl Loaded {
         let mut values: Vec<Sourced> = KEYS.iter().map(default).collect();
         let trust = Sourced { key: "trust.projects".into(), value: String::new(), source: Source::Default };
         values.push(trust);
-        Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new() }
+        Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new(), ruled: Vec::new() }
     }
 
     /// Puts the value of a flag over everything, in the words of the command line. `key` is such as `stop.grace`.
@@ -86,7 +96,8 @@ impl Loaded {
     ) -> Result<(), Error> {
         let any_owner = layer == Layer::Project && trusted;
         let text = find::read(path, any_owner)?;
-        let Settings { values, hooks, trusted: trusts } = file::parse(path, layer, home, &text)?;
+        let Settings { values, hooks, guard, trusted: trusts } = file::parse(path, layer, home, &text)?;
+        let ruled = self.files.iter().any(|file| file.layer == Layer::Machine);
         self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
         for setting in values {
             // It decides about the records of all jobs, also those of other projects.
@@ -107,6 +118,28 @@ impl Loaded {
             let value = hooks::describe(&hook);
             self.values.insert(at, Sourced { key, value, source: layer.source(path, line) });
             self.config.hooks.push(hook);
+        }
+        let before: Vec<&'static str> = self.ruled.clone();
+        for said in guard {
+            if guard::allows(said.key) && ruled {
+                self.warnings.push(format!(
+                    "{}:{}: {} is ignored, for {} says what is allowed here",
+                    path.display(),
+                    said.line,
+                    said.key,
+                    guard::MACHINE_FILE
+                ));
+                continue;
+            }
+            if guard::allows(said.key) && !trusted {
+                self.distrust(path, said.line, said.key);
+                continue;
+            }
+            guard::put(&mut self.config.guard, &said, &before);
+            self.ruled.push(said.key);
+            let source = layer.source(path, said.line);
+            let at = self.values.len().saturating_sub(1);
+            self.values.insert(at, Sourced { key: said.key.into(), value: said.value.text(), source });
         }
         if let Some((directories, line)) = trusts {
             let words: Vec<String> = directories.iter().map(|dir| dir.display().to_string()).collect();
@@ -165,6 +198,12 @@ impl Environment {
         self.path("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home)
     }
 
+    /// Where the user's own settings of all programs are.
+    fn config_dir(&self, home: Option<&Path>) -> Option<PathBuf> {
+        let dir = self.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+        dir.or_else(|| home.map(|home| home.join(".config")))
+    }
+
     /// The user's file, if there is one.
     fn user_file(&self, cwd: &Path, home: Option<&Path>) -> Result<Option<PathBuf>, Error> {
         if let Some(named) = self.path("QUELL_CONFIG") {
@@ -180,9 +219,7 @@ impl Environment {
             }
             return Ok(Some(path));
         }
-        let dir = self.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-        let dir = dir.or_else(|| home.map(|home| home.join(".config")));
-        let file = dir.map(|dir| dir.join("quell/config.toml"));
+        let file = self.config_dir(home).map(|dir| dir.join("quell/config.toml"));
         Ok(file.filter(|file| std::fs::symlink_metadata(file).is_ok()))
     }
 

@@ -6,6 +6,7 @@
 
 mod file;
 mod find;
+mod guard;
 mod hooks;
 mod keys;
 mod load;
@@ -15,13 +16,14 @@ mod suggest;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use quell_core::guard::Policy;
 use quell_core::{Contain, Hook, OnOwnerExit, RestartRules, StopPlan, Until};
 
 pub use load::Loaded;
 pub use source::{ConfigFile, Layer, Source, Sourced};
 
 /// All settings, final and checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How jobs are stopped.
     pub stop: StopPlan,
@@ -33,8 +35,26 @@ pub struct Config {
     pub ready: ReadyConfig,
     /// What is done at events of jobs: the user's first, then those of a trusted project. All paths in it are absolute.
     pub hooks: Vec<Hook>,
+    /// What may be done.
+    pub guard: Policy,
     /// The directories whose `quell.toml` may run commands and set what concerns all jobs; as the user's file names them.
     pub trusted: Vec<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let mut guard = Policy::default();
+        guard.test.approval_variable = guard::APPROVAL.into();
+        Self {
+            stop: StopPlan::default(),
+            start: StartConfig::default(),
+            gc: GcConfig::default(),
+            ready: ReadyConfig::default(),
+            hooks: Vec::new(),
+            guard,
+            trusted: Vec::new(),
+        }
+    }
 }
 
 /// How background jobs are started: `[start]`.

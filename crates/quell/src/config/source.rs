@@ -12,6 +12,14 @@ use serde::{Serialize, Serializer};
 pub enum Source {
     /// Nobody set it.
     Default,
+    /// The machine's `guard.toml`.
+    Machine {
+        /// Which.
+        #[serde(serialize_with = "lossy")]
+        file: PathBuf,
+        /// Where in it, from 1 on.
+        line: usize,
+    },
     /// The user's file.
     User {
         /// Which.
@@ -41,7 +49,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::User { file, line } | Self::Project { file, line } => {
+            Self::Machine { file, line } | Self::User { file, line } | Self::Project { file, line } => {
                 write!(f, "{}:{line}", file.display())
             }
             Self::Env { name } => f.write_str(name),
@@ -62,11 +70,13 @@ pub struct Sourced {
     pub source: Source,
 }
 
-/// Which of the two files.
+/// Which of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
+    /// The machine's, which is about the guard alone.
+    Machine,
     /// The user's.
     User,
     /// The project's.
@@ -78,6 +88,7 @@ impl Layer {
     pub(crate) fn source(self, file: &Path, line: usize) -> Source {
         let file = file.to_owned();
         match self {
+            Self::Machine => Source::Machine { file, line },
             Self::User => Source::User { file, line },
             Self::Project => Source::Project { file, line },
         }
@@ -88,7 +99,7 @@ impl Layer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
-    /// Which of the two.
+    /// Which of them.
     pub layer: Layer,
     /// Where it is.
     #[serde(serialize_with = "lossy")]

@@ -1,0 +1,231 @@
+//! `[guard]`: what a file says about what may be done, and how the files' words are put together.
+//!
+//! Whatever refuses adds up over all files. What allows counts from the machine's file alone, if there is one; else from the
+//! user's own and from a project that the user trusts. Of what narrows a list, the strongest file that has it wins.
+
+use std::ops::Range;
+
+use quell_core::Signal;
+use quell_core::guard::{EFFECTS, Effect, Policy};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::file::{Reader, kind, strings};
+use super::keys::{Problem, choice};
+use super::suggest;
+
+/// The policy of the machine. Root's, and read before all others.
+pub(crate) const MACHINE_FILE: &str = "/etc/quell/guard.toml";
+
+/// The variable that approves a test run if the policy names no other one.
+pub(crate) const APPROVAL: &str = "QUELL_APPROVE_TESTS";
+
+const TABLES: [&str; 5] = ["most", "deny", "kill", "service", "test"];
+const VERBS: [&str; 4] = ["start", "stop", "restart", "status"];
+const MOST: [(&str, Effect); 3] =
+    [("read", Effect::Read), ("write", Effect::Write), ("destructive", Effect::Destructive)];
+
+/// What is said about one key, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub key: &'static str,
+    pub value: Value,
+    pub line: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Most(Effect),
+    Words(Vec<String>),
+    Number(u32),
+    Flag(bool),
+    Text(String),
+}
+
+impl Value {
+    /// As `config show` has it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Most(effect) => effect.word().into(),
+            Self::Words(words) => words.join(","),
+            Self::Number(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// How a key is written.
+#[derive(Clone, Copy)]
+enum Form {
+    Most,
+    Verbs,
+    Names,
+    Pid,
+    Signals,
+    ServiceVerbs,
+    Flag,
+    Variable,
+}
+
+const KEYS: &[(&str, Form)] = &[
+    ("guard.most", Form::Most),
+    ("guard.deny", Form::Verbs),
+    ("guard.kill.allow", Form::Names),
+    ("guard.kill.users", Form::Names),
+    ("guard.kill.protect", Form::Names),
+    ("guard.kill.protect_users", Form::Names),
+    ("guard.kill.min_pid", Form::Pid),
+    ("guard.kill.signals", Form::Signals),
+    ("guard.service.allow", Form::Names),
+    ("guard.service.protect", Form::Names),
+    ("guard.service.verbs", Form::ServiceVerbs),
+    ("guard.test.scope", Form::Names),
+    ("guard.test.commands", Form::Names),
+    ("guard.test.approval", Form::Flag),
+    ("guard.test.approval_variable", Form::Variable),
+];
+
+/// The keys that allow what is refused without them.
+pub(crate) fn allows(key: &str) -> bool {
+    matches!(key, "guard.kill.allow" | "guard.kill.users" | "guard.service.allow")
+}
+
+/// Reads the table; what is wrong with it is reported.
+pub(crate) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Said> {
+    let mut said = Vec::new();
+    if let Some(table) = reader.table("guard", value) {
+        keys(reader, "guard", table, &mut said);
+    }
+    said
+}
+
+fn keys(reader: &mut Reader<'_>, above: &str, table: &DeTable<'_>, said: &mut Vec<Said>) {
+    for (name, value) in table {
+        let full = format!("{above}.{}", name.get_ref());
+        if above == "guard" && ["kill", "service", "test"].contains(&name.get_ref().as_ref()) {
+            if let Some(table) = reader.table(&full, value) {
+                keys(reader, &full, table, said);
+            }
+            continue;
+        }
+        let Some((key, form)) = KEYS.iter().find(|(key, _)| *key == full) else {
+            let below = format!("{above}.");
+            let known = KEYS.iter().filter_map(|(key, _)| key.strip_prefix(below.as_str()));
+            let known: Vec<&str> = known.filter(|key| !key.contains('.')).collect();
+            let known = if above == "guard" { TABLES.to_vec() } else { known };
+            let hint = suggest::hint(name.get_ref(), "keys", known);
+            let problem = Problem::new(format!("unknown key `{}` in [{above}]", name.get_ref()), hint);
+            reader.report(name.span(), problem);
+            continue;
+        };
+        let line = reader.line(&name.span());
+        match of(*form, value.get_ref()) {
+            Ok(value) => said.push(Said { key, value, line }),
+            Err(problem) => report(reader, value.span(), key, problem),
+        }
+    }
+}
+
+fn report(reader: &mut Reader<'_>, span: Range<usize>, key: &str, problem: Problem) {
+    let hint =
+        if problem.hint.is_empty() { "docs/guard.md has an example of each".into() } else { problem.hint };
+    reader.report(span, Problem::new(format!("{key}: {}", problem.message), hint));
+}
+
+fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
+    let wrong = |wanted: &str| Problem::new(format!("must be {wanted}, not {}", kind(value)), "");
+    let words = || {
+        let words = strings(value).ok_or_else(|| wrong("a list of strings"))?;
+        Ok::<Vec<String>, Problem>(words.into_iter().map(str::to_owned).collect())
+    };
+    let among = |words: Vec<String>, known: &[&str]| match words
+        .iter()
+        .find(|word| !known.contains(&word.as_str()))
+    {
+        Some(bad) => Err(Problem::new(
+            format!("`{bad}` is no verb"),
+            suggest::hint(bad, "verbs", known.iter().copied()),
+        )),
+        None => Ok(Value::Words(words)),
+    };
+    match form {
+        Form::Most => {
+            let text = value.as_str().ok_or_else(|| wrong("a string"))?;
+            choice(text, &MOST).map(Value::Most)
+        }
+        Form::Verbs => among(words()?, &EFFECTS.iter().map(|listed| listed.verb).collect::<Vec<_>>()),
+        Form::ServiceVerbs => among(words()?, &VERBS),
+        Form::Names => {
+            let words = words()?;
+            // An empty pattern fits nothing that exists: somebody meant something else.
+            match words.iter().find(|word| word.trim().is_empty() || word.contains(['\0', '\n'])) {
+                Some(bad) => Err(Problem::new(format!("`{bad}` is no name"), "")),
+                None => Ok(Value::Words(words)),
+            }
+        }
+        Form::Pid => match value {
+            DeValue::Integer(number) if number.radix() == 10 => {
+                let pid = number.as_str().parse().ok().filter(|pid| *pid >= 2);
+                pid.map(Value::Number).ok_or_else(|| {
+                    Problem::new(format!("`{}` is too small or too large", number.as_str()), "2 is the least")
+                })
+            }
+            _ => Err(wrong("a whole number")),
+        },
+        Form::Signals => {
+            let parsed = words()?.iter().map(|word| word.parse::<Signal>()).collect::<Result<Vec<_>, _>>();
+            let parsed = parsed.map_err(|error| Problem::new(error, ""))?;
+            Ok(Value::Words(parsed.iter().map(ToString::to_string).collect()))
+        }
+        Form::Flag => match value {
+            DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
+            _ => Err(wrong("true or false")),
+        },
+        Form::Variable => {
+            let text = value.as_str().ok_or_else(|| wrong("a string"))?;
+            let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if text.is_empty() || !text.bytes().all(sound) || text.as_bytes()[0].is_ascii_digit() {
+                return Err(Problem::new(
+                    format!("`{text}` is no name of a variable"),
+                    "such as QUELL_APPROVE_TESTS",
+                ));
+            }
+            Ok(Value::Text(text.to_owned()))
+        }
+    }
+}
+
+/// Puts the words of a file under those of the stronger ones. `before` are the keys that those have set.
+pub(crate) fn put(policy: &mut Policy, said: &Said, before: &[&str]) {
+    let first = !before.contains(&said.key);
+    let add = |all: &mut Vec<String>, words: &[String]| {
+        for word in words {
+            if !all.contains(word) {
+                all.push(word.clone());
+            }
+        }
+    };
+    match (said.key, &said.value) {
+        ("guard.most", Value::Most(most)) => policy.most = policy.most.min(*most),
+        ("guard.deny", Value::Words(words)) => add(&mut policy.deny, words),
+        ("guard.kill.allow", Value::Words(words)) => add(&mut policy.kill.allow, words),
+        ("guard.kill.users", Value::Words(words)) => add(&mut policy.kill.users, words),
+        ("guard.kill.protect", Value::Words(words)) => add(&mut policy.kill.protect, words),
+        ("guard.kill.protect_users", Value::Words(words)) => add(&mut policy.kill.protect_users, words),
+        ("guard.kill.min_pid", Value::Number(pid)) => {
+            policy.kill.min_pid = if first { *pid } else { policy.kill.min_pid.max(*pid) };
+        }
+        ("guard.kill.signals", Value::Words(words)) if first => policy.kill.signals.clone_from(words),
+        ("guard.service.allow", Value::Words(words)) => add(&mut policy.service.allow, words),
+        ("guard.service.protect", Value::Words(words)) => add(&mut policy.service.protect, words),
+        ("guard.service.verbs", Value::Words(words)) if first => policy.service.verbs.clone_from(words),
+        ("guard.test.scope", Value::Words(words)) if first => policy.test.scope.clone_from(words),
+        ("guard.test.commands", Value::Words(words)) if first => policy.test.commands.clone_from(words),
+        ("guard.test.approval", Value::Flag(flag)) => policy.test.approval |= flag,
+        ("guard.test.approval_variable", Value::Text(name)) if first => {
+            policy.test.approval_variable.clone_from(name);
+        }
+        _ => {}
+    }
+}

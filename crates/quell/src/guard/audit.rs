@@ -1,0 +1,132 @@
+//! The log of what the guard has decided and of what was done: one JSON object per line, in quell's home.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use quell_core::guard::{Decision, Effect};
+use quell_store::Home;
+use serde::{Deserialize, Serialize};
+
+/// When the log is begun anew; the one before it is kept.
+const CAP: u64 = 16 << 20;
+
+/// How much of something that a stranger has written is kept in a line.
+const LONGEST: usize = 400;
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AuditLine {
+    /// `quell/1`.
+    pub schema: String,
+    /// When.
+    pub at: String,
+    /// Whether it was decided or done.
+    pub kind: Kind,
+    /// What was to be done.
+    pub verb: String,
+    /// What that does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// To what.
+    pub target: String,
+    /// Who wanted it.
+    pub actor: Asker,
+    /// Why, in the words of who wanted it: `--reason`, or QUELL_REASON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What the guard said.
+    pub decision: Decision,
+    /// The job whose receipt tells more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<std::collections::BTreeMap<String, ()>>"))]
+    pub result: Option<serde_json::Value>,
+}
+
+/// Which kind of line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The guard was asked.
+    Decision,
+    /// It was done.
+    Act,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Asker {
+    /// The process that called quell.
+    pub pid: u32,
+    /// Its short name, if it could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its user.
+    pub uid: u32,
+    /// The job that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The session that it says it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Asker {
+    /// Whoever called this process.
+    pub(super) fn here() -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let parent = quell_sys::stat(quell_sys::pid()).map_or(0, |stat| stat.ppid);
+        Self {
+            pid: parent,
+            name: quell_sys::stat(parent).ok().map(|stat| stat.comm),
+            uid: quell_sys::uid(),
+            job: variable(quell_contain::JOB_VARIABLE),
+            session: variable("QUELL_SESSION"),
+        }
+    }
+}
+
+pub(super) fn path(home: &Home) -> PathBuf {
+    home.dir().join("audit.jsonl")
+}
+
+fn old_path(home: &Home) -> PathBuf {
+    home.dir().join("audit.1.jsonl")
+}
+
+pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
+    let short = |text: &str| -> String { text.chars().take(LONGEST).collect() };
+    let line =
+        AuditLine { target: short(&line.target), cause: line.cause.as_deref().map(short), ..line.clone() };
+    let mut bytes = serde_json::to_vec(&line)?;
+    bytes.push(b'\n');
+    home.ready()?;
+    let path = path(home);
+    // Only ever added to, in one write: what others add at the same time stands before or behind it.
+    let mut file = quell_sys::open_own(&path, quell_sys::Use::Append)?;
+    file.write_all(&bytes)?;
+    if file.metadata()?.len() > CAP {
+        // Two who do this at the same time lose the older half; what was just written is never it.
+        fs::rename(&path, old_path(home))?;
+    }
+    Ok(())
+}
+
+/// What can be read of it; a line that was cut by a crash is passed over.
+pub(super) fn read(home: &Home) -> io::Result<Vec<AuditLine>> {
+    let mut lines = Vec::new();
+    for path in [old_path(home), path(home)] {
+        let bytes = match quell_sys::read_own(&path, 4 * CAP) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        lines.extend(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()));
+    }
+    Ok(lines)
+}

@@ -1,0 +1,110 @@
+//! The gate that everybody passes who acts through quell, whoever calls it: the policy decides, and what was decided and
+//! done is written down.
+
+mod audit;
+
+use std::sync::OnceLock;
+
+use quell_core::guard::{Decision, Effect, Policy, decide_verb, effect_of};
+use quell_store::Home;
+use serde::Serialize;
+
+pub use audit::{Asker, AuditLine, Kind};
+
+use crate::{Config, Error, Result};
+
+/// The policy that holds here, and the log of what it has decided.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    home: Home,
+    policy: Policy,
+    asker: OnceLock<Asker>,
+}
+
+impl Gate {
+    /// With the policy that holds in the directory that this process is in.
+    pub fn here(home: &Home) -> Result<Self> {
+        Ok(Self::new(home, Config::load_here()?.config.guard))
+    }
+
+    /// With this policy.
+    pub fn new(home: &Home, policy: Policy) -> Self {
+        Self { home: home.clone(), policy, asker: OnceLock::new() }
+    }
+
+    /// What it goes by.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Lets a verb pass that is about quell's own jobs, or refuses it. What changes nothing leaves no line unless it is
+    /// refused; for what changes something a log that can't be written is no reason not to stop a job.
+    pub fn admit(&self, verb: &str, target: &str) -> Result<()> {
+        let decision = decide_verb(&self.policy, verb);
+        if !decision.allowed || effect_of(verb) != Some(Effect::Read) {
+            let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+        }
+        refused(decision).map(drop)
+    }
+
+    /// Writes a decision about the host down, and gives it back if it is an allowance. Without a line in the log nothing
+    /// is allowed.
+    pub fn decided(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
+        // A verb that is refused as such is refused for everything.
+        let verdict = decide_verb(&self.policy, verb);
+        let decision = if verdict.allowed { decision } else { verdict };
+        match self.note(Kind::Decision, verb, target, &decision, None, None) {
+            Err(error) if decision.allowed => Err(error),
+            Ok(()) | Err(_) => refused(decision),
+        }
+    }
+
+    /// Writes down what was done: `receipt` is the job that it was done in, if there was one.
+    pub fn acted(
+        &self,
+        verb: &str,
+        target: &str,
+        decision: &Decision,
+        result: &impl Serialize,
+        receipt: Option<String>,
+    ) -> Result<()> {
+        let result = serde_json::to_value(result).unwrap_or_default();
+        self.note(Kind::Act, verb, target, decision, Some(result), receipt)
+    }
+
+    fn note(
+        &self,
+        kind: Kind,
+        verb: &str,
+        target: &str,
+        decision: &Decision,
+        result: Option<serde_json::Value>,
+        receipt: Option<String>,
+    ) -> Result<()> {
+        let asker = self.asker.get_or_init(Asker::here).clone();
+        let line = AuditLine {
+            schema: quell_core::SCHEMA.into(),
+            at: quell_store::wall(),
+            kind,
+            verb: verb.to_owned(),
+            effect: effect_of(verb),
+            target: target.to_owned(),
+            actor: asker,
+            cause: std::env::var("QUELL_REASON").ok().filter(|reason| !reason.is_empty()),
+            decision: decision.clone(),
+            receipt,
+            result,
+        };
+        audit::append(&self.home, &line).map_err(Error::io(audit::path(&self.home)))
+    }
+}
+
+/// The decision, or the error that it is.
+pub(crate) fn refused(decision: Decision) -> Result<Decision> {
+    decision.ok().map_err(Error::Refused)
+}
+
+/// Every line of the log that can be read, oldest first.
+pub fn audit_log(home: &Home) -> Result<Vec<AuditLine>> {
+    audit::read(home).map_err(Error::io(audit::path(home)))
+}
