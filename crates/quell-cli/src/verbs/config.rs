@@ -68,6 +68,7 @@ mod here {
                 (Layer::User, _) => ("user", ""),
                 (Layer::Project, true) => ("project", " (trusted)"),
                 (Layer::Project, false) => ("project", ""),
+                (Layer::Machine, _) => ("machine", ""),
             };
             let _ = writeln!(text, "{name} file: {}{note}", printable(&file.path.display().to_string()));
         }
