@@ -252,7 +252,7 @@ fn library_caller() {
         Ok(job) => drop(quell.job(&job).and_then(|job| job.restart(&quell::Stop::default()))),
         Err(_) => {
             let rules = quell::GcRules { max_count: Some(0), ..quell::GcRules::default() };
-            drop(quell::gc(quell.home(), &rules, false));
+            drop(quell.gc(&rules, false));
         }
     }
 }

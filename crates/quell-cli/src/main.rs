@@ -17,7 +17,7 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use args::{Parsed, Verb};
+use args::Parsed;
 
 fn main() -> ExitCode {
     if let Some(how) = quell_sys::raised_rights() {
@@ -28,11 +28,7 @@ fn main() -> ExitCode {
         return ExitCode::from(125);
     }
     match args::parse(std::env::args_os().collect()) {
-        Parsed::Verb(verb) => match *verb {
-            Verb::Run(args) => run::run(args),
-            Verb::Doctor(args) => doctor::doctor(&args),
-            other => verbs::carry_out(other),
-        },
+        Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
         Parsed::Usage { verb, json, error } => {
             output::fail(&verb, json, if verb == "run" { 125 } else { 2 }, &error)

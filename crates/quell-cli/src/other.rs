@@ -9,7 +9,12 @@ use crate::args::Verb;
 use crate::output;
 
 /// Says that this can't be done here yet.
-pub fn carry_out(_verb: Verb) -> ExitCode {
+pub fn carry_out(verb: Verb) -> ExitCode {
+    match verb {
+        Verb::Run(args) => return crate::run::run(args),
+        Verb::Doctor(args) => return crate::doctor::doctor(&args),
+        _ => {}
+    }
     let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     let error = ErrorBody {
         code: "unsupported_platform".into(),

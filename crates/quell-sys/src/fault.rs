@@ -42,6 +42,10 @@ points! {
     /// It has, and nothing has answered.
     RequestSent "request_sent" [Command]
 
+    // A process that quell didn't start.
+    /// The guard lets it be killed; no signal was sent.
+    VictimValidated "victim_validated" [Command]
+
     // The understudy, up to the keeper's birth.
     /// The request is read; nothing exists.
     RequestRead "request_read" [Understudy]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use quell_core::guard::Decision;
 use quell_core::{JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
 use serde::Serialize;
 
@@ -56,6 +57,18 @@ pub struct RestartAnswer {
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<Met>,
+}
+
+/// `quell guard check`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CheckAnswer {
+    /// What was asked about.
+    pub verb: String,
+    /// What it would be done to.
+    pub target: String,
+    /// What the guard says.
+    pub decision: Decision,
 }
 
 /// `quell wait`.

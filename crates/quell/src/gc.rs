@@ -69,7 +69,7 @@ pub struct GcReport {
 
 /// Removes the finished jobs that `rules` don't keep, those that ended first first; and the remains of those that never
 /// came to be. With `dry_run` it only says which.
-pub fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
     collect(home, rules, dry_run, None)
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn collect(
 /// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One with
 /// survivors is [`Error::NotProvenDead`], unless by `force`. One of which nobody can know any more goes: there is nothing
 /// that could be tried again with its record.
-pub fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
+pub(crate) fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
     let job = home.job(id);
     if !job.exists() {
         return Err(Error::NoSuchJob(id.to_string()));

@@ -96,6 +96,7 @@ impl Job {
     ///
     /// An error means that it is not proven dead; it can be tried again.
     pub fn stop(&self, stop: &Stop) -> Result<Stopped> {
+        self.quell.admit("stop", &self.id().to_string())?;
         if self.is_over()? {
             return Ok(Stopped { receipt: self.ended_receipt()?, was_over: true });
         }
@@ -296,6 +297,7 @@ impl Job {
 
     /// Sends a signal to the root, or to everyone in the tree; how many got it.
     pub fn signal(&self, signal: Signal, tree: bool) -> Result<usize> {
+        self.quell.admit("signal", &self.id().to_string())?;
         match self.call(&Call::Signal { signal, tree })? {
             Answer::Signaled { sent } => Ok(sent),
             other => Err(self.strange(&other)),
@@ -321,6 +323,7 @@ impl Job {
     /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
     /// as long as anything of the old tree is not proven dead.
     pub fn restart(&self, stop: &Stop) -> Result<Job> {
+        self.quell.admit("restart", &self.id().to_string())?;
         let spec = self.dir.spec().map_err(Error::io(self.dir.dir().join("spec.json")))?;
         let Some(background) = spec.background.clone() else {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
@@ -368,10 +371,11 @@ impl Job {
 
     /// Removes the record of a job that is over. One whose keeper was lost is finished first.
     pub fn remove(&self, force: bool) -> Result<()> {
+        self.quell.admit("rm", &self.id().to_string())?;
         match settle_lost(&self.dir) {
             Err(Error::NotProvenDead(_)) if force => {}
             other => drop(other?),
         }
-        crate::remove(self.quell.home(), self.id(), force)
+        crate::gc::remove(self.quell.home(), self.id(), force)
     }
 }

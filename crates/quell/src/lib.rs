@@ -41,6 +41,7 @@ pub mod guard;
 mod history;
 mod index;
 mod job;
+pub mod kill;
 mod logs;
 mod recover;
 #[cfg(feature = "schema")]
@@ -60,7 +61,7 @@ use std::path::{Path, PathBuf};
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{BadTag, Filter, Listing, Settled, TagFilter, list, resolve};
-pub use gc::{GcReport, GcRules, Skipped, gc, remove};
+pub use gc::{GcReport, GcRules, Skipped};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView};
@@ -76,7 +77,7 @@ pub use regex_lite::Regex;
 pub use short::short_ids;
 pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
 pub use stats::{Exits, Spread, Stats, stats};
-pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob, sweep};
+pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::Tree;
 pub use view::{JobState, JobView, unix_ms_of};
 pub use wait::{Conditions, Met, Waited, wait};
@@ -89,22 +90,25 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Quell {
     home: Home,
     program: PathBuf,
+    /// Whether each call asks the gate.
+    guarded: bool,
 }
 
 impl Quell {
     /// The user's own: QUELL_HOME, or below the state directory. The program is QUELL_BIN, or `quell` on the PATH.
     pub fn new() -> Result<Self> {
-        Ok(Self { home: Home::find().ok_or(Error::NoHome)?, program: find_program()? })
+        Ok(Self { home: Home::find().ok_or(Error::NoHome)?, program: find_program()?, guarded: true })
     }
 
     /// With another home.
     pub fn at(home: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self { home: Home::at(home), program: find_program()? })
+        Ok(Self { home: Home::at(home), program: find_program()?, guarded: true })
     }
 
-    /// With a program that is known: this very one, if it is `quell` itself.
+    /// With a program that is known: this very one, if it is `quell` itself. Whoever calls this has asked the gate
+    /// ([`guard::admit`]) before each call.
     pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
-        Self { home, program: program.into() }
+        Self { home, program: program.into(), guarded: false }
     }
 
     /// Where its jobs are.
@@ -135,7 +139,25 @@ impl Quell {
 
     /// The jobs that `filter` lets through: live ones, and finished ones, newest first.
     pub fn list(&self, filter: &Filter) -> Result<Listing> {
+        self.admit("list", "")?;
         list(&self.home, filter)
+    }
+
+    /// Removes old jobs, or says which it would.
+    pub fn gc(&self, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+        self.admit("gc", "")?;
+        gc::gc(&self.home, rules, dry_run)
+    }
+
+    /// Finishes the stop of jobs whose keepers were lost, and puts away what quell has left; or says what it would do.
+    pub fn sweep(&self, dry_run: bool) -> Result<SweepReport> {
+        self.admit("sweep", "")?;
+        sweep::sweep(&self.home, dry_run)
+    }
+
+    /// Asks the gate, for who has not done so before.
+    pub(crate) fn admit(&self, verb: &str, target: &str) -> Result<()> {
+        if self.guarded { guard::admit(Some(&self.home), verb, target) } else { Ok(()) }
     }
 }
 

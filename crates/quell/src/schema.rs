@@ -4,8 +4,8 @@
 use quell_core::schema::{Failure, written};
 
 use crate::answers::{
-    ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer, StatusAnswer,
-    StopAnswer, TreeAnswer, WaitAnswer,
+    CheckAnswer, ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer,
+    StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };
 use crate::{GcReport, Listing, Stats, SweepReport};
 
@@ -18,7 +18,10 @@ pub const ALL: &[Published] = &[
     ("doctor", written::<quell_contain::Doctor>),
     ("error", written::<Failure>),
     ("events", written::<quell_core::JobEvent>),
+    ("audit", written::<crate::guard::AuditLine>),
     ("gc", written::<GcReport>),
+    ("guard", written::<CheckAnswer>),
+    ("kill", written::<crate::kill::KillAnswer>),
     ("list", written::<Listing>),
     ("logs", written::<LogsAnswer>),
     ("restart", written::<RestartAnswer>),

@@ -317,6 +317,8 @@ impl Quell {
     /// The keeper is another process, made by exec: this one is not forked, however many threads and how much memory it
     /// has.
     pub fn start(&self, start: &Start) -> Result<Job> {
+        let program = start.command.first().map(|word| word.to_string_lossy().into_owned());
+        self.admit("start", &program.unwrap_or_default())?;
         let (request, stdin) = start.request(self.home())?;
         self.start_request(&request, stdin)
     }

@@ -148,7 +148,7 @@ impl SweptJob {
 /// Finishes every lost job in `home`, and removes what else was left. With `dry_run` it only says what it would do.
 ///
 /// An error is about the home itself; what goes wrong with one job is in the report, and does not keep the others waiting.
-pub fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
+pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
     // It says what is killed: nobody else may have a say in that.
     home.check().map_err(failed)?;

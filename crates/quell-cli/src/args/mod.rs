@@ -1,5 +1,6 @@
 //! The command line: raw words become checked arguments here and nowhere else.
 
+mod host;
 mod job;
 mod logs;
 mod look;
@@ -16,6 +17,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use quell_core::ErrorBody;
 use serde_json::json;
 
+pub use host::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
 pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
@@ -83,6 +85,10 @@ pub enum Verb {
     Gc(GcArgs),
     /// Finish the stop of jobs whose keeper was killed, and put away what quell left
     Sweep(SweepArgs),
+    /// Signal a process that quell didn't start, if the policy allows it
+    Kill(KillArgs),
+    /// Ask the guard what would be allowed
+    Guard(GuardArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
     /// Say which settings hold here, and where each of them comes from

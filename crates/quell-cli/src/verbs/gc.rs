@@ -35,7 +35,7 @@ fn collect(args: &GcArgs) -> Result<GcReport, Error> {
         max_size: args.max_size.map_or(configured.max_size, |Rule(size)| size),
         force: args.force,
     };
-    quell::gc(quell.home(), &rules, args.dry_run)
+    quell.gc(&rules, args.dry_run)
 }
 
 /// The rules that are configured.

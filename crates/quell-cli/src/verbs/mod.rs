@@ -3,7 +3,10 @@
 mod completions;
 mod config;
 mod events;
+mod gate;
 mod gc;
+mod guard;
+mod kill;
 mod list;
 mod logs;
 mod man;
@@ -31,6 +34,11 @@ use crate::output;
 
 /// Carries a verb out, and gives the exit code.
 pub fn carry_out(verb: Verb) -> ExitCode {
+    if let Err(error) = gate::admit(&verb) {
+        // The codes of `run` are those of its command.
+        let code = if matches!(verb, Verb::Run(_)) { output::FAILED } else { error.exit_code() };
+        return output::fail(&verb_word(), wants_json(), code, &error.body());
+    }
     match verb {
         Verb::Start(args) => start::start(args),
         Verb::Stop(args) => stop::stop(&args),
@@ -45,6 +53,8 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Tree(args) => tree::tree(&args),
         Verb::Stats(args) => stats::stats(&args),
         Verb::Rm(args) => rm::rm(&args),
+        Verb::Kill(args) => kill::kill(&args),
+        Verb::Guard(args) => guard::guard(&args),
         Verb::Gc(args) => gc::gc(&args),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
@@ -57,7 +67,8 @@ pub fn carry_out(verb: Verb) -> ExitCode {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
-        Verb::Run(_) | Verb::Doctor(_) => unreachable!("main carries these out"),
+        Verb::Run(args) => crate::run::run(args),
+        Verb::Doctor(args) => crate::doctor::doctor(&args),
     }
 }
 
@@ -66,6 +77,15 @@ fn quell() -> Result<Quell, Error> {
     let home = Home::find().ok_or(Error::NoHome)?;
     home.check().map_err(Error::io(home.dir()))?;
     Ok(Quell::with_program(home, "/proc/self/exe"))
+}
+
+/// The verb as it was called, and whether it is to answer in JSON: for what is said before it is carried out.
+fn verb_word() -> String {
+    std::env::args().nth(1).unwrap_or_default()
+}
+
+fn wants_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Says an error, and gives its exit code.

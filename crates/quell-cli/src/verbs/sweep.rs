@@ -7,8 +7,8 @@ use crate::output;
 
 /// Sweeps, and says what was found and done.
 pub fn sweep(args: &SweepArgs) -> ExitCode {
-    let swept = quell::Home::find().ok_or(quell::Error::NoHome);
-    let report = match swept.and_then(|home| quell::sweep(&home, args.dry_run)) {
+    let swept = super::quell();
+    let report = match swept.and_then(|quell| quell.sweep(args.dry_run)) {
         Ok(report) => report,
         Err(error) => return output::fail("sweep", args.json, error.exit_code(), &error.body()),
     };

@@ -54,9 +54,18 @@ impl PidFd {
         matches!(poll(&mut fds, Some(&zero)), Ok(0))
     }
 
+    /// What would become of a signal; none is sent.
+    pub fn would_take_signals(&self) -> Sent {
+        self.send(0)
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Sent {
-        match send(self.fd.as_fd(), signal.number(), 0) {
+        self.send(signal.number())
+    }
+
+    fn send(&self, number: i32) -> Sent {
+        match send(self.fd.as_fd(), number, 0) {
             Ok(()) => Sent::Yes,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Sent::Gone,
             Err(_) => Sent::Refused,

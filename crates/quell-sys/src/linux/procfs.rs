@@ -19,6 +19,8 @@ pub struct Stat {
     pub pgid: u32,
     /// The session.
     pub sid: u32,
+    /// The kernel's flags.
+    pub flags: u32,
     /// How many threads.
     pub threads: u32,
     /// When it started, in clock ticks since boot.
@@ -43,11 +45,19 @@ impl Stat {
             ppid: number(1)?,
             pgid: number(2)?,
             sid: number(3)?,
+            flags: number(6)?,
             threads: number(17)?,
             start: fields.get(19)?.parse().ok()?,
             cpu: (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).fold(0, u64::saturating_add),
             resident: fields.get(21).and_then(|text| text.parse().ok()).unwrap_or(0),
         })
+    }
+}
+
+impl Stat {
+    /// Whether it is a thread of the kernel (PF_KTHREAD).
+    pub fn is_kernel_thread(&self) -> bool {
+        self.flags & 0x0020_0000 != 0
     }
 }
 
@@ -179,6 +189,43 @@ pub fn cmdline(pid: u32) -> Vec<String> {
 /// The user of `pid`, as the owner of its directory says it.
 pub fn uid_of(pid: u32) -> io::Result<u32> {
     Ok(fs::metadata(format!("/proc/{pid}"))?.uid())
+}
+
+/// The user by whose rights `pid` acts; that of its directory may be root's though it isn't.
+pub fn effective_uid(pid: u32) -> io::Result<u32> {
+    let bytes = read(&format!("/proc/{pid}/status"), 16 * 1024)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let uids = text.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let uid = uids.and_then(|uids| uids.split_ascii_whitespace().nth(1)?.parse().ok());
+    uid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no user"))
+}
+
+/// The file that `pid` executes: device, inode and path. None where it may not be read.
+pub fn executed(pid: u32) -> Option<(u64, u64, std::path::PathBuf)> {
+    let link = format!("/proc/{pid}/exe");
+    let found = fs::metadata(&link).ok()?;
+    Some((found.dev(), found.ino(), fs::read_link(&link).ok()?))
+}
+
+/// The text of /proc/PID/cgroup.
+pub fn cgroups(pid: u32) -> String {
+    String::from_utf8_lossy(&read(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).into_owned()
+}
+
+/// The value of a variable in the environment of `pid`, as it was at its exec. None where it may not be read.
+pub fn variable_of(pid: u32, name: &str) -> Option<String> {
+    let bytes = read(&format!("/proc/{pid}/environ"), 4 << 20).ok()?;
+    let of = |entry: &[u8]| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    };
+    bytes.split(|byte| *byte == 0).find_map(of)
+}
+
+/// Whether this process is in the first PID namespace of the machine, and not in a container's.
+pub fn in_first_pid_namespace() -> bool {
+    // PROC_PID_INIT_INO: the kernel gives the first one this number.
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == 0xEFFF_FFFC)
 }
 
 /// Whether the environment of `pid`, as it was at its exec, holds `needle`.

@@ -33,7 +33,7 @@ pub struct AuditLine {
     pub target: String,
     /// Who wanted it.
     pub actor: Asker,
-    /// Why, in the words of who wanted it: `--reason`, or QUELL_REASON.
+    /// Why, in the words of who wanted it: `--reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// What the guard said.

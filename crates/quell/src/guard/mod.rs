@@ -19,6 +19,7 @@ pub struct Gate {
     home: Home,
     policy: Policy,
     asker: OnceLock<Asker>,
+    reason: Option<String>,
 }
 
 impl Gate {
@@ -29,7 +30,13 @@ impl Gate {
 
     /// With this policy.
     pub fn new(home: &Home, policy: Policy) -> Self {
-        Self { home: home.clone(), policy, asker: OnceLock::new() }
+        Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None }
+    }
+
+    /// With the reason that whoever asks has given.
+    pub fn because(mut self, reason: Option<String>) -> Self {
+        self.reason = reason;
+        self
     }
 
     /// What it goes by.
@@ -59,6 +66,12 @@ impl Gate {
         }
     }
 
+    /// Writes a refusal down, and gives it as the error that it is.
+    pub fn refuse(&self, verb: &str, target: &str, decision: Decision) -> Error {
+        let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+        Error::Refused(Box::new(decision))
+    }
+
     /// Writes down what was done: `receipt` is the job that it was done in, if there was one.
     pub fn acted(
         &self,
@@ -68,7 +81,11 @@ impl Gate {
         result: &impl Serialize,
         receipt: Option<String>,
     ) -> Result<()> {
-        let result = serde_json::to_value(result).unwrap_or_default();
+        let mut result = serde_json::to_value(result).unwrap_or_default();
+        // It stands beside it.
+        if let Some(fields) = result.as_object_mut() {
+            fields.remove("decision");
+        }
         self.note(Kind::Act, verb, target, decision, Some(result), receipt)
     }
 
@@ -90,12 +107,31 @@ impl Gate {
             effect: effect_of(verb),
             target: target.to_owned(),
             actor: asker,
-            cause: std::env::var("QUELL_REASON").ok().filter(|reason| !reason.is_empty()),
+            cause: self.reason.clone(),
             decision: decision.clone(),
             receipt,
             result,
         };
         audit::append(&self.home, &line).map_err(Error::io(audit::path(&self.home)))
+    }
+}
+
+/// What is still done if the settings can't be read: to look, and to stop what runs. What a policy would have said about
+/// the rest is not known.
+const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
+
+/// Lets a verb pass that is about quell's own jobs, by the policy that holds here, or refuses it. What calls a verb by its
+/// name calls this first: the command line does, and so does each method of a [`crate::Quell`] that is guarded.
+pub fn admit(home: Option<&Home>, verb: &str, target: &str) -> Result<()> {
+    let policy = match Config::load_here() {
+        Ok(loaded) => loaded.config.guard,
+        Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match home {
+        Some(home) => Gate::new(home, policy).admit(verb, target),
+        // There is no place for a log.
+        None => refused(decide_verb(&policy, verb)).map(drop),
     }
 }
 

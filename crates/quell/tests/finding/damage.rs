@@ -3,9 +3,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use quell::core::JobId;
-use quell::{Filter, GcRules, gc, list, resolve};
+use quell::{Filter, GcRules, list, resolve};
 
-use crate::fake::{Fake, Place, finish};
+use crate::fake::{Fake, Place, finish, gc};
 
 /// A home with an index of 300 jobs, the last hundred in the log beside it.
 fn indexed() -> (Place, Vec<JobId>) {
@@ -91,7 +91,7 @@ fn a_truncated_index_is_replaced() {
         // The next round needs a log again.
         let id = Fake::at(1000).finish(&place.home);
         listed(&place);
-        quell::remove(&place.home, id, false).unwrap();
+        crate::fake::quell(&place.home).job_with(id).remove(false).unwrap();
         assert!(place.path("index.db-wal").exists());
     }
 }

@@ -232,3 +232,13 @@ impl Fake {
 pub fn finish(home: &Home, count: u64) -> Vec<JobId> {
     (0..count).map(|second| Fake::at(second).finish(home)).collect()
 }
+
+/// The jobs of a home, as whoever has asked the gate has them.
+pub fn quell(home: &Home) -> quell::Quell {
+    quell::Quell::with_program(home.clone(), "quell")
+}
+
+/// Removes old jobs.
+pub fn gc(home: &Home, rules: &quell::GcRules, dry_run: bool) -> quell::Result<quell::GcReport> {
+    quell(home).gc(rules, dry_run)
+}

@@ -2,9 +2,9 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quell::core::{JobId, Verdict};
-use quell::{Error, Filter, GcRules, Home, gc, list, remove, resolve};
+use quell::{Error, Filter, GcRules, Home, list, resolve};
 
-use crate::fake::{Fake, Place, THEN, exists, finish};
+use crate::fake::{Fake, Place, THEN, exists, finish, gc};
 
 fn all(home: &Home) -> Vec<quell::JobView> {
     let found = list(home, &Filter { all: true, ..Filter::default() }).unwrap();
@@ -104,7 +104,7 @@ fn live_jobs_are_never_removed() {
     assert_eq!(place.home.all().unwrap(), left);
     assert_eq!(place.home.live().unwrap(), left);
     for id in left {
-        assert!(matches!(remove(&place.home, id, true), Err(Error::State(_))));
+        assert!(matches!(crate::fake::quell(&place.home).job_with(id).remove(true), Err(Error::State(_))));
         assert!(place.home.job(id).spec().is_ok());
     }
     drop(lock);
@@ -121,8 +121,11 @@ fn the_handle_of_survivors_stays_unless_forced_or_after_a_restart_of_the_machine
     let did = gc(&place.home, &count(0), false).unwrap();
     assert_eq!((did.removed, did.kept), (vec![old], 2));
     assert_eq!(did.skipped.iter().map(|skipped| skipped.id).collect::<Vec<_>>(), [left, open]);
-    assert!(matches!(remove(&place.home, left, false), Err(Error::NotProvenDead(_))));
-    remove(&place.home, left, true).unwrap();
+    assert!(matches!(
+        crate::fake::quell(&place.home).job_with(left).remove(false),
+        Err(Error::NotProvenDead(_))
+    ));
+    crate::fake::quell(&place.home).job_with(left).remove(true).unwrap();
     let did = gc(&place.home, &GcRules { force: true, ..count(0) }, false).unwrap();
     assert_eq!(did.removed, [open]);
 }
@@ -131,8 +134,8 @@ fn the_handle_of_survivors_stays_unless_forced_or_after_a_restart_of_the_machine
 fn a_removed_job_leaves_nothing() {
     let place = Place::new();
     let id = Fake { name: Some("web"), tags: vec![("a", "b")], ..Fake::at(0) }.finish(&place.home);
-    remove(&place.home, id, false).unwrap();
-    assert!(matches!(remove(&place.home, id, false), Err(Error::NoSuchJob(_))));
+    crate::fake::quell(&place.home).job_with(id).remove(false).unwrap();
+    assert!(matches!(crate::fake::quell(&place.home).job_with(id).remove(false), Err(Error::NoSuchJob(_))));
     assert!(matches!(resolve(&place.home, "web"), Err(Error::NoSuchJob(_))));
     for dir in ["jobs", "live", "done", "names"] {
         let left = fs::read_dir(place.path(dir)).unwrap().filter_map(|entry| entry.ok());
@@ -196,7 +199,7 @@ fn a_job_that_cannot_be_read_can_be_removed() {
     for id in &ids {
         fs::write(place.home.job(*id).dir().join("spec.json"), "").unwrap();
     }
-    remove(&place.home, ids[0], false).unwrap();
+    crate::fake::quell(&place.home).job_with(ids[0]).remove(false).unwrap();
     assert_eq!(gc(&place.home, &count(0), false).unwrap().removed, ids[1..]);
     assert!(all(&place.home).is_empty());
 }

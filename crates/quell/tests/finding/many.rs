@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quell::core::JobId;
-use quell::{Filter, GcRules, Home, gc, list, resolve};
+use quell::{Filter, GcRules, Home, list, resolve};
 
-use crate::fake::{Fake, Place, finish};
+use crate::fake::{Fake, Place, finish, gc};
 
 fn all() -> Filter {
     Filter { all: true, ..Filter::default() }

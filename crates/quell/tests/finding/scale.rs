@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use quell::{Filter, GcRules, gc, list, resolve, stats};
+use quell::{Filter, GcRules, list, resolve, stats};
 
-use crate::fake::{Fake, Place};
+use crate::fake::{Fake, Place, gc};
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();

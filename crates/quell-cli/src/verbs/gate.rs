@@ -1,0 +1,54 @@
+//! The gate at the door of the command line: every verb passes it, by its name in the table of effects.
+
+use quell::guard::Gate;
+use quell::{Error, Quell};
+
+use crate::args::Verb;
+
+/// The policy that holds here, over the jobs of `quell`.
+pub fn of(quell: &Quell) -> Result<Gate, Error> {
+    Gate::here(quell.home())
+}
+
+/// Lets a verb pass, or says why not.
+pub fn admit(verb: &Verb) -> Result<(), Error> {
+    let Some((name, target)) = name(verb) else { return Ok(()) };
+    quell::guard::admit(quell::Home::find().as_ref(), name, &target)
+}
+
+/// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
+fn name(verb: &Verb) -> Option<(&'static str, String)> {
+    let jobs = |jobs: &[String]| jobs.join(" ");
+    // Only the program: its words may be nobody's business.
+    let program = |command: &[std::ffi::OsString]| {
+        command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    Some(match verb {
+        Verb::Run(args) => ("run", program(&args.command)),
+        Verb::Start(args) => ("start", program(&args.command)),
+        Verb::Stop(args) => ("stop", jobs(&args.jobs)),
+        Verb::Logs(_) => ("logs", String::new()),
+        Verb::Events(_) => ("events", String::new()),
+        Verb::Wait(args) => ("wait", jobs(&args.jobs)),
+        Verb::Send(args) => ("send", args.job.clone()),
+        Verb::Signal(args) => ("signal", args.job.clone()),
+        Verb::Restart(args) => ("restart", jobs(&args.jobs)),
+        Verb::List(_) => ("list", String::new()),
+        Verb::Status(_) => ("status", String::new()),
+        Verb::Tree(_) => ("tree", String::new()),
+        Verb::Stats(_) => ("stats", String::new()),
+        Verb::Rm(args) => ("rm", jobs(&args.jobs)),
+        Verb::Gc(_) => ("gc", String::new()),
+        Verb::Sweep(_) => ("sweep", String::new()),
+        Verb::Doctor(_) => ("doctor", String::new()),
+        Verb::Config(_) => ("config", String::new()),
+        Verb::Completions(_) => ("completions", String::new()),
+        Verb::Man(_) => ("man", String::new()),
+        Verb::Guard(_) => ("guard", String::new()),
+        // It decides with all that it knows of the process.
+        Verb::Kill(_) => return None,
+        Verb::Keep | Verb::Tell => return None,
+        #[cfg(feature = "faults")]
+        Verb::Points => return None,
+    })
+}

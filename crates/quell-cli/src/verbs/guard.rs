@@ -1,0 +1,49 @@
+//! `quell guard check`: what the guard would say, and nothing done.
+
+use std::process::ExitCode;
+
+use quell::answers::CheckAnswer;
+use quell::{Error, kill};
+use quell_core::guard::{Decision, decide_verb};
+
+use super::{envelope, fail, gate, quell};
+use crate::args::{CheckVerb, GuardArgs, GuardVerb};
+use crate::output;
+
+/// Exit code: refused.
+const REFUSED: u8 = 4;
+
+/// Asks, and says the answer.
+pub fn guard(args: &GuardArgs) -> ExitCode {
+    let GuardVerb::Check(check) = &args.verb;
+    let (json, verb, target) = match check {
+        CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
+        CheckVerb::Verb(args) => (args.json, "verb", args.verb.clone()),
+    };
+    match decide(check) {
+        Ok(decision) => {
+            let code = if decision.allowed { 0 } else { REFUSED };
+            let text = if json {
+                envelope("guard", &CheckAnswer { verb: verb.into(), target, decision })
+            } else {
+                describe(&decision)
+            };
+            output::to_stdout(&text).unwrap_or(ExitCode::from(code))
+        }
+        Err(error) => fail("guard", json, &error),
+    }
+}
+
+fn decide(check: &CheckVerb) -> Result<Decision, Error> {
+    let gate = gate::of(&quell()?)?;
+    match check {
+        CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
+        CheckVerb::Verb(args) => Ok(decide_verb(gate.policy(), &args.verb)),
+    }
+}
+
+fn describe(decision: &Decision) -> String {
+    let word = if decision.allowed { "allowed" } else { "refused" };
+    let head = format!("{word} by {}: {} ({})\n", decision.rule, decision.reason, decision.code);
+    if decision.allowed { head } else { format!("{head}{}\n", decision.hint) }
+}

@@ -1,0 +1,55 @@
+//! `quell kill`: a process that quell didn't start, under the guard.
+
+use std::process::ExitCode;
+
+use quell::kill::{Kill, KillAnswer, KillVerdict};
+
+use super::{envelope, fail, gate, quell};
+use crate::args::{KillArgs, KillHow};
+use crate::output;
+use crate::show;
+
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
+
+/// What the words mean.
+pub fn how(how: &KillHow) -> Kill {
+    Kill { signal: how.signal, tree: how.tree, ..Kill::default() }
+}
+
+/// Ends it, and says what came of it.
+pub fn kill(args: &KillArgs) -> ExitCode {
+    let wish = Kill { grace: args.grace, ..how(&args.how) };
+    let done = quell().and_then(|quell| {
+        let gate = gate::of(&quell)?.because(args.reason.clone());
+        quell::kill::kill(&gate, &args.pid, &wish)
+    });
+    match done {
+        Ok(answer) => {
+            let text = if args.json { envelope("kill", &answer) } else { describe(&answer) };
+            let code = if answer.success { 0 } else { NOT_PROVEN_DEAD };
+            output::to_stdout(&text).unwrap_or(ExitCode::from(code))
+        }
+        Err(error) => fail("kill", args.json, &error),
+    }
+}
+
+fn describe(answer: &KillAnswer) -> String {
+    let who = format!("{} ({})", answer.pid, show::printable(&answer.name));
+    let below = answer.members.len() - 1;
+    let whole = match below {
+        0 => who.clone(),
+        _ => format!("{who} and {} below it", show::count(below as u64, "process", "processes")),
+    };
+    let took = show::seconds(answer.took.as_secs_f64());
+    match &answer.verdict {
+        KillVerdict::Gone if answer.escalated => {
+            format!("{whole}: gone after {took}, killed when {} was not enough\n", answer.signal)
+        }
+        KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
+        KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
+        KillVerdict::Survivors { count } => {
+            format!("{whole}: {count} still alive after {took}; the kernel has not let go of it\n")
+        }
+    }
+}

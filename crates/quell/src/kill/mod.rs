@@ -1,0 +1,237 @@
+//! Signals to processes that quell didn't start, under the guard.
+//!
+//! The process is pinned before anything is known of it, and stays pinned to the last signal: its number may be another's
+//! by then, and that one is never meant. How it is asked, given its time, killed and counted is the same table as for jobs
+//! ([`Life`]).
+
+mod facts;
+mod set;
+
+use std::time::{Duration, Instant};
+
+use quell_core::guard::{Decision, decide_kill, read_pid};
+use quell_core::{
+    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, ProcId, Request, Signal, StopPlan, Until,
+    Verdict,
+};
+use quell_sys::Sent;
+use quell_sys::fault::{Point, point};
+use serde::{Serialize, Serializer};
+
+pub use self::set::Member;
+use self::set::{Process, Set};
+use crate::guard::Gate;
+use crate::{Error, Result};
+
+/// The signals that ask a process to end. Who gets another one is expected to go on, and is not killed for that.
+const ENDING: [&str; 5] = ["TERM", "INT", "QUIT", "ABRT", "KILL"];
+
+/// How to do it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill {
+    /// What is sent first.
+    pub signal: Signal,
+    /// How long the process may take to end before it is killed; none at all if this is zero.
+    pub grace: Duration,
+    /// How long the kill may take to be proven.
+    pub verify: Duration,
+    /// Those below it, too.
+    pub tree: bool,
+}
+
+impl Default for Kill {
+    fn default() -> Self {
+        let plan = StopPlan::default();
+        Self { signal: Signal::TERM, grace: plan.grace, verify: plan.verify, tree: false }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KillAnswer {
+    /// The number that was given.
+    pub pid: u32,
+    /// Who had it.
+    pub identity: ProcId,
+    /// What it was called.
+    pub name: String,
+    /// What was sent first.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub signal: Signal,
+    /// Whether it had to be killed.
+    pub escalated: bool,
+    /// Whether it, or anyone below it that was meant, is alive.
+    pub still_running: bool,
+    /// Whether what was asked for has happened: it is gone; or, for a signal that ends nobody, it was sent.
+    pub success: bool,
+    /// What was proven.
+    pub verdict: KillVerdict,
+    /// How long it took, in seconds.
+    #[serde(serialize_with = "seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub took: Duration,
+    /// Everybody who was signalled.
+    pub members: Vec<Member>,
+    /// What the guard said.
+    pub decision: Decision,
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64((time.as_secs_f64() * 1e6).round() / 1e6)
+}
+
+/// What was proven.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum KillVerdict {
+    /// Nobody of them lives.
+    Gone,
+    /// The signal was sent; it is none that ends a process.
+    Sent,
+    /// So many live on.
+    Survivors {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Whether `pid` may be signalled like that, without doing it.
+pub fn check(gate: &Gate, pid: &str, kill: &Kill) -> Result<Decision> {
+    let number = match read_pid(pid) {
+        Ok(number) => number,
+        Err(decision) => return Ok(*decision),
+    };
+    let verb = quell_core::guard::decide_verb(gate.policy(), "kill");
+    if !verb.allowed {
+        return Ok(verb);
+    }
+    let (_, decision) = look(gate, number, kill)?;
+    Ok(decision)
+}
+
+/// Signals `pid`, and comes back when it is proven gone, or was not to be had.
+pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
+    let number = match read_pid(pid) {
+        Ok(number) => number,
+        Err(decision) => return Err(gate.refuse("kill", pid, *decision)),
+    };
+    let (mut set, decision) = look(gate, number, kill)?;
+    let decision = gate.decided("kill", pid, decision)?;
+    point(Point::VictimValidated);
+    let begun = Instant::now();
+    let root = set.root();
+    let name = set.name();
+    let (verdict, escalated) = if ENDING.contains(&kill.signal.to_string().as_str()) {
+        end(&mut set, kill, gate)
+    } else {
+        set.signal(kill.signal);
+        (KillVerdict::Sent, false)
+    };
+    let members = set.members();
+    let mut answer = KillAnswer {
+        pid: number,
+        identity: root,
+        name,
+        signal: kill.signal,
+        escalated,
+        still_running: set.alive() > 0,
+        success: verdict == KillVerdict::Gone || (verdict == KillVerdict::Sent && set.was_sent()),
+        verdict,
+        took: begun.elapsed(),
+        members,
+        decision,
+    };
+    // It may have died between the last look and the signal: nobody got one.
+    if answer.verdict == KillVerdict::Sent && !answer.success && !answer.still_running {
+        answer.verdict = KillVerdict::Gone;
+    }
+    // It is done, and was allowed on record: a log that is full now changes nothing of that.
+    let _ = gate.acted("kill", pid, &answer.decision, &answer, None);
+    Ok(answer)
+}
+
+/// Pins the process, and those below it if they are meant, and holds each against the policy.
+fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
+    let set = Set::pin(pid, kill.tree)?;
+    let decide = |process: &Process| decide_kill(&gate.policy().kill, &process.facts, kill.signal);
+    let mut decisions = set.processes().map(decide);
+    let first = decisions.next().ok_or(Error::NoSuchProcess(pid))?;
+    let below = decisions.find(|decision| !decision.allowed).filter(|_| first.allowed);
+    drop(decisions);
+    if let Some(refused) = below {
+        let reason = format!("below {pid}: {}", refused.reason);
+        return Ok((set, Decision { reason, ..refused }));
+    }
+    if !first.allowed {
+        return Ok((set, first));
+    }
+    // The kernel has its own opinion, and is asked last: what the policy says is not for it to give away.
+    if let Some(process) = set.processes().find(|process| process.pidfd.would_take_signals() == Sent::Refused)
+    {
+        let message = format!("{} ({}) may not be signalled by this user", process.id.pid, process.name());
+        return Err(Error::NotPermitted(message));
+    }
+    Ok((set, first))
+}
+
+/// The ladder.
+fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
+    let plan =
+        StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
+    let mut life = Life::new(LifeRules { plan, until: Until::Tree, timeout: None });
+    life.step(Event::Spawned);
+    life.step(Event::Executed);
+    let manner = if kill.signal == Signal::KILL { Manner::Kill } else { Manner::Within(kill.grace) };
+    let mut events = vec![Event::StopAsked(Request { cause: Cause::User, actor: Actor::Quell, manner })];
+    let (mut deadline, mut escalated) = (None, false);
+    loop {
+        let Some(event) = events.pop() else {
+            // Whoever ends makes its descriptor readable; nothing else is waited for.
+            let ended = set.wait(deadline);
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let count = Event::Counted(Count::Alive(set.alive()));
+            events.push(if !ended && over { Event::Deadline } else { count });
+            continue;
+        };
+        for action in life.step(event) {
+            match action {
+                Action::Arm(time) => deadline = Some(Instant::now() + time),
+                Action::Shorten(time) => {
+                    deadline = deadline.map(|deadline: Instant| deadline.min(Instant::now() + time));
+                }
+                Action::Disarm => deadline = None,
+                Action::Ask(signal) => {
+                    set.signal(signal);
+                    set.signal(Signal::CONT);
+                }
+                Action::Count => {
+                    if set.alive() == 0 {
+                        events.push(Event::Counted(Count::Alive(0)));
+                    }
+                }
+                Action::Kill => {
+                    if kill.tree {
+                        set.grow(|facts| decide_kill(&gate.policy().kill, facts, Signal::KILL).allowed);
+                    }
+                    escalated |= kill.signal != Signal::KILL;
+                    set.signal(Signal::KILL);
+                    if set.alive() == 0 {
+                        events.push(Event::Counted(Count::Alive(0)));
+                    }
+                }
+                Action::Publish => {}
+                Action::Finish => {
+                    let verdict = match life.verdict() {
+                        Some(Verdict::Gone) => KillVerdict::Gone,
+                        Some(Verdict::Survivors { .. } | Verdict::Unproven { .. }) | None => {
+                            KillVerdict::Survivors { count: set.alive() }
+                        }
+                    };
+                    return (verdict, escalated);
+                }
+            }
+        }
+    }
+}
