@@ -160,7 +160,7 @@ impl Lab {
     }
 
     /// The quell with points, at a path that the user can reach.
-    pub(crate) fn faulty_path(&self, program: &Path) -> PathBuf {
+    pub fn faulty_path(&self, program: &Path) -> PathBuf {
         static REACHABLE: OnceLock<bool> = OnceLock::new();
         self.reachable(program, "quell-with-points", &REACHABLE)
     }
