@@ -28,7 +28,7 @@ const ROUNDS: &str = r#"
         [ $bystander = $victim ] && same=$((same + 1))
         kill -CONT $at; wait $looker 2>/dev/null
         # Of two signals that end it, the first decides what it died of.
-        kill -KILL $bystander; wait $bystander 2>/dev/null
+        kill -KILL $bystander 2>/dev/null; wait $bystander 2>/dev/null
         if [ $? = 137 ]; then alive=$((alive + 1)); else hit=$((hit + 1)); fi
     done
     echo "same $same alive $alive hit $hit"
