@@ -165,7 +165,10 @@ fn every_point_is_on_the_list_and_passed_by_somebody() {
     if !is_built("every_point_is_on_the_list_and_passed_by_somebody") {
         return;
     }
-    let (listed, passed) = (faults::points(), passages());
+    // One is passed where no job is: recycled.rs is about it.
+    let of_a_job = |point: &String| point != "command.victim_validated";
+    let listed: Vec<String> = faults::points().into_iter().filter(of_a_job).collect();
+    let passed = passages();
     let had = |contain: Contain| Setting::all().iter().any(|setting| setting.contain == contain);
     let dead: Vec<&String> =
         listed.iter().filter(|point| !passed.contains_key(*point) && needs(point).is_none_or(had)).collect();
