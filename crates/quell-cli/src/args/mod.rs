@@ -4,6 +4,7 @@ mod job;
 mod logs;
 mod look;
 mod paper;
+mod service;
 mod stop;
 mod talk;
 mod tidy;
@@ -22,6 +23,7 @@ pub use job::{
 pub use logs::{EventsArgs, LogsArgs};
 pub use look::{ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use paper::{CompletionsArgs, ManArgs, ShellArg};
+pub use service::ServiceArgs;
 pub use stop::StopArgs;
 pub use talk::{RestartArgs, SendArgs, SignalArgs};
 pub use tidy::{GcArgs, RmArgs, Rule};
@@ -83,6 +85,8 @@ pub enum Verb {
     Gc(GcArgs),
     /// Finish the stop of jobs whose keeper was killed, and put away what quell left
     Sweep(SweepArgs),
+    /// Start, stop, restart or look at a service of systemd that the guard allows
+    Service(ServiceArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
     /// Say which settings hold here, and where each of them comes from
