@@ -170,7 +170,7 @@ fn a_service_that_does_not_come_up_is_no_success() {
     let units = [
         ("missing.service", "[Service]\nExecStart=/nowhere/at/all\n"),
         ("exec.service", "[Service]\nType=exec\nExecStart=/nowhere/at/all\n"),
-        ("soon.service", "[Service]\nExecStart=sh -c 'sleep 0.05; exit 3'\n"),
+        ("soon.service", "[Service]\nExecStart=sh -c 'sleep 0.03; exit 3'\n"),
         ("silent.service", "[Service]\nType=notify\nExecStart=sh -c 'exit 4'\n"),
         ("again.service", "[Service]\nRestart=always\nRestartSec=60\nExecStart=sh -c 'exit 5'\n"),
         ("once.service", "[Service]\nType=oneshot\nExecStart=true\n"),

@@ -19,7 +19,7 @@ use unit::{Unit, one_line};
 
 /// For how long a service has to live after its start to count as started: a simple one is active for systemd as soon as it
 /// is forked, also if its program isn't there.
-const SETTLED: Duration = Duration::from_millis(250);
+const SETTLED: Duration = Duration::from_millis(300);
 
 /// How it is to be done.
 #[derive(Clone, Debug)]
