@@ -16,7 +16,10 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-use crate::paper::verbs;
+use crate::{
+    paper::verbs,
+    service_edges::{pretend, runs},
+};
 
 /// The verbs that print JSON and have no schema yet.
 const MISSING: &[&str] = &[];
@@ -73,6 +76,19 @@ fn envelopes(done: &Finished) -> Vec<Value> {
     done.stdout.lines().map(parse).collect()
 }
 
+/// Of a systemctl of the test's own: there may be no systemd here.
+fn service_answers(lab: &Lab) -> Vec<Value> {
+    let path = pretend(lab, &runs(), "echo said; exit 0");
+    let policy = lab.write("service.toml", "[guard.service]\nallow = [\"web\"]\n");
+    let verbs = ["start", "stop", "status"].into_iter();
+    verbs
+        .flat_map(|verb| {
+            let quell = lab.quell("service").env("PATH", &path).env("QUELL_CONFIG", &policy);
+            envelopes(&quell.args(["--json", verb, "web"]).finish())
+        })
+        .collect()
+}
+
 /// Real answers: with which schema, and what was printed.
 fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
     let nap = lab.oracle.nap();
@@ -123,6 +139,7 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("logs", say("logs", &[&flooded.id, "--follow"])),
         ("events", say("events", &[&ended.id, &live.id])),
         ("send", say("send", &[&live.id, "hello"])),
+        ("service", service_answers(lab)),
         ("signal", say("signal", &[&live.id, "CONT"])),
         ("wait", say("wait", &[&ended.id])),
         ("wait", say("wait", &[&live.id, &ended.id, "--any", "--timeout", "1s"])),

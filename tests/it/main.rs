@@ -40,6 +40,8 @@ mod schema;
 mod scope;
 mod secrets;
 mod send;
+mod service;
+mod service_edges;
 mod start;
 mod status;
 mod stdio;

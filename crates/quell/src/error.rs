@@ -19,6 +19,20 @@ pub enum Error {
     /// The kernel does not let this user do it.
     #[error("{0}")]
     NotPermitted(String),
+    /// systemd has no unit of this name.
+    #[error("there is no service {0}")]
+    NoSuchService(String),
+    /// There is no systemd to speak to.
+    #[error("there is no systemd here that could be asked: {message}")]
+    NoSystemd {
+        /// How that is known.
+        message: String,
+        /// Whether it was the user's own manager.
+        user: bool,
+    },
+    /// systemctl did something that it never should.
+    #[error("{0}")]
+    Systemctl(String),
     /// No job answers to this.
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
@@ -127,6 +141,9 @@ impl Error {
             Self::Refused(decision) => &decision.code,
             Self::NoSuchProcess(_) => "no_such_process",
             Self::NotPermitted(_) => "not_permitted",
+            Self::NoSuchService(_) => "no_such_service",
+            Self::NoSystemd { .. } => "no_systemd",
+            Self::Systemctl(_) => "systemctl",
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::BadJob(_) => "bad_job",
@@ -151,6 +168,16 @@ impl Error {
             Self::Refused(decision) => decision.hint.clone(),
             Self::NoSuchProcess(_) => "it may have ended; its number may soon be another's".into(),
             Self::NotPermitted(_) => "it is another user's; ask as that user, or as root".into(),
+            Self::NoSuchService(_) => {
+                "`systemctl list-units --all --type=service` shows them; those of a user need --user".into()
+            }
+            Self::NoSystemd { user: true, .. } => {
+                "log in as that user, or keep its manager running: `loginctl enable-linger`".into()
+            }
+            Self::NoSystemd { user: false, .. } => {
+                "in a container or without systemd, run the program itself: `quell start`".into()
+            }
+            Self::Systemctl(_) => "try the same with systemctl itself".into(),
             Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
             Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
             Self::BadJob(_) => {
@@ -183,6 +210,9 @@ impl Error {
             | Self::Refused(_)
             | Self::NoSuchProcess(_)
             | Self::NotPermitted(_)
+            | Self::NoSuchService(_)
+            | Self::NoSystemd { .. }
+            | Self::Systemctl(_)
             | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
             | Self::BadJob(_)
@@ -200,7 +230,7 @@ impl Error {
     /// The exit code of a verb that fails with it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoSuchJob(_) | Self::NoSuchProcess(_) => 3,
+            Self::NoSuchJob(_) | Self::NoSuchProcess(_) | Self::NoSuchService(_) => 3,
             Self::Refused(_) | Self::NotPermitted(_) => 4,
             Self::Ambiguous { .. }
             | Self::BadJob(_)
@@ -211,7 +241,13 @@ impl Error {
             Self::NotProvenDead(_) => 5,
             Self::TimedOut(_) | Self::NotRead { .. } => 6,
             Self::Start(error) => error.exit_code(),
-            Self::Io { .. } | Self::Index(_) | Self::Keeper(_) | Self::NoHome | Self::NoProgram(_) => 125,
+            Self::NoSystemd { .. }
+            | Self::Systemctl(_)
+            | Self::Io { .. }
+            | Self::Index(_)
+            | Self::Keeper(_)
+            | Self::NoHome
+            | Self::NoProgram(_) => 125,
         }
     }
 
@@ -220,6 +256,7 @@ impl Error {
         let details: Value = match self {
             Self::Refused(decision) => json!({ "decision": decision }),
             Self::NoSuchProcess(pid) => json!({ "pid": pid }),
+            Self::NoSuchService(unit) => json!({ "service": unit }),
             Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
@@ -229,6 +266,8 @@ impl Error {
             Self::Io { path, .. } => json!({ "path": path.display().to_string() }),
             Self::NoSuchJob(job) | Self::BadJob(job) => json!({ "job": job }),
             Self::NotPermitted(_)
+            | Self::NoSystemd { .. }
+            | Self::Systemctl(_)
             | Self::State(_)
             | Self::NotProvenDead(_)
             | Self::TimedOut(_)

@@ -47,6 +47,7 @@ mod recover;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;
+pub mod service;
 mod short;
 mod start;
 mod stats;

@@ -7,6 +7,7 @@ use crate::answers::{
     CheckAnswer, ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer,
     StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };
+use crate::service::ServiceAnswer;
 use crate::{GcReport, Listing, Stats, SweepReport};
 
 /// A verb's name, and what makes its schema.
@@ -27,6 +28,7 @@ pub const ALL: &[Published] = &[
     ("restart", written::<RestartAnswer>),
     ("rm", written::<RmAnswer>),
     ("send", written::<SendAnswer>),
+    ("service", written::<ServiceAnswer>),
     ("signal", written::<SignalAnswer>),
     ("start", written::<StartAnswer>),
     ("stats", written::<Stats>),

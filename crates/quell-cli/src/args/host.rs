@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use quell_core::{Signal, parse_duration};
 
+use super::service::ServiceAction;
+
 const KILL_HELP: &str = "\
 For a process that quell didn't start; `quell stop` ends jobs. It must be allowed by [guard.kill] in your config.toml
 (docs/guard.md); nothing is by default. TERM, INT, QUIT and ABRT ask it to end, and KILL follows when the grace is over;
@@ -55,6 +57,7 @@ Exit codes: 0 it would be allowed; 2 usage; 3 no such process or service; 4 it w
 
 Examples:
   quell guard check kill 4711 --tree
+  quell guard check service restart web --user
   quell guard check verb rm
   quell guard check kill 4711 --json")]
 pub struct GuardArgs {
@@ -75,6 +78,8 @@ pub enum GuardVerb {
 pub enum CheckVerb {
     /// Whether a process may be signalled
     Kill(CheckKillArgs),
+    /// Whether a service may be touched
+    Service(CheckServiceArgs),
     /// Whether one of quell's verbs may be used at all
     Verb(CheckVerbArgs),
 }
@@ -86,6 +91,22 @@ pub struct CheckKillArgs {
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct CheckServiceArgs {
+    /// What would be done with it
+    #[arg(value_name = "ACTION")]
+    pub action: ServiceAction,
+    /// The service, with or without `.service`
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// One of the user's own manager, not of the system's
+    #[arg(long)]
+    pub user: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -5,6 +5,7 @@ mod job;
 mod logs;
 mod look;
 mod paper;
+mod service;
 mod stop;
 mod talk;
 mod tidy;
@@ -24,6 +25,7 @@ pub use job::{
 pub use logs::{EventsArgs, LogsArgs};
 pub use look::{ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use paper::{CompletionsArgs, ManArgs, ShellArg};
+pub use service::ServiceArgs;
 pub use stop::StopArgs;
 pub use talk::{RestartArgs, SendArgs, SignalArgs};
 pub use tidy::{GcArgs, RmArgs, Rule};
@@ -89,6 +91,8 @@ pub enum Verb {
     Kill(KillArgs),
     /// Ask the guard what would be allowed
     Guard(GuardArgs),
+    /// Start, stop, restart or look at a service of systemd that the guard allows
+    Service(ServiceArgs),
     /// Say what this host can do to hold a process tree, and what it can't
     Doctor(DoctorArgs),
     /// Say which settings hold here, and where each of them comes from

@@ -45,8 +45,8 @@ fn name(verb: &Verb) -> Option<(&'static str, String)> {
         Verb::Completions(_) => ("completions", String::new()),
         Verb::Man(_) => ("man", String::new()),
         Verb::Guard(_) => ("guard", String::new()),
-        // It decides with all that it knows of the process.
-        Verb::Kill(_) => return None,
+        // They decide with all that they know of what is meant.
+        Verb::Kill(_) | Verb::Service(_) => return None,
         Verb::Keep | Verb::Tell => return None,
         #[cfg(feature = "faults")]
         Verb::Points => return None,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
-use quell::{Error, kill};
+use quell::{Error, kill, service};
 use quell_core::guard::{Decision, decide_verb};
 
 use super::{envelope, fail, gate, quell};
@@ -18,6 +18,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
+        CheckVerb::Service(args) => (args.json, args.action.verb().listed(), args.name.clone()),
         CheckVerb::Verb(args) => (args.json, "verb", args.verb.clone()),
     };
     match decide(check) {
@@ -38,6 +39,10 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
     let gate = gate::of(&quell()?)?;
     match check {
         CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
+        CheckVerb::Service(args) => {
+            let options = service::Options { user: args.user, ..service::Options::default() };
+            service::check(&gate, args.action.verb(), &args.name, &options)
+        }
         CheckVerb::Verb(args) => Ok(decide_verb(gate.policy(), &args.verb)),
     }
 }

@@ -15,6 +15,7 @@ mod restart;
 mod rm;
 mod select;
 mod send;
+mod service;
 mod signal;
 mod start;
 mod stats;
@@ -59,6 +60,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
         Verb::Sweep(args) => sweep::sweep(&args),
+        Verb::Service(args) => service::service(&args),
         Verb::Config(args) => config::config(&args),
         Verb::Keep => quell_keeper::stand_by(),
         Verb::Tell => quell_keeper::tell_hooks(),
