@@ -20,7 +20,7 @@ pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
 pub use logs::{EventsArgs, LogsArgs};
-pub use look::{ListArgs, StatsArgs, StatusArgs, TreeArgs};
+pub use look::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use paper::{CompletionsArgs, ManArgs, ShellArg};
 pub use stop::StopArgs;
 pub use talk::{RestartArgs, SendArgs, SignalArgs};
