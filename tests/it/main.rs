@@ -39,6 +39,7 @@ mod scope;
 mod secrets;
 mod send;
 mod start;
+mod stats_time;
 mod status;
 mod stdio;
 mod strangers;

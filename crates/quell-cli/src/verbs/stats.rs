@@ -118,7 +118,6 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
             (Some(used), Some(given)) => format!("{} of {}", show::seconds(used), show::seconds(given)),
             _ => "-".to_owned(),
         };
-        let label = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
         table.row([
             sums.jobs.to_string().into(),
             bad(sums.timeouts),
@@ -126,7 +125,7 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
             bad(sums.leaks),
             bad(sums.not_proven),
             grace.into(),
-            show::printable(&label).into(),
+            show::printable(&format!("{key}={value}")).into(),
         ]);
     }
     let more = match stats.by_tag_omitted {
