@@ -130,7 +130,7 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
     }
     let more = match stats.by_tag_omitted {
         0 => String::new(),
-        more => format!("and {} with fewer jobs\n", show::count(more, "label", "labels")),
+        more => format!("and {}\n", show::count(more, "other label", "other labels")),
     };
     table.lines(reader) + &more
 }
