@@ -17,6 +17,7 @@ use quell_tests::{
 use serde_json::Value;
 
 use crate::{
+    guard::Stranger,
     paper::verbs,
     service_edges::{pretend, runs},
 };
@@ -89,6 +90,28 @@ fn service_answers(lab: &Lab) -> Vec<Value> {
         .collect()
 }
 
+/// What is done to a process that quell didn't start, what the guard says of it, and what the log has of both.
+fn host_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
+    let policy = lab.write("kill.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    let stranger = Stranger::asleep(lab);
+    let say = |verb: &str, words: &[&str]| {
+        envelopes(&lab.quell(verb).env("QUELL_CONFIG", &policy).args(words).args(["--json"]).finish())
+    };
+    let mut all = vec![
+        ("guard", say("guard", &["check", "kill", &stranger.pid()])),
+        ("guard", say("guard", &["check", "verb", "nonsense"])),
+        ("error", say("kill", &["1"])),
+        ("kill", say("kill", &[&stranger.pid(), "--reason", "enough"])),
+    ];
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        serde_json::json!({ "schema": "quell/1", "ok": true, "data": line })
+    };
+    all.push(("audit", log.lines().map(line).collect()));
+    all
+}
+
 /// Real answers: with which schema, and what was printed.
 fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
     let nap = lab.oracle.nap();
@@ -120,7 +143,7 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
     assert!(flooded.wait_over(PATIENCE));
     let spare = lab.start().sh("exit 1").begin();
     assert!(spare.wait_over(PATIENCE));
-    vec![
+    let mut all = vec![
         ("start", envelopes(&started.finish())),
         ("start", envelopes(&lab.start().args(["--json"]).command(["true"]).finish())),
         ("error", say("start", &["--name", "full", "--", "true"])),
@@ -153,7 +176,9 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("gc", say("gc", &["--max-count", "1"])),
         ("doctor", say("doctor", &[])),
         ("config", envelopes(&lab.quell("config").args(["show", "--json"]).finish())),
-    ]
+    ];
+    all.extend(host_answers(lab));
+    all
 }
 
 #[test]

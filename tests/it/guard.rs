@@ -158,7 +158,7 @@ fn what_is_no_process_is_refused_and_nobody_gets_a_signal() {
     let lab = Lab::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     for (number, wanted) in NUMBERS {
-        let (done, acts) = traced(&lab, "kill", &[number]);
+        let (done, acts) = traced(&lab, "kill", &["--", number]);
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{number:?}: {}", done.stdout);
         assert_eq!(acts, Vec::<String>::new(), "{number:?}");
         assert!(!done.envelope()["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{number:?}");

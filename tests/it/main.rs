@@ -43,6 +43,7 @@ mod send;
 mod service;
 mod service_edges;
 mod start;
+mod stats_time;
 mod status;
 mod stdio;
 mod strangers;

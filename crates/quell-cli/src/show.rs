@@ -1,11 +1,13 @@
 //! How things are shown to people: tables, colours, times and sizes. Nothing that is shown can speak to the terminal.
 
+mod chart;
 mod table;
 mod text;
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
+pub use chart::{Chart, speaks_utf8};
 pub use table::{Cell, Style, Table, fields};
 pub use text::{command_line, printable};
 
@@ -19,6 +21,11 @@ pub struct Reader {
     pub columns: Option<usize>,
     /// Whether there are colours.
     pub colours: bool,
+}
+
+/// Whether stdout is a terminal.
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
 }
 
 impl Reader {

@@ -77,7 +77,7 @@ pub use recover::{Finish, finish_lost, settle_lost};
 pub use regex_lite::Regex;
 pub use short::short_ids;
 pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
-pub use stats::{Exits, Spread, Stats, stats};
+pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::Tree;
 pub use view::{JobState, JobView, unix_ms_of};

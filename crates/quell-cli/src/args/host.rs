@@ -26,7 +26,7 @@ Examples:
 #[command(after_help = KILL_HELP)]
 pub struct KillArgs {
     /// The number of the process
-    #[arg(value_name = "PID", allow_hyphen_values = true)]
+    #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
@@ -87,7 +87,7 @@ pub enum CheckVerb {
 #[derive(Args)]
 pub struct CheckKillArgs {
     /// The number of the process
-    #[arg(value_name = "PID", allow_hyphen_values = true)]
+    #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,

@@ -23,7 +23,7 @@ pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
 pub use logs::{EventsArgs, LogsArgs};
-pub use look::{ListArgs, StatsArgs, StatusArgs, TreeArgs};
+pub use look::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use paper::{CompletionsArgs, ManArgs, ShellArg};
 pub use service::ServiceArgs;
 pub use stop::StopArgs;

@@ -1,19 +1,21 @@
 //! `quell stats`: what the jobs that have ended add up to.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use quell::{Error, Spread, Stats};
+use quell::{Bucket, Error, Period, Spread, Stats, StatsFilter, TagSums};
 
 use super::{envelope, fail, quell, select};
-use crate::args::StatsArgs;
+use crate::args::{ByArg, StatsArgs};
 use crate::output;
-use crate::show::{self, Cell, Reader, fields};
+use crate::show::{self, Cell, Chart, Reader, Style, Table, fields};
 
 /// Adds up.
 pub fn stats(args: &StatsArgs) -> ExitCode {
     match sums(args) {
         Ok(stats) => {
-            let said = if args.json { envelope("stats", &stats) } else { describe(&stats) };
+            let text = || describe(&stats, args.chart || show::is_terminal());
+            let said = if args.json { envelope("stats", &stats) } else { text() };
             output::to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
         }
         Err(error) => fail("stats", args.json, &error),
@@ -21,17 +23,46 @@ pub fn stats(args: &StatsArgs) -> ExitCode {
 }
 
 fn sums(args: &StatsArgs) -> Result<Stats, Error> {
-    let tags = select::tags(&args.tag)?;
-    quell::stats(quell()?.home(), select::since(args.since), &tags)
+    let filter = StatsFilter {
+        since: select::since(args.since),
+        tags: select::tags(&args.tag)?,
+        period: match args.by {
+            ByArg::Auto => Period::Auto,
+            ByArg::Hour => Period::Hour,
+            ByArg::Day => Period::Day,
+            ByArg::Week => Period::Week,
+        },
+        tag_key: args.by_tag.clone(),
+    };
+    quell::stats_of(quell()?.home(), &filter)
 }
 
-fn describe(stats: &Stats) -> String {
+fn describe(stats: &Stats, with_chart: bool) -> String {
+    let reader = Reader::of_stdout();
     let head = format!("{} ended\n", show::count(stats.jobs, "job has", "jobs have"));
-    if stats.jobs == 0 {
-        return head;
+    let mut rows = if stats.jobs == 0 { Vec::new() } else { about_jobs(stats) };
+    if let Some(refusals) = stats.refusals.filter(|refusals| *refusals > 0 || stats.jobs > 0) {
+        rows.push(("refusals", Cell::from(refusals.to_string() + &by_code(stats))));
     }
+    let mut text = head + &fields(&rows, reader);
+    if !stats.by_tag.is_empty() {
+        text += &format!("\n{}", by_tag(stats, reader));
+    }
+    if with_chart && !stats.over_time.is_empty() {
+        text += &format!("\n{}", over_time(stats, reader));
+    }
+    text
+}
+
+fn by_code(stats: &Stats) -> String {
+    let code = |(code, count): (&String, &u64)| format!("{count} {}", show::printable(code));
+    let codes: Vec<String> = stats.refusals_by_code.iter().map(code).collect();
+    if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) }
+}
+
+fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     let exits = stats.exits;
-    let mut rows: Vec<(&str, Cell)> = Vec::new();
+    let mut rows: Vec<(&'static str, Cell)> = Vec::new();
     let mut row = |label, value: String| rows.push((label, Cell::from(value)));
     let ends = [
         (exits.ok, "with 0"),
@@ -62,5 +93,70 @@ fn describe(stats: &Stats) -> String {
     if let Some(duration) = stats.duration {
         row("duration", spread(duration));
     }
-    head + &fields(&rows, Reader::of_stdout())
+    if let (Some(used), Some(given)) = (stats.grace_used, stats.grace_given) {
+        let share = stats.grace_share.map(|share| {
+            format!(": median {}, 9 in 10 within {}", percent(share.median), percent(share.p90))
+        });
+        let [used, given] = [used, given].map(|spread| show::seconds(spread.median));
+        row("grace", format!("used {used} of {given}{}", share.unwrap_or_default()));
+    }
+    rows
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn by_tag(stats: &Stats, reader: Reader) -> String {
+    // The label comes last: it is what may be too long.
+    let headings = ["JOBS", "TIMEOUTS", "KILLED", "LEAKS", "NOT PROVEN", "GRACE", "LABEL"];
+    let mut table = Table::new(headings, &[0, 1, 2, 3, 4, 5]);
+    for TagSums { key, value, sums } in &stats.by_tag {
+        let bad =
+            |count: u64| Cell::new(count.to_string(), if count == 0 { Style::Plain } else { Style::Bad });
+        let grace = match (sums.grace_used, sums.grace_given) {
+            (Some(used), Some(given)) => format!("{} of {}", show::seconds(used), show::seconds(given)),
+            _ => "-".to_owned(),
+        };
+        table.row([
+            sums.jobs.to_string().into(),
+            bad(sums.timeouts),
+            bad(sums.killed),
+            bad(sums.leaks),
+            bad(sums.not_proven),
+            grace.into(),
+            show::printable(&format!("{key}={value}")).into(),
+        ]);
+    }
+    let more = match stats.by_tag_omitted {
+        0 => String::new(),
+        more => format!("and {}\n", show::count(more, "other label", "other labels")),
+    };
+    table.lines(reader) + &more
+}
+
+fn over_time(stats: &Stats, reader: Reader) -> String {
+    let buckets = &stats.over_time;
+    let measure = |label, style, value: fn(&Bucket) -> u64| {
+        (label, style, buckets.iter().map(value).collect::<Vec<u64>>())
+    };
+    let mut measures = vec![
+        measure("jobs", Style::Plain, |bucket| bucket.sums.jobs),
+        measure("timeouts", Style::Busy, |bucket| bucket.sums.timeouts),
+        measure("killed", Style::Bad, |bucket| bucket.sums.killed),
+        measure("leaks", Style::Bad, |bucket| bucket.sums.leaks),
+    ];
+    if stats.refusals.is_some() {
+        measures.push(measure("refusals", Style::Busy, |bucket| bucket.refusals.unwrap_or(0)));
+    }
+    // To the minute: nothing is cut finer.
+    let times = buckets.iter().map(|bucket| bucket.start.get(..16).unwrap_or(&bucket.start)).collect();
+    let (lines, each) = Chart { measures, times }.lines(reader, show::speaks_utf8());
+    let seconds = buckets.first().map_or(0, |bucket| bucket.seconds).saturating_mul(each as u64);
+    let width = show::rough(Duration::from_secs(seconds));
+    let omitted = match stats.over_time_omitted {
+        0 => String::new(),
+        _ => format!(", the last {}", buckets.len().div_ceil(each)),
+    };
+    format!("over time (UTC), a column is {width}{omitted}\n{lines}")
 }

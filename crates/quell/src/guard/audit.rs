@@ -43,7 +43,6 @@ pub struct AuditLine {
     pub receipt: Option<String>,
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<std::collections::BTreeMap<String, ()>>"))]
     pub result: Option<serde_json::Value>,
 }
 
@@ -120,13 +119,13 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
 
 /// What can be read of it; a line that was cut by a crash is passed over.
 pub(super) fn read(home: &Home) -> io::Result<Vec<AuditLine>> {
-    let mut lines = Vec::new();
-    for path in [old_path(home), path(home)] {
-        let bytes = match quell_sys::read_own(&path, 4 * CAP) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
-        lines.extend(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()));
-    }
-    Ok(lines)
+    let bytes = |path: PathBuf| match quell_sys::read_own(&path, 4 * CAP) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    };
+    // In this order: one that is put aside in between is there twice, not nowhere.
+    let (new, old) = (bytes(path(home))?, bytes(old_path(home))?);
+    let new = if old.starts_with(&new) { Vec::new() } else { new };
+    let lines = [old, new].concat();
+    Ok(lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }

@@ -150,7 +150,7 @@ impl Row {
 }
 
 /// A time by the wall clock in milliseconds since 1970.
-pub(super) fn unix_ms(wall: &str) -> Option<i64> {
+pub(crate) fn unix_ms(wall: &str) -> Option<i64> {
     wall.parse::<Timestamp>().ok().map(|time| time.as_millisecond())
 }
 

@@ -202,8 +202,37 @@ impl Index {
         rest: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Fail> {
-        let Condition { sql, values } = wanted.condition();
-        let mut query = self.db.prepare_cached(&format!("SELECT {columns} FROM jobs WHERE {sql} {rest}"))?;
+        self.sums_from("jobs", wanted.condition(), columns, rest, read)
+    }
+
+    /// The same over jobs and the labels that they have, with this key or with any: a job counts once for each.
+    pub(crate) fn tag_sums<T>(
+        &self,
+        columns: &str,
+        wanted: &Wanted,
+        key: Option<&str>,
+        rest: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Fail> {
+        let mut condition = wanted.condition();
+        if let Some(key) = key {
+            condition.sql += " AND key = ?";
+            condition.values.push(key.to_owned().into());
+        }
+        // CROSS keeps the order: from the labels to the jobs is a search in the whole table for each of them.
+        self.sums_from("jobs CROSS JOIN tags USING (id)", condition, columns, rest, read)
+    }
+
+    fn sums_from<T>(
+        &self,
+        from: &str,
+        Condition { sql, values }: Condition,
+        columns: &str,
+        rest: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Fail> {
+        let mut query =
+            self.db.prepare_cached(&format!("SELECT {columns} FROM {from} WHERE {sql} {rest}"))?;
         let rows = query.query_map(params_from_iter(values), read)?;
         Ok(rows.collect::<rusqlite::Result<Vec<T>>>()?)
     }
