@@ -7,6 +7,7 @@ use crate::answers::{
     ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer, StatusAnswer,
     StopAnswer, TreeAnswer, WaitAnswer,
 };
+use crate::testing::TestAnswer;
 use crate::{GcReport, Listing, Stats, SweepReport};
 
 /// A verb's name, and what makes its schema.
@@ -30,6 +31,7 @@ pub const ALL: &[Published] = &[
     ("status", written::<StatusAnswer>),
     ("stop", written::<StopAnswer>),
     ("sweep", written::<SweepReport>),
+    ("test", written::<TestAnswer>),
     ("tree", written::<TreeAnswer>),
     ("wait", written::<WaitAnswer>),
 ];
