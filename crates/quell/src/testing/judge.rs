@@ -27,15 +27,24 @@ fn nextest_error(code: i32) -> Option<&'static str> {
     }
 }
 
+/// What is known of a run.
+pub(super) struct Facts<'a> {
+    pub runner: Runner,
+    pub receipt: &'a Receipt,
+    /// The command itself came to its end before anybody asked for that.
+    pub own_end: bool,
+    /// How many had to be stopped then.
+    pub leaked: usize,
+    pub leak: Leak,
+    pub found: Option<&'a Found>,
+}
+
 /// What the run came to, and why.
-pub(super) fn judge(
-    runner: Runner,
-    receipt: &Receipt,
-    leak: Leak,
-    found: Option<&Found>,
-) -> (TestStatus, String) {
+pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
+    let Facts { runner, receipt, found, .. } = *facts;
     let say = |status: TestStatus, reason: &str| (status, reason.to_owned());
     match receipt.cause {
+        _ if facts.own_end => {}
         Cause::Timeout => return say(TestStatus::Timeout, "its time was up"),
         Cause::User => return say(TestStatus::Error, "somebody stopped it"),
         Cause::Limit => return say(TestStatus::Error, "it was ended at a limit"),
@@ -77,8 +86,8 @@ pub(super) fn judge(
             format!("the command exited with 0, but its report has {bad} failed tests"),
         );
     }
-    let left = receipt.left_at_root_exit.len();
-    if left > 0 && leak == Leak::Fail {
+    let left = facts.leaked;
+    if left > 0 && facts.leak == Leak::Fail {
         let who = if left == 1 { "a process".into() } else { format!("{left} processes") };
         return (TestStatus::Leak, format!("the tests passed, but left {who} behind"));
     }

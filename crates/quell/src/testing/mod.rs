@@ -4,6 +4,7 @@
 mod answer;
 mod check;
 mod counts;
+mod course;
 mod evidence;
 mod judge;
 mod output;
@@ -12,19 +13,21 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quell_core::guard::{Decision, Runner};
-use quell_core::{Cause, Receipt, RootOutcome, Until};
+use quell_core::{Cause, Fate, Receipt, RootOutcome, Until};
 
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 pub use counts::Counts;
 pub use output::{OutputCut, StreamText};
 
 use crate::guard::Gate;
-use crate::{Conditions, Error, Job, Met, Quell, Result, Start, wait};
+use crate::{Error, Job, Quell, Result, Start};
 use counts::{Counter, Found};
+use course::Course;
 use evidence::EvidenceFile;
+use judge::Facts;
 
 /// How much of each stream an answer has, if nothing else is asked for.
 pub const MAX_OUTPUT: u64 = 50 * 1024;
@@ -115,11 +118,6 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     Ok(answer)
 }
 
-/// How long before the time is up the tree is looked at: when it is up, the keeper stops it at once.
-fn lead(timeout: Duration) -> Duration {
-    (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(200))
-}
-
 /// What a file was before the run.
 fn mark(path: &Path) -> Option<(u64, i64, i64, u64)> {
     let found = fs::symlink_metadata(path).ok()?;
@@ -186,7 +184,8 @@ impl TestAnswer {
     ) -> Result<()> {
         let junit = plan.junit.as_deref().map(|file| (file, mark(&cwd.join(file))));
         let mut start = plan.start.clone();
-        start.until = Until::Root;
+        // What outlives the command is not stopped by the keeper at once, but by us in a moment.
+        start.until = Until::Tree;
         start.owner = Some(crate::owner_process(std::process::id())?);
         if runner == Runner::Pytest && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Else what it has said is lost with it when it is killed.
@@ -197,18 +196,7 @@ impl TestAnswer {
         let job = quell.start(&start)?;
         self.job = Some(job.id());
         meet(&job);
-        let jobs = std::slice::from_ref(&job);
-        let conditions = Conditions::default();
-        let mut seen = Vec::new();
-        if let Some(timeout) = start.timeout {
-            let soon = begun + timeout.saturating_sub(lead(timeout));
-            let waited = wait(jobs, &conditions, false, Some(soon))?;
-            if waited.iter().any(|waited| waited.met == Met::Nothing) {
-                // One that ends right now has no tree; its receipt tells of it.
-                seen = job.tree().unwrap_or_default();
-            }
-        }
-        wait(jobs, &conditions, false, None)?;
+        let course = Course::follow(&job, begun, start.timeout)?;
         let receipt = job.receipt()?;
         let mut counter = Counter::new(runner);
         let dir = job.dir().dir();
@@ -230,12 +218,12 @@ impl TestAnswer {
                 counted = Some(("junit", found));
             }
         }
-        self.take_receipt(receipt, &seen);
-        self.take_counts(runner, plan, counted);
+        self.take_receipt(receipt, &course);
+        self.take_counts(runner, plan, &course, counted);
         Ok(())
     }
 
-    fn take_receipt(&mut self, receipt: Receipt, seen: &[crate::LiveMember]) {
+    fn take_receipt(&mut self, receipt: Receipt, course: &Course) {
         self.duration = receipt.ended.at;
         self.ended.clone_from(&receipt.ended.wall);
         self.command.clone_from(&receipt.job.command);
@@ -244,26 +232,41 @@ impl TestAnswer {
             RootOutcome::Signaled { signal, .. } => self.signal = Some(signal),
             RootOutcome::NotStarted { .. } | RootOutcome::Unknown => {}
         }
-        self.timeout_triggered = receipt.cause == Cause::Timeout;
+        self.timeout_triggered = receipt.cause == Cause::Timeout && !course.own_end;
         if self.timeout_triggered {
+            let seen = &course.before_timeout;
             let (source, processes) = if seen.is_empty() {
                 ("receipt", receipt.members.iter().map(TestProcess::from).collect())
             } else {
                 ("live", seen.iter().map(TestProcess::from).collect())
             };
             self.tree_at_timeout = Some(TreeAtTimeout { source: source.into(), processes });
-        } else {
-            let left = receipt.members.iter().filter(|member| receipt.left_at_root_exit.contains(&member.id));
-            self.leaked = left.map(TestProcess::from).collect();
+        } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
+            // Those who ended by themselves in the moment that they were given have done nothing wrong.
+            let stayed = receipt.members.iter().filter(|member| member.fate != Fate::Exited);
+            self.leaked = stayed.map(TestProcess::from).collect();
         }
         self.problems.extend(receipt.troubles.iter().cloned());
         self.receipt = Some(receipt);
     }
 
-    fn take_counts(&mut self, runner: Runner, plan: &TestPlan, counted: Option<(&'static str, Found)>) {
+    fn take_counts(
+        &mut self,
+        runner: Runner,
+        plan: &TestPlan,
+        course: &Course,
+        counted: Option<(&'static str, Found)>,
+    ) {
         if let Some(receipt) = &self.receipt {
             let found = counted.as_ref().map(|(_, found)| found);
-            (self.status, self.reason) = judge::judge(runner, receipt, plan.start.leak, found);
+            (self.status, self.reason) = judge::judge(&Facts {
+                runner,
+                receipt,
+                own_end: course.own_end,
+                leaked: self.leaked.len(),
+                leak: plan.start.leak,
+                found,
+            });
         }
         let Some((source, found)) = counted else { return };
         self.counts = Counts {

@@ -9,6 +9,8 @@ pub(super) struct Nextest {
     skipped: u64,
     /// By the summary.
     total: Option<[u64; 4]>,
+    /// The summary says that it did not come to all of them.
+    cancelled: bool,
     names: Names,
     broken: Option<String>,
 }
@@ -39,7 +41,9 @@ impl Parser for Nextest {
         }
         let Some((word, rest)) = text.split_once(' ') else { return };
         if word == "Summary" {
-            let Some((_, counts)) = rest.split_once(" run: ") else { return };
+            let Some((run, counts)) = rest.split_once(" run: ") else { return };
+            // `2/3 tests`
+            self.cancelled = run.contains('/');
             let mut total = [0; 4];
             // `2 passed (1 slow, 1 flaky), 1 failed, 1 timed out, 0 skipped`
             let mut depth = 0;
@@ -89,7 +93,7 @@ impl Parser for Nextest {
             failed: Some(failed),
             skipped: Some(skipped),
             errors: Some(errors),
-            complete: self.total.is_some(),
+            complete: self.total.is_some() && !self.cancelled,
             names: self.names,
             running: None,
             broken: self.broken,

@@ -27,7 +27,7 @@ struct Tally {
 
 impl Tally {
     fn count(&mut self, word: &str, number: u64) -> bool {
-        let place = match word.trim_end_matches('s').to_ascii_lowercase().as_str() {
+        let place = match word.strip_suffix(['s', 'S']).unwrap_or(word).to_ascii_lowercase().as_str() {
             "passed" | "xpassed" | "xpas" => &mut self.passed,
             "failed" => &mut self.failed,
             "skipped" | "xfailed" | "xfail" => &mut self.skipped,
@@ -56,6 +56,15 @@ fn last_line(line: &str) -> Option<Tally> {
     }
     let known = |item: &str| number_and_word(item).is_some_and(|(number, word)| tally.count(word, number));
     counts.split(", ").all(known).then_some(tally)
+}
+
+/// The name before the reason: `a.py::test_x[1 - 2] - AssertionError`.
+fn node_name(text: &str) -> &str {
+    let plain = text.find(" - ").unwrap_or(text.len());
+    match text.find('[') {
+        Some(open) if open < plain => text.find("] - ").map_or(text, |close| &text[..=close]),
+        Some(_) | None => &text[..plain],
+    }
 }
 
 /// The words by which a test's end is told.
@@ -138,7 +147,7 @@ impl Parser for Pytest {
             if let Some(rest) = line.strip_prefix(word)
                 && (rest.contains("::") || rest.contains(".py"))
             {
-                self.names.add(rest.split(" - ").next().unwrap_or(rest));
+                self.names.add(node_name(rest));
                 return;
             }
         }
