@@ -23,7 +23,7 @@ pub use counts::Counts;
 pub use output::{OutputCut, StreamText};
 
 use crate::guard::Gate;
-use crate::{Error, Job, Quell, Result, Start};
+use crate::{Error, Job, Quell, Result, Start, Stop};
 use counts::{Counter, Found};
 use course::Course;
 use evidence::EvidenceFile;
@@ -196,7 +196,10 @@ impl TestAnswer {
         let job = quell.start(&start)?;
         self.job = Some(job.id());
         meet(&job);
-        let course = Course::follow(&job, begun, start.timeout)?;
+        let course = Course::follow(&job, begun, start.timeout).inspect_err(|_| {
+            // Nobody watches over it any more, and this process may live on for long. What comes of the stop is on record.
+            let _ = job.stop(&Stop::default());
+        })?;
         let receipt = job.receipt()?;
         let mut counter = Counter::new(runner);
         let dir = job.dir().dir();

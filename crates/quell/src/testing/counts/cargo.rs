@@ -56,6 +56,11 @@ impl Parser for Cargo {
                 _ => return self.running = Some(name.to_owned()),
             }
             self.running = None;
+        } else if let Some(rest) = line.strip_prefix("---- ")
+            && let Some(name) = rest.strip_suffix(" stdout ----")
+        {
+            // With `-q` no test has a line of its own.
+            self.names.add(name);
         } else if (line.starts_with("error: could not compile")
             || line.starts_with("error: no such command")
             || line.starts_with("error: could not find `Cargo.toml`"))

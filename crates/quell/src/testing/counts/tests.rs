@@ -116,6 +116,8 @@ fn cargo_is_summed_over_its_programs() {
     let (_, found) = read(Runner::Cargo, &hanging);
     assert_eq!(numbers(&found), (4, 2, 1, 0, false));
     assert_eq!((found.running.as_deref(), found.names.kept.len()), (Some("c"), 2));
+    let quiet = "running 2 tests\n.F\nfailures:\n\n---- tests::bad stdout ----\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored";
+    assert_eq!(read(Runner::Cargo, quiet).1.names.kept, ["tests::bad"]);
     let (_, found) = read(Runner::Cargo, "error: could not compile `x` (lib) due to 1 previous error");
     assert_eq!(found.broken.as_deref(), Some("could not compile `x` (lib) due to 1 previous error"));
 }
