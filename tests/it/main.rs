@@ -42,6 +42,7 @@ mod start;
 mod status;
 mod stdio;
 mod strangers;
+mod test_refused;
 mod test_verb;
 mod tidy;
 mod tree;

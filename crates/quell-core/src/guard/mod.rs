@@ -6,6 +6,7 @@
 
 mod effect;
 mod kill;
+mod options;
 mod path;
 mod policy;
 mod runner;
