@@ -174,6 +174,7 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("stats", say("stats", &[])),
         ("stats", say("stats", &["--tag", "nobody=has"])),
         ("gc", say("gc", &["--max-count", "1"])),
+        ("test", say("test", &["--timeout", "1h", "--", "sh", "-c", "echo x; exit 1"])),
         ("doctor", say("doctor", &[])),
         ("config", envelopes(&lab.quell("config").args(["show", "--json"]).finish())),
     ];

@@ -47,6 +47,8 @@ mod stats_time;
 mod status;
 mod stdio;
 mod strangers;
+mod test_refused;
+mod test_verb;
 mod tidy;
 mod tree;
 mod tty;

@@ -52,6 +52,7 @@ mod short;
 mod start;
 mod stats;
 mod sweep;
+pub mod testing;
 mod tidy;
 mod tree;
 mod view;

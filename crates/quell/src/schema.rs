@@ -8,6 +8,7 @@ use crate::answers::{
     StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };
 use crate::service::ServiceAnswer;
+use crate::testing::TestAnswer;
 use crate::{GcReport, Listing, Stats, SweepReport};
 
 /// A verb's name, and what makes its schema.
@@ -35,6 +36,7 @@ pub const ALL: &[Published] = &[
     ("status", written::<StatusAnswer>),
     ("stop", written::<StopAnswer>),
     ("sweep", written::<SweepReport>),
+    ("test", written::<TestAnswer>),
     ("tree", written::<TreeAnswer>),
     ("wait", written::<WaitAnswer>),
 ];

@@ -1,5 +1,7 @@
 //! The arguments of `kill` and `guard`.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -58,6 +60,7 @@ Exit codes: 0 it would be allowed; 2 usage; 3 no such process or service; 4 it w
 Examples:
   quell guard check kill 4711 --tree
   quell guard check service restart web --user
+  quell guard check test --scope tests -- pytest tests/test_api.py
   quell guard check verb rm
   quell guard check kill 4711 --json")]
 pub struct GuardArgs {
@@ -80,6 +83,8 @@ pub enum CheckVerb {
     Kill(CheckKillArgs),
     /// Whether a service may be touched
     Service(CheckServiceArgs),
+    /// Whether tests may be run
+    Test(CheckTestArgs),
     /// Whether one of quell's verbs may be used at all
     Verb(CheckVerbArgs),
 }
@@ -110,6 +115,25 @@ pub struct CheckServiceArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct CheckTestArgs {
+    /// A directory that targets must be in; may be given many times
+    #[arg(long, value_name = "DIR")]
+    pub scope: Vec<PathBuf>,
+    /// Say that somebody has approved this run
+    #[arg(long)]
+    pub approve: bool,
+    /// Refuse a command that names no target
+    #[arg(long)]
+    pub require_target: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Args)]

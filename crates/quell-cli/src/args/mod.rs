@@ -8,6 +8,7 @@ mod paper;
 mod service;
 mod stop;
 mod talk;
+mod test;
 mod tidy;
 mod wait;
 
@@ -28,6 +29,7 @@ pub use paper::{CompletionsArgs, ManArgs, ShellArg};
 pub use service::ServiceArgs;
 pub use stop::StopArgs;
 pub use talk::{RestartArgs, SendArgs, SignalArgs};
+pub use test::TestArgs;
 pub use tidy::{GcArgs, RmArgs, Rule};
 pub use wait::WaitArgs;
 
@@ -59,6 +61,8 @@ pub enum Verb {
     Run(RunArgs),
     /// Start a command in the background and print its job's id
     Start(StartArgs),
+    /// Run tests that the policy allows, bounded, counted, and leave nothing of them behind
+    Test(TestArgs),
     /// Stop jobs, and print a receipt each
     Stop(StopArgs),
     /// Show what a job has written, and follow it
@@ -221,7 +225,7 @@ fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
         .to_owned();
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb was given".to_owned(),
-        ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start") => {
+        ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start" | "test") => {
             "no command was given".to_owned()
         }
         _ => first,

@@ -46,7 +46,7 @@ fn name(verb: &Verb) -> Option<(&'static str, String)> {
         Verb::Man(_) => ("man", String::new()),
         Verb::Guard(_) => ("guard", String::new()),
         // They decide with all that they know of what is meant.
-        Verb::Kill(_) | Verb::Service(_) => return None,
+        Verb::Kill(_) | Verb::Service(_) | Verb::Test(_) => return None,
         Verb::Keep | Verb::Tell => return None,
         #[cfg(feature = "faults")]
         Verb::Points => return None,

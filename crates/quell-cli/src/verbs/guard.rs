@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
-use quell::{Error, kill, service};
+use quell::testing::{TestPlan, check_tests};
+use quell::{Error, Start, kill, service};
 use quell_core::guard::{Decision, decide_verb};
 
 use super::{envelope, fail, gate, quell};
@@ -19,6 +20,10 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
         CheckVerb::Service(args) => (args.json, args.action.verb().listed(), args.name.clone()),
+        CheckVerb::Test(args) => {
+            let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+            (args.json, "test", words.join(" "))
+        }
         CheckVerb::Verb(args) => (args.json, "verb", args.verb.clone()),
     };
     match decide(check) {
@@ -42,6 +47,15 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
         CheckVerb::Service(args) => {
             let options = service::Options { user: args.user, ..service::Options::default() };
             service::check(&gate, args.action.verb(), &args.name, &options)
+        }
+        CheckVerb::Test(args) => {
+            let plan = TestPlan {
+                scope: args.scope.clone(),
+                approved: args.approve,
+                require_target: args.require_target,
+                ..TestPlan::new(Start::new(args.command.clone()))
+            };
+            check_tests(&gate, &plan)
         }
         CheckVerb::Verb(args) => Ok(decide_verb(gate.policy(), &args.verb)),
     }

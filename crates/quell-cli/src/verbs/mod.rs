@@ -22,6 +22,7 @@ mod stats;
 mod status;
 mod stop;
 mod sweep;
+mod test;
 mod tree;
 mod wait;
 
@@ -43,6 +44,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
     match verb {
         Verb::Start(args) => start::start(args),
         Verb::Stop(args) => stop::stop(&args),
+        Verb::Test(args) => test::test(args),
         Verb::Logs(args) => logs::logs(&args),
         Verb::Events(args) => events::events(&args),
         Verb::Wait(args) => wait::wait(&args),

@@ -6,15 +6,22 @@
 
 mod effect;
 mod kill;
+mod options;
+mod path;
 mod policy;
+mod runner;
 mod service;
+mod test;
 
 use serde::{Deserialize, Serialize};
 
 pub use effect::{EFFECTS, Effect, Listed, effect_of};
 pub use kill::{Kin, ProcessFacts, decide_kill, read_pid};
+pub use path::check_target;
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
+pub use runner::{PathWord, Place, Runner, TestCommand, path_words, read_command, split_words};
 pub use service::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
+pub use test::{Resolved, Scope, decide_approval, decide_command, decide_place, decide_presence};
 
 /// Where people are led to.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";

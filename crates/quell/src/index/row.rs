@@ -48,12 +48,15 @@ struct Run {
 
 impl Run {
     fn of(receipt: &Receipt) -> Self {
+        let ended = |kind| matches!(kind, StepKind::Ask | StepKind::Kill);
         let stop = |kind| matches!(kind, StepKind::StopAsked | StepKind::Ask | StepKind::Kill);
         Self {
             duration: (receipt.ended.at - receipt.started.at).max(0.0),
             stopped: receipt.steps.iter().any(|step| stop(step.step)),
             escalated: receipt.escalated(),
-            leaked: !receipt.left_at_root_exit.is_empty(),
+            // Helpers that end right behind the root by themselves are none.
+            leaked: !receipt.left_at_root_exit.is_empty()
+                && receipt.steps.iter().any(|step| ended(step.step)),
             grace_asked: receipt.grace.asked,
             grace_used: receipt.grace.used,
         }

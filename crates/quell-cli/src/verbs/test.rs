@@ -1,0 +1,182 @@
+//! `quell test`: tests that may be run, bounded, counted, and gone when they are over.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::thread::JoinHandle;
+
+use quell::guard::Gate;
+use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
+use quell::{Config, Error, Job, LogReader, Piece, Start, Stream};
+use quell_core::{Leak, StopPlan, Verdict};
+
+use super::{envelope, fail, phrases, quell};
+use crate::args::{LeakArg, TestArgs};
+use crate::output;
+
+/// Exit code: tests failed, or left something behind.
+const FAILED_TESTS: u8 = 1;
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
+/// Exit code: timed out.
+const TIMED_OUT: u8 = 124;
+
+/// How many names of failed tests are printed for people.
+const NAMES: usize = 20;
+
+/// Runs the tests, and says what they came to.
+pub fn test(args: TestArgs) -> ExitCode {
+    let json = args.json;
+    let answer = match carry_out(args) {
+        Ok(answer) => answer,
+        Err(error) => return fail("test", json, &error),
+    };
+    let text = if json { envelope("test", &answer) } else { summary(&answer) };
+    output::to_stdout(&text).unwrap_or(ExitCode::from(code(&answer)))
+}
+
+fn carry_out(args: TestArgs) -> Result<TestAnswer, Error> {
+    let quell = quell()?;
+    let loaded = Config::load_here()?;
+    for warning in &loaded.warnings {
+        output::to_stderr(&format!("quell: {warning}\n"));
+    }
+    let config = loaded.config;
+    let mut start = Start::new(args.command);
+    start.contain = config.start.contain;
+    start.plan = StopPlan { grace: args.grace, ..config.stop };
+    start.timeout = args.timeout;
+    start.leak = match args.leak {
+        LeakArg::Stop => Leak::Stop,
+        LeakArg::Report => Leak::Report,
+        LeakArg::Fail => Leak::Fail,
+    };
+    (start.name, start.tags) = (args.name, args.tag.into_iter().collect());
+    start.max_log = config.start.max_log;
+    (start.hooks, start.mask) = (config.hooks, config.start.mask);
+    let plan = TestPlan {
+        scope: args.scope,
+        junit: args.junit,
+        evidence: args.evidence,
+        max_output: args.max_output,
+        approved: args.approve,
+        require_target: args.require_target,
+        ..TestPlan::new(start)
+    };
+    let gate = Gate::new(quell.home(), config.guard);
+    let mut shown = None;
+    let answer = run_tests(&quell, &gate, &plan, |job| shown = (!args.json).then(|| follow(job)));
+    // All of the output stands before what is said of it.
+    if let Some(thread) = shown.flatten() {
+        let _ = thread.join();
+    }
+    answer
+}
+
+/// Shows a person what the tests write, while they do. If that can't be done the record has it.
+fn follow(job: &Job) -> Option<JoinHandle<()>> {
+    let job = job.clone();
+    let pass_on = move || -> Option<()> {
+        let mut watch = job.watch_logs().ok()?;
+        let mut reader = LogReader::open(job.dir().dir()).ok()?;
+        loop {
+            while let Some(piece) = reader.next_piece().ok()? {
+                let Piece::Data { stream, bytes, .. } = piece else { continue };
+                match stream {
+                    Stream::Stdout => {
+                        let mut out = std::io::stdout().lock();
+                        out.write_all(bytes).and_then(|()| out.flush()).ok()?;
+                    }
+                    Stream::Stderr => std::io::stderr().write_all(bytes).ok()?,
+                }
+            }
+            if !watch.more().ok()? {
+                return Some(());
+            }
+        }
+    };
+    let show = move || {
+        let _ = pass_on();
+    };
+    std::thread::Builder::new().spawn(show).ok()
+}
+
+fn code(answer: &TestAnswer) -> u8 {
+    let unproven = answer.receipt.as_ref().is_some_and(|receipt| receipt.verdict != Verdict::Gone)
+        || answer.error.as_ref().is_some_and(|error| error.code == "not_proven_dead");
+    if unproven {
+        return NOT_PROVEN_DEAD;
+    }
+    match answer.status {
+        TestStatus::Pass => 0,
+        TestStatus::Fail | TestStatus::Leak => FAILED_TESTS,
+        TestStatus::Timeout => TIMED_OUT,
+        TestStatus::Error | TestStatus::Refused => output::FAILED,
+    }
+}
+
+/// What a person reads below the output.
+fn summary(answer: &TestAnswer) -> String {
+    // What they wrote stands before it, and may have ended in the middle of a line.
+    let open = [&answer.stdout, &answer.stderr]
+        .iter()
+        .any(|stream| !stream.text.is_empty() && !stream.text.ends_with('\n'));
+    let mut text = format!(
+        "{}quell: {}: {} ({})\n",
+        if open { "\n" } else { "" },
+        answer.status.word(),
+        answer.reason,
+        phrases::seconds(answer.duration)
+    );
+    let counts = &answer.counts;
+    let named = [
+        (counts.passed, "passed"),
+        (counts.failed, "failed"),
+        (counts.skipped, "skipped"),
+        (counts.errors, "errors"),
+    ];
+    let known: Vec<String> = named
+        .iter()
+        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", phrases::number(count))))
+        .collect();
+    if !known.is_empty() {
+        let so_far = if counts.complete { "" } else { ", as far as it came" };
+        text += &format!("  {} (by {}{so_far})\n", known.join(", "), counts.source);
+    }
+    // A terminal would obey control characters.
+    let clean = |text: &str| text.replace(|c: char| c.is_control(), " ");
+    for name in answer.failed_tests.iter().take(NAMES) {
+        text += &format!("  failed: {}\n", clean(name));
+    }
+    let more = answer.failed_tests.len().saturating_sub(NAMES) as u64 + answer.failed_tests_omitted;
+    if more > 0 {
+        text += &format!("  … and {} more\n", phrases::number(more));
+    }
+    if let Some(name) = &answer.running_test {
+        text += &format!("  was running: {}\n", clean(name));
+    }
+    if let Some(error) = &answer.error {
+        text += &format!("  {}\n", error.hint);
+    }
+    let alive = answer.tree_at_timeout.iter().flat_map(|tree| &tree.processes);
+    for process in alive {
+        text += &format!("  was alive: {} {}\n", process.id.pid, clean(&process.command));
+    }
+    for process in &answer.leaked {
+        text += &format!("  left behind: {} {}\n", process.id.pid, clean(&process.command));
+    }
+    if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
+        text += &format!("  the report is not good: {}\n", clean(problem));
+    }
+    for problem in &answer.problems {
+        text += &format!("  {}\n", clean(problem));
+    }
+    if let Some(receipt) = &answer.receipt
+        && receipt.verdict != Verdict::Gone
+    {
+        text += &format!("  {}\n", phrases::verdict(&receipt.verdict));
+    }
+    if let Some(job) = answer.job {
+        text += &format!("  `quell logs {job}` has all that they wrote\n");
+    }
+    text
+}

@@ -1,0 +1,366 @@
+//! Does a word name something below the working directory, and nothing else, for everybody who may read it? Decided by the
+//! text alone; where it leads on disk is somebody else's question.
+
+use super::{BUILT_IN, Decision};
+
+/// The longest path that a kernel takes.
+const LONGEST: usize = 4096;
+
+/// How often percent signs are decoded before it is given up.
+const DECODINGS: usize = 6;
+
+/// What a refusal says about a text: some of it, with nothing that a terminal would obey.
+pub(super) fn shown(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() }
+    };
+    let mut short: String = text.chars().take(60).map(plain).collect();
+    if text.chars().nth(60).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn refuse<T>(code: &str, reason: String, hint: &str) -> Result<T, Box<Decision>> {
+    Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)))
+}
+
+/// The path in its plain form (`a//b/` is `a/b`), if it is one that goes down from the working directory and can't be read
+/// in any other way: not by another system, not after a decoding, not by an eye.
+pub fn check_target(text: &str) -> Result<String, Box<Decision>> {
+    let name = shown(text);
+    if text.trim().is_empty() {
+        return refuse(
+            "PATH_EMPTY",
+            "a path is empty, which would mean everything or nothing".into(),
+            "name a file or a directory, such as tests",
+        );
+    }
+    if text.len() > LONGEST {
+        return refuse("PATH_TOO_LONG", format!("`{name}` is longer than any path"), "shorten it");
+    }
+    if text.chars().any(is_unseen) {
+        let reason = format!("`{name}` has a character that can't be seen, or that changes what is seen");
+        return refuse("PATH_CONTROL", reason, "write the path with visible characters alone");
+    }
+    refuse_beginnings(text, &name)?;
+    refuse_look_alikes(text, &name)?;
+    refuse_dots(text, &name)?;
+    refuse_encoded(text, &name)?;
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
+    Ok(parts.join("/"))
+}
+
+/// What would make it begin elsewhere, or be no path at all.
+fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
+    // Who trims it would find something else than who does not.
+    let folded: String = text.trim_start().chars().map(fold).collect();
+    let mut first = folded.chars();
+    match first.next() {
+        Some('/' | '\\') => return absolute(name),
+        Some('~') => {
+            let hint = "write it as seen from the working directory";
+            return refuse("PATH_HOME", format!("`{name}` would be read as a home directory"), hint);
+        }
+        Some('-') => {
+            let hint = "put no option where a target is to be";
+            return refuse("PATH_OPTION", format!("`{name}` would be read as an option"), hint);
+        }
+        Some('@') => {
+            let reason = format!("`{name}` would be read as a file that has more words for the command");
+            return refuse("PATH_OPTION", reason, "write the words themselves");
+        }
+        Some(letter) if letter.is_ascii_alphabetic() && first.next() == Some(':') => return absolute(name),
+        Some(_) | None => {}
+    }
+    if folded.split_once("://").is_some_and(|(scheme, _)| !scheme.contains('/')) {
+        return absolute(name);
+    }
+    Ok(())
+}
+
+fn absolute<T>(name: &str) -> Result<T, Box<Decision>> {
+    let reason = format!("`{name}` does not begin in the working directory");
+    refuse("PATH_ABSOLUTE", reason, "write it as seen from the working directory, such as tests/test_a.py")
+}
+
+fn traversal<T>(name: &str, why: &str) -> Result<T, Box<Decision>> {
+    let hint = "write the plain way down from the working directory, such as tests/test_a.py";
+    refuse("PATH_TRAVERSAL", format!("`{name}` {why}"), hint)
+}
+
+fn refuse_look_alikes(text: &str, name: &str) -> Result<(), Box<Decision>> {
+    if text.chars().any(|c| !c.is_ascii() && matches!(fold(c), '/' | '\\')) {
+        return traversal(name, "has a character that looks like a slash and is none");
+    }
+    Ok(())
+}
+
+/// Parts that are nothing but dots, whichever slash is between them. Some systems leave spaces and dots at an end out.
+fn refuse_dots(text: &str, name: &str) -> Result<(), Box<Decision>> {
+    let folded = unfold(text);
+    let dots = |part: &str| part.contains('.') && part.trim_matches([' ', '.']).is_empty();
+    if folded.split(['/', '\\']).any(dots) {
+        return traversal(name, "has a part that stands for its own or another directory");
+    }
+    Ok(())
+}
+
+/// What would become something else if anybody decoded it, once or often.
+fn refuse_encoded(text: &str, name: &str) -> Result<(), Box<Decision>> {
+    let slashes = |text: &str| text.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count();
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..DECODINGS {
+        let Some(decoded) = decode(&bytes) else { return Ok(()) };
+        // A lead byte that only an overlong form has: a dot or a slash in disguise.
+        let Ok(now) = std::str::from_utf8(&decoded) else {
+            return traversal(name, "is no text any more when it is decoded");
+        };
+        if now.chars().any(is_unseen) {
+            return refuse(
+                "PATH_CONTROL",
+                format!("`{name}` has an encoded control character"),
+                "write the path with visible characters alone",
+            );
+        }
+        if slashes(now) != slashes(text) {
+            return traversal(name, "has an encoded slash");
+        }
+        refuse_look_alikes(now, name)?;
+        refuse_dots(now, name)?;
+        refuse_beginnings(now, name)?;
+        bytes = decoded;
+    }
+    traversal(name, "is encoded too many times")
+}
+
+/// One decoding of `%2e` and `%u002e`; none if there is nothing to decode.
+fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
+    let hex = |at: usize, length: usize| {
+        let digits = bytes.get(at..at + length)?;
+        let text = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
+        u32::from_str_radix(text, 16).ok()
+    };
+    let (mut decoded, mut at, mut any) = (Vec::new(), 0, false);
+    while at < bytes.len() {
+        let long = matches!(bytes.get(at + 1), Some(b'u' | b'U')).then(|| hex(at + 2, 4)).flatten();
+        match (bytes[at], hex(at + 1, 2), long) {
+            (b'%', Some(byte), _) => {
+                decoded.push(byte as u8);
+                (at, any) = (at + 3, true);
+            }
+            (b'%', None, Some(code)) => {
+                let c = char::from_u32(code).unwrap_or('\0');
+                decoded.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+                (at, any) = (at + 6, true);
+            }
+            (byte, _, _) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    any.then_some(decoded)
+}
+
+/// The ASCII character that another one is taken for, by eyes or by a normalisation.
+fn fold(c: char) -> char {
+    match c {
+        // Fullwidth forms are the same as ASCII's, in order.
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
+        '\u{2024}' | '\u{fe52}' | '\u{3002}' | '\u{ff61}' | '\u{00b7}' | '\u{2027}' => '.',
+        '\u{2044}' | '\u{2215}' | '\u{29f8}' | '\u{2571}' | '\u{1735}' | '\u{2afb}' => '/',
+        '\u{2216}' | '\u{29f5}' | '\u{29f9}' | '\u{fe68}' | '\u{2572}' => '\\',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' => '-',
+        '\u{02dc}' | '\u{223c}' | '\u{2053}' => '~',
+        '\u{a789}' | '\u{2236}' | '\u{fe55}' => ':',
+        other => other,
+    }
+}
+
+/// The same for a text, with the characters that stand for several.
+fn unfold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{2025}' | '\u{fe30}' => folded.push_str(".."),
+            '\u{2026}' | '\u{fe19}' => folded.push_str("..."),
+            c if c.is_whitespace() => folded.push(' '),
+            c => folded.push(fold(c)),
+        }
+    }
+    folded
+}
+
+/// Control characters, and those that have no width, turn the direction of writing, or end a line.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> String {
+        match check_target(text) {
+            Ok(path) => format!("ok {path}"),
+            Err(decision) => decision.code.clone(),
+        }
+    }
+
+    /// What is refused, and what is not.
+    const TABLE: &[(&str, &str)] = &[
+        ("", "PATH_EMPTY"),
+        (" ", "PATH_EMPTY"),
+        ("\t \t", "PATH_EMPTY"),
+        ("\n", "PATH_EMPTY"),
+        ("\u{3000}", "PATH_EMPTY"),
+        ("/", "PATH_ABSOLUTE"),
+        ("/etc/passwd", "PATH_ABSOLUTE"),
+        (" /etc/passwd", "PATH_ABSOLUTE"),
+        ("//host/share", "PATH_ABSOLUTE"),
+        ("/./tests", "PATH_ABSOLUTE"),
+        ("\\", "PATH_ABSOLUTE"),
+        ("\\\\host\\share", "PATH_ABSOLUTE"),
+        ("\\\\?\\C:\\x", "PATH_ABSOLUTE"),
+        ("\\tests", "PATH_ABSOLUTE"),
+        ("C:\\x", "PATH_ABSOLUTE"),
+        ("C:/x", "PATH_ABSOLUTE"),
+        ("C:x", "PATH_ABSOLUTE"),
+        ("c:", "PATH_ABSOLUTE"),
+        ("Ｃ：＼x", "PATH_ABSOLUTE"),
+        ("c\u{a789}x", "PATH_ABSOLUTE"),
+        ("file:///etc/passwd", "PATH_ABSOLUTE"),
+        ("https://example.com/a.py", "PATH_ABSOLUTE"),
+        ("\u{ff0f}etc", "PATH_ABSOLUTE"),
+        ("\u{2215}etc", "PATH_ABSOLUTE"),
+        (".", "PATH_TRAVERSAL"),
+        ("..", "PATH_TRAVERSAL"),
+        ("./tests", "PATH_TRAVERSAL"),
+        ("../tests", "PATH_TRAVERSAL"),
+        ("tests/.", "PATH_TRAVERSAL"),
+        ("tests/..", "PATH_TRAVERSAL"),
+        ("tests/../../etc/passwd", "PATH_TRAVERSAL"),
+        ("tests/./a.py", "PATH_TRAVERSAL"),
+        ("tests//..//x", "PATH_TRAVERSAL"),
+        ("tests\\..\\x", "PATH_TRAVERSAL"),
+        ("..\\x", "PATH_TRAVERSAL"),
+        ("tests\\.\\x", "PATH_TRAVERSAL"),
+        ("tests/...", "PATH_TRAVERSAL"),
+        ("tests/.. /x", "PATH_TRAVERSAL"),
+        ("tests/ ../x", "PATH_TRAVERSAL"),
+        ("tests/. ./x", "PATH_TRAVERSAL"),
+        ("tests/..\u{a0}/x", "PATH_TRAVERSAL"),
+        ("%2e%2e/x", "PATH_TRAVERSAL"),
+        ("tests/%2e%2e/x", "PATH_TRAVERSAL"),
+        ("tests/%2E%2E/x", "PATH_TRAVERSAL"),
+        ("tests/.%2e/x", "PATH_TRAVERSAL"),
+        ("tests/%2e./x", "PATH_TRAVERSAL"),
+        ("tests/%2e/x", "PATH_TRAVERSAL"),
+        ("tests%2f..%2fx", "PATH_TRAVERSAL"),
+        ("tests%2fx", "PATH_TRAVERSAL"),
+        ("tests%5cx", "PATH_TRAVERSAL"),
+        ("tests/%252e%252e/x", "PATH_TRAVERSAL"),
+        ("tests%252fx", "PATH_TRAVERSAL"),
+        ("tests/%25252e%25252e/x", "PATH_TRAVERSAL"),
+        ("%25252525252525252e", "PATH_TRAVERSAL"),
+        ("tests/%u002e%u002e/x", "PATH_TRAVERSAL"),
+        ("tests%u2215x", "PATH_TRAVERSAL"),
+        ("tests/%c0%ae%c0%ae/x", "PATH_TRAVERSAL"),
+        ("tests/%ef%bc%8e%ef%bc%8e/x", "PATH_TRAVERSAL"),
+        ("tests%e2%81%84x", "PATH_TRAVERSAL"),
+        ("\u{ff0e}\u{ff0e}/x", "PATH_TRAVERSAL"),
+        ("tests/\u{ff0e}\u{ff0e}/x", "PATH_TRAVERSAL"),
+        ("tests/.\u{ff0e}/x", "PATH_TRAVERSAL"),
+        ("\u{2025}/x", "PATH_TRAVERSAL"),
+        ("tests/\u{2025}/x", "PATH_TRAVERSAL"),
+        ("tests/\u{2024}\u{2024}/x", "PATH_TRAVERSAL"),
+        ("tests/\u{2026}/x", "PATH_TRAVERSAL"),
+        ("tests/\u{fe52}\u{fe52}/x", "PATH_TRAVERSAL"),
+        ("tests\u{2044}x", "PATH_TRAVERSAL"),
+        ("tests\u{2215}..\u{2215}x", "PATH_TRAVERSAL"),
+        ("tests\u{ff0f}x", "PATH_TRAVERSAL"),
+        ("tests\u{ff3c}x", "PATH_TRAVERSAL"),
+        ("tests\u{29f8}x", "PATH_TRAVERSAL"),
+        ("tests\0", "PATH_CONTROL"),
+        ("tests/a.py\0.txt", "PATH_CONTROL"),
+        ("tests/a.py\n/etc/passwd", "PATH_CONTROL"),
+        ("tests\r", "PATH_CONTROL"),
+        ("tests\u{1b}[31m", "PATH_CONTROL"),
+        ("tests\u{7f}", "PATH_CONTROL"),
+        ("tests\u{85}", "PATH_CONTROL"),
+        ("tests\u{202e}yp.a", "PATH_CONTROL"),
+        ("tests\u{2066}x", "PATH_CONTROL"),
+        ("te\u{200b}sts", "PATH_CONTROL"),
+        ("te\u{ad}sts", "PATH_CONTROL"),
+        ("\u{feff}tests", "PATH_CONTROL"),
+        ("tests\u{2028}x", "PATH_CONTROL"),
+        (".\u{200b}./x", "PATH_CONTROL"),
+        ("tests\u{e002e}", "PATH_CONTROL"),
+        ("tests/%00", "PATH_CONTROL"),
+        ("tests/%0a", "PATH_CONTROL"),
+        ("tests/%2500", "PATH_CONTROL"),
+        ("tests/%e2%80%ae", "PATH_CONTROL"),
+        ("~", "PATH_HOME"),
+        ("~/tests", "PATH_HOME"),
+        ("~root/x", "PATH_HOME"),
+        ("%7e/x", "PATH_HOME"),
+        ("\u{ff5e}/x", "PATH_HOME"),
+        ("-x", "PATH_OPTION"),
+        ("--rootdir=/", "PATH_OPTION"),
+        (" --x", "PATH_OPTION"),
+        ("\u{2013}x", "PATH_OPTION"),
+        ("\u{2212}\u{2212}x", "PATH_OPTION"),
+        ("%2dx", "PATH_OPTION"),
+        ("@args.txt", "PATH_OPTION"),
+        // What may pass, and as what.
+        ("tests", "ok tests"),
+        ("tests/", "ok tests"),
+        ("tests//a.py", "ok tests/a.py"),
+        ("tests/test_a.py", "ok tests/test_a.py"),
+        ("tests_evil", "ok tests_evil"),
+        ("tests/.hidden/a.py", "ok tests/.hidden/a.py"),
+        ("tests/..a/b..", "ok tests/..a/b.."),
+        ("a..b/c", "ok a..b/c"),
+        ("tests/a b.py", "ok tests/a b.py"),
+        ("tests/100%.py", "ok tests/100%.py"),
+        ("tests/a%20b.py", "ok tests/a%20b.py"),
+        ("tests/a%2eb.py", "ok tests/a%2eb.py"),
+        ("tests/größe.py", "ok tests/größe.py"),
+        ("tests/日本語.py", "ok tests/日本語.py"),
+        ("tests/a~1.py", "ok tests/a~1.py"),
+        ("tests/a-b.py", "ok tests/a-b.py"),
+        ("tests/$id.test.tsx", "ok tests/$id.test.tsx"),
+        ("tests/[slug].test.ts", "ok tests/[slug].test.ts"),
+        ("tests/a:b.py", "ok tests/a:b.py"),
+        ("node_modules/@scope/x", "ok node_modules/@scope/x"),
+    ];
+
+    #[test]
+    fn hostile_paths_are_refused_with_their_codes_and_others_pass() {
+        assert!(TABLE.iter().filter(|(_, code)| !code.starts_with("ok ")).count() >= 70);
+        for (text, expected) in TABLE {
+            assert_eq!(code(text), *expected, "{text:?}");
+        }
+        assert_eq!(code(&"a/".repeat(2049)), "PATH_TOO_LONG");
+    }
+
+    #[test]
+    fn a_reason_has_nothing_that_a_terminal_would_obey() {
+        for (text, expected) in TABLE {
+            if let Err(decision) = check_target(text) {
+                assert!(
+                    !decision.reason.chars().any(is_unseen),
+                    "{text:?} {expected}: {:?}",
+                    decision.reason
+                );
+                assert!(!decision.hint.is_empty(), "{text:?}");
+            }
+        }
+    }
+}

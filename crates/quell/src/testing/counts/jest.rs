@@ -1,0 +1,104 @@
+//! jest and vitest, whose outputs are alike.
+
+use super::{Found, Names, Parser, number_and_word};
+
+pub(super) struct Jest {
+    /// What stands between a suite and a test.
+    between: char,
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    errors: u64,
+    total: Option<[u64; 3]>,
+    files: bool,
+    names: Names,
+    broken: Option<String>,
+}
+
+impl Jest {
+    pub fn new(between: char) -> Self {
+        let (passed, failed, skipped, errors) = (0, 0, 0, 0);
+        let (total, names, broken) = (None, Names::default(), None);
+        Self { between, passed, failed, skipped, errors, total, files: false, names, broken }
+    }
+
+    /// `1 failed, 2 passed, 3 total` or `1 failed | 2 passed (3)`.
+    fn counts(text: &str) -> [u64; 3] {
+        let mut total = [0; 3];
+        let text = text.rsplit_once('(').map_or(text, |(counts, _)| counts);
+        for (number, word) in text.split([',', '|']).filter_map(number_and_word) {
+            match word {
+                "passed" => total[0] += number,
+                "failed" => total[1] += number,
+                "skipped" | "todo" | "pending" => total[2] += number,
+                _ => {}
+            }
+        }
+        total
+    }
+
+    /// A suite that could not be run has no tests to count.
+    fn suite_failed(&mut self, name: &str) {
+        self.errors += 1;
+        self.names.add(name);
+    }
+}
+
+impl Parser for Jest {
+    fn line(&mut self, line: &str) {
+        let text = line.trim();
+        let jest = self.between == '›';
+        if jest && let Some(counts) = text.strip_prefix("Tests:") {
+            return self.total = Some(Self::counts(counts));
+        }
+        if !jest && let Some(counts) = text.strip_prefix("Tests ") {
+            return self.total = Some(Self::counts(counts));
+        }
+        if text.starts_with("Test Suites:") || text.starts_with("Test Files ") {
+            self.files = true;
+        } else if text.starts_with("No tests found") || text.starts_with("No test files found") {
+            self.broken = Some(text.to_owned());
+        } else if let Some(name) = text.strip_prefix("● ").filter(|_| jest) {
+            // `● Console` and the like are no tests.
+            if name.contains(self.between) {
+                self.names.add(name);
+            } else if name == "Test suite failed to run" {
+                self.errors += 1;
+            }
+        } else if let Some(rest) = text.strip_prefix("FAIL ") {
+            let name = rest.trim();
+            match name.split_once(" > ") {
+                Some(_) => self.names.add(name),
+                // vitest: a file that could not be loaded is said with its own name in brackets.
+                None if !jest && name.contains(" [ ") => {
+                    self.suite_failed(name.split(" [ ").next().unwrap_or(name));
+                }
+                None => {}
+            }
+        } else if text.starts_with("✓ ") {
+            self.passed += 1;
+        } else if text.starts_with("✕ ") || text.starts_with("× ") {
+            self.failed += 1;
+        } else if text.starts_with("○ ") || text.starts_with("↓ ") {
+            self.skipped += 1;
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Option<Found> {
+        let seen = [self.passed, self.failed, self.skipped];
+        if self.total.is_none() && seen == [0; 3] && self.names.is_empty() && !self.files {
+            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+        }
+        let [passed, failed, skipped] = self.total.unwrap_or(seen);
+        Some(Found {
+            passed: Some(passed),
+            failed: Some(failed),
+            skipped: Some(skipped),
+            errors: Some(self.errors),
+            complete: self.total.is_some(),
+            names: self.names,
+            running: None,
+            broken: self.broken,
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! pytest: the last line, the short summary, and what it writes while it runs.
+
+use super::{Found, Names, Parser, number_and_word};
+
+#[derive(Default)]
+pub(super) struct Pytest {
+    /// By the last line.
+    total: Option<Tally>,
+    /// By lines such as `a.py::test_x PASSED`.
+    verbose: Tally,
+    /// By letters such as `..F`.
+    letters: Tally,
+    names: Names,
+    running: Option<String>,
+    /// The progress is over: letters are something else from here on.
+    reporting: bool,
+    broken: Option<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    errors: u64,
+}
+
+impl Tally {
+    fn count(&mut self, word: &str, number: u64) -> bool {
+        let place = match word.strip_suffix(['s', 'S']).unwrap_or(word).to_ascii_lowercase().as_str() {
+            "passed" | "xpassed" | "xpas" => &mut self.passed,
+            "failed" => &mut self.failed,
+            "skipped" | "xfailed" | "xfail" => &mut self.skipped,
+            "error" => &mut self.errors,
+            "deselected" | "warning" | "rerun" | "subtests passed" => return true,
+            _ => return false,
+        };
+        *place = place.saturating_add(number);
+        true
+    }
+
+    fn sum(&self) -> u64 {
+        self.passed + self.failed + self.skipped + self.errors
+    }
+}
+
+/// `1 failed, 2 passed in 0.12s`, with or without `=` around it.
+fn last_line(line: &str) -> Option<Tally> {
+    let text = line.trim_matches(|c| c == '=' || c == ' ');
+    let (counts, time) = text.rsplit_once(" in ")?;
+    let seconds = time.split_once('s')?.0;
+    seconds.parse::<f64>().ok()?;
+    let mut tally = Tally::default();
+    if counts == "no tests ran" {
+        return Some(tally);
+    }
+    let known = |item: &str| number_and_word(item).is_some_and(|(number, word)| tally.count(word, number));
+    counts.split(", ").all(known).then_some(tally)
+}
+
+/// The name before the reason: `a.py::test_x[1 - 2] - AssertionError`.
+fn node_name(text: &str) -> &str {
+    let plain = text.find(" - ").unwrap_or(text.len());
+    match text.find('[') {
+        Some(open) if open < plain => text.find("] - ").map_or(text, |close| &text[..=close]),
+        Some(_) | None => &text[..plain],
+    }
+}
+
+/// The words by which a test's end is told.
+const ENDS: [&str; 6] = ["PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"];
+
+impl Pytest {
+    /// `a.py::test_x PASSED [ 50%]`, or what xdist makes of it: `[gw0] [ 50%] PASSED a.py::test_x`.
+    fn verbose_line(&mut self, line: &str) -> bool {
+        let (word, name) = if line.starts_with("[gw") {
+            let Some(found) = ENDS.iter().find_map(|end| {
+                let (_, name) = line.split_once(&format!("] {end} "))?;
+                Some((*end, name.trim()))
+            }) else {
+                return false;
+            };
+            found
+        } else {
+            if !line.split_once("::").is_some_and(|(file, _)| file.ends_with(".py")) {
+                return false;
+            }
+            let found = ENDS.iter().find_map(|end| {
+                let at = line.rfind(&format!(" {end}"))?;
+                let rest = line[at + 1 + end.len()..].trim_start();
+                let sound = rest.is_empty() || rest.starts_with(['[', '(']);
+                sound.then(|| (*end, line[..at].trim()))
+            });
+            let Some(found) = found else {
+                // Only a name so far: it has begun, or says something of its own.
+                if !line.trim_end().contains(' ') || line.ends_with(' ') {
+                    self.running = line.split_whitespace().next().map(str::to_owned);
+                }
+                return true;
+            };
+            found
+        };
+        self.running = None;
+        self.verbose.count(word, 1);
+        if matches!(word, "FAILED" | "ERROR") {
+            self.names.add(name);
+        }
+        true
+    }
+
+    /// `tests/a.py ..F [ 50%]`, or the letters alone.
+    fn progress_line(&mut self, line: &str) {
+        let (text, whole) = match line.rfind('[') {
+            Some(at) if line.trim_end().ends_with("%]") => (&line[..at], true),
+            _ => (line, false),
+        };
+        let letters = match text.trim().split_once(' ') {
+            Some((file, letters)) if file.ends_with(".py") => letters.trim(),
+            Some(_) => return,
+            None => text.trim(),
+        };
+        if (letters.is_empty() && !whole) || !letters.chars().all(|c| ".FEsxXR".contains(c)) {
+            return;
+        }
+        for letter in letters.chars() {
+            match letter {
+                '.' | 'X' => self.letters.passed += 1,
+                'F' => self.letters.failed += 1,
+                'E' => self.letters.errors += 1,
+                's' | 'x' => self.letters.skipped += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Parser for Pytest {
+    fn line(&mut self, line: &str) {
+        if let Some(tally) = last_line(line) {
+            self.total = Some(tally);
+            return;
+        }
+        if line.starts_with("===") && !line.contains("test session starts") {
+            self.reporting = true;
+        }
+        for word in ["FAILED ", "ERROR "] {
+            if let Some(rest) = line.strip_prefix(word)
+                && (rest.contains("::") || rest.contains(".py"))
+            {
+                self.names.add(node_name(rest));
+                return;
+            }
+        }
+        if line.starts_with("ERROR: ") && self.broken.is_none() {
+            self.broken = Some(line["ERROR: ".len()..].trim().to_owned());
+        }
+        if !self.reporting && !self.verbose_line(line) {
+            self.progress_line(line);
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Option<Found> {
+        let seen = if self.verbose.sum() > 0 { self.verbose } else { self.letters };
+        let tally = self.total.unwrap_or(seen);
+        if self.total.is_none() && tally.sum() == 0 && self.names.is_empty() && self.running.is_none() {
+            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+        }
+        Some(Found {
+            passed: Some(tally.passed),
+            failed: Some(tally.failed),
+            skipped: Some(tally.skipped),
+            errors: Some(tally.errors),
+            complete: self.total.is_some(),
+            names: self.names,
+            running: if self.total.is_some() { None } else { self.running },
+            broken: self.broken,
+        })
+    }
+}

@@ -1,0 +1,279 @@
+//! Outputs as the runners write them, and what is read from them.
+
+use super::*;
+
+fn read(runner: Runner, text: &str) -> (&'static str, Found) {
+    let mut counter = Counter::new(runner);
+    text.lines().for_each(|line| counter.line(&plain(line)));
+    counter.finish().unwrap_or_else(|| panic!("nothing was found in:\n{text}"))
+}
+
+/// passed, failed, skipped, errors, complete.
+fn numbers(found: &Found) -> (u64, u64, u64, u64, bool) {
+    let number = |count: Option<u64>| count.unwrap_or(999);
+    let Found { passed, failed, skipped, errors, complete, .. } = found;
+    (number(*passed), number(*failed), number(*skipped), number(*errors), *complete)
+}
+
+const PYTEST: &str = "\
+\u{1b}[1m============================= test session starts ==============================\u{1b}[0m
+platform linux -- Python 3.11.2, pytest-7.2.1, pluggy-1.0.0+repack -- /usr/bin/python3
+rootdir: /w
+\u{1b}[1mcollecting ... \u{1b}[0mcollected 8 items
+
+tests/test_all.py::test_ok \u{1b}[32mPASSED\u{1b}[0m\u{1b}[32m                                        [ 12%]\u{1b}[0m
+tests/test_all.py::test_bad \u{1b}[31mFAILED\u{1b}[0m\u{1b}[31m                                       [ 25%]\u{1b}[0m
+tests/test_all.py::test_s \u{1b}[33mSKIPPED\u{1b}[0m (unconditional skip)\u{1b}[31m                   [ 37%]\u{1b}[0m
+tests/test_all.py::test_xf \u{1b}[33mXFAIL\u{1b}[0m\u{1b}[31m                                         [ 50%]\u{1b}[0m
+tests/test_all.py::test_xp \u{1b}[33mXPASS\u{1b}[0m\u{1b}[31m                                         [ 62%]\u{1b}[0m
+tests/test_all.py::test_e \u{1b}[31mERROR\u{1b}[0m\u{1b}[31m                                          [ 75%]\u{1b}[0m
+tests/test_all.py::test_p[a b] \u{1b}[31mFAILED\u{1b}[0m\u{1b}[31m                                    [ 87%]\u{1b}[0m
+tests/test_all.py::test_p[../c] \u{1b}[31mFAILED\u{1b}[0m\u{1b}[31m                                   [100%]\u{1b}[0m
+";
+
+const PYTEST_END: &str = "
+==================================== ERRORS ====================================
+___________________________ ERROR at setup of test_e ___________________________
+E   ValueError
+=================================== FAILURES ===================================
+E   AssertionError: a - b
+.....
+\u{1b}[36m\u{1b}[1m=========================== short test summary info ============================\u{1b}[0m
+\u{1b}[31mFAILED\u{1b}[0m tests/test_all.py::\u{1b}[1mtest_bad\u{1b}[0m - AssertionError: a - b
+\u{1b}[31mFAILED\u{1b}[0m tests/test_all.py::\u{1b}[1mtest_p[a - b]\u{1b}[0m - AssertionError: assert 'a b' == 'q'
+\u{1b}[31mFAILED\u{1b}[0m tests/test_all.py::\u{1b}[1mtest_p[../c]\u{1b}[0m - AssertionError: assert '../c' == 'q'
+\u{1b}[31mERROR\u{1b}[0m tests/test_all.py::\u{1b}[1mtest_e\u{1b}[0m - ValueError
+\u{1b}[31m==== \u{1b}[31m\u{1b}[1m3 failed\u{1b}[0m, \u{1b}[32m1 passed\u{1b}[0m, \u{1b}[33m1 skipped\u{1b}[0m, \u{1b}[33m1 xfailed\u{1b}[0m, \u{1b}[33m1 xpassed\u{1b}[0m, \u{1b}[31m\u{1b}[1m1 error\u{1b}[0m\u{1b}[31m in 0.10s\u{1b}[0m\u{1b}[31m =====\u{1b}[0m
+";
+
+#[test]
+fn pytest_is_counted_by_its_last_line() {
+    let names = "tests/test_all.py::test_bad tests/test_all.py::test_p[a - b] tests/test_all.py::test_p[../c] tests/test_all.py::test_e";
+    let quiet = PYTEST_END.replace("==== ", "").replace(" =====", "");
+    for text in [PYTEST_END.to_owned(), quiet] {
+        let (source, found) = read(Runner::Pytest, &text);
+        assert_eq!((source, numbers(&found)), ("pytest", (2, 3, 2, 1, true)));
+        assert_eq!(found.names.kept.join(" "), names);
+    }
+    let (_, found) = read(Runner::Pytest, &(PYTEST.to_owned() + PYTEST_END));
+    assert_eq!(numbers(&found), (2, 3, 2, 1, true));
+    for (line, expected) in [
+        ("============ 12 passed, 3 warnings in 61.20s (0:01:01) ============", (12, 0, 0, 0, true)),
+        ("1 passed, 2 deselected in 0.01s", (1, 0, 0, 0, true)),
+        ("============ no tests ran in 0.01s ============", (0, 0, 0, 0, true)),
+        ("=== 1 error in 0.06s ===", (0, 0, 0, 1, true)),
+    ] {
+        assert_eq!(numbers(&read(Runner::Pytest, line).1), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_pytest_that_was_cut_short_is_counted_as_far_as_it_came() {
+    let (_, found) = read(Runner::Pytest, &(PYTEST.to_owned() + "tests/test_hang.py::test_hang "));
+    assert_eq!(numbers(&found), (2, 3, 2, 1, false));
+    assert_eq!(found.running.as_deref(), Some("tests/test_hang.py::test_hang"));
+    assert_eq!(found.names.kept.len(), 4);
+    for (text, expected) in [
+        ("collected 3 items\n\ntests/test_hang.py .F", (1, 1, 0, 0, false)),
+        ("tests/test_a.py ..s   [ 50%]\ntests/test_b.py E.x", (3, 0, 2, 1, false)),
+        ("..F.   [ 50%]\n...", (6, 1, 0, 0, false)),
+        (
+            "[gw0] [ 33%] PASSED tests/a.py::test_x\n[gw1] [ 66%] FAILED tests/a.py::test_y",
+            (1, 1, 0, 0, false),
+        ),
+    ] {
+        assert_eq!(numbers(&read(Runner::Pytest, text).1), expected, "{text}");
+    }
+    let mut counter = Counter::new(Runner::Pytest);
+    counter.line("nothing that pytest says");
+    assert!(counter.finish().is_none());
+}
+
+const CARGO: &str = "
+running 4 tests
+test tests::dies ... ok
+test tests::good ... ok
+test tests::left_out ... ignored, later
+test tests::bad ... FAILED
+
+failures:
+    tests::bad
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.14s
+
+running 1 test
+test src/lib.rs - f (line 3) ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+#[test]
+fn cargo_is_summed_over_its_programs() {
+    let (source, found) = read(Runner::Cargo, CARGO);
+    assert_eq!((source, numbers(&found)), ("cargo", (3, 1, 1, 0, true)));
+    assert_eq!(found.names.kept, ["tests::bad"]);
+    let hanging = format!("{CARGO}running 3 tests\ntest a ... ok\ntest b ... FAILED\ntest c ... ");
+    let (_, found) = read(Runner::Cargo, &hanging);
+    assert_eq!(numbers(&found), (4, 2, 1, 0, false));
+    assert_eq!((found.running.as_deref(), found.names.kept.len()), (Some("c"), 2));
+    let quiet = "running 2 tests\n.F\nfailures:\n\n---- tests::bad stdout ----\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored";
+    assert_eq!(read(Runner::Cargo, quiet).1.names.kept, ["tests::bad"]);
+    let (_, found) = read(Runner::Cargo, "error: could not compile `x` (lib) due to 1 previous error");
+    assert_eq!(found.broken.as_deref(), Some("could not compile `x` (lib) due to 1 previous error"));
+}
+
+#[test]
+fn nextest_is_counted_by_its_summary_or_line_by_line() {
+    let lines = "    Starting 3 tests across 1 binary (1 test skipped)
+     SIGABRT [   0.008s] (1/3) cr tests::dies
+        FAIL [   0.169s] (2/3) cr tests::bad
+    test tests::bad ... FAILED
+    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.13s
+        PASS [   0.005s] cr tests::good
+";
+    let (source, found) = read(Runner::Nextest, lines);
+    assert_eq!((source, numbers(&found)), ("nextest", (1, 2, 0, 0, false)));
+    assert_eq!(found.names.kept, ["cr tests::dies", "cr tests::bad"]);
+    let whole = format!(
+        "{lines}     Summary [   0.170s] 3 tests run: 1 passed (1 slow, 1 leaky), 1 failed, 1 timed out, 1 skipped
+        FAIL [   0.169s] (2/3) cr tests::bad
+error: test run failed"
+    );
+    assert_eq!(numbers(&read(Runner::Nextest, &whole).1), (1, 2, 1, 0, true));
+    let short = "     Summary [   0.170s] 2/3 tests run: 0 passed, 2 failed, 1 skipped";
+    assert_eq!(numbers(&read(Runner::Nextest, short).1), (0, 2, 1, 0, false));
+}
+
+#[test]
+fn go_is_counted_as_text_and_as_json() {
+    let text = "--- FAIL: TestX (0.00s)
+    --- FAIL: TestX/part (0.00s)
+        x_test.go:5: no
+FAIL
+FAIL\texample.com/a\t0.002s
+ok  \texample.com/b\t0.003s
+?   \texample.com/c\t[no test files]
+FAIL";
+    let (source, found) = read(Runner::Go, text);
+    assert_eq!((source, numbers(&found)), ("go", (999, 1, 999, 0, true)));
+    assert_eq!(found.names.kept, ["example.com/a.TestX", "example.com/a.TestX/part"]);
+    let verbose = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- SKIP: TestB (0.00s)\nPASS\nok  \tp\t0.1s";
+    assert_eq!(numbers(&read(Runner::Go, verbose).1), (1, 0, 1, 0, true));
+    let (_, found) = read(Runner::Go, "=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB");
+    assert_eq!((numbers(&found), found.running.as_deref()), ((1, 0, 0, 0, false), Some("TestB")));
+    let json = r#"{"Action":"start","Package":"p"}
+{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- FAIL: TestZ (0.00s)\n"}
+{"Action":"fail","Package":"p","Test":"TestA","Elapsed":0}
+{"Action":"run","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Test":"TestB","Elapsed":0}
+{"Action":"fail","Package":"p","Elapsed":0.002}"#;
+    let (_, found) = read(Runner::Go, json);
+    assert_eq!((numbers(&found), found.names.kept.join(" ").as_str()), ((1, 1, 0, 0, true), "p.TestA"));
+    let (_, found) = read(Runner::Go, "FAIL\texample.com/a [build failed]\nFAIL");
+    assert_eq!(found.broken.as_deref(), Some("example.com/a could not be built"));
+}
+
+#[test]
+fn jest_and_vitest_are_counted_by_their_summaries() {
+    let jest = "FAIL src/a.test.js
+  sum
+    ✓ adds (2 ms)
+    ✕ subtracts (1 ms)
+  ● Console
+  ● sum › subtracts
+    expect(received).toBe(expected)
+Summary of all failing tests
+  ● sum › subtracts
+Test Suites: 1 failed, 1 passed, 2 total
+Tests:       1 failed, 1 skipped, 2 passed, 4 total
+Snapshots:   0 total";
+    let (source, found) = read(Runner::Jest, jest);
+    assert_eq!((source, numbers(&found)), ("jest", (2, 1, 1, 0, true)));
+    assert_eq!(found.names.kept, ["sum › subtracts"]);
+    let vitest = " \u{1b}[31m❯\u{1b}[39m src/a.test.ts (3 tests | 1 failed) 5ms
+   × sum > subtracts 3ms
+ FAIL  src/a.test.ts > sum > subtracts
+ FAIL  src/b.test.ts [ src/b.test.ts ]
+ Test Files  2 failed | 1 passed (3)
+      Tests  1 failed | 2 passed | 1 skipped (4)
+   Duration  300ms";
+    let (source, found) = read(Runner::Vitest, vitest);
+    assert_eq!((source, numbers(&found)), ("vitest", (2, 1, 1, 1, true)));
+    assert_eq!(found.names.kept, ["src/a.test.ts > sum > subtracts", "src/b.test.ts"]);
+}
+
+#[test]
+fn an_unknown_command_is_counted_if_its_output_has_a_whole_summary() {
+    for (text, source) in
+        [(PYTEST_END, "pytest"), (CARGO, "cargo"), ("Tests:       2 passed, 2 total", "jest")]
+    {
+        assert_eq!(read(Runner::Other, text).0, source);
+    }
+    let mut counter = Counter::new(Runner::Other);
+    [PYTEST, "all good", "3 apples in 5s", "...."].iter().for_each(|line| counter.line(line));
+    assert!(counter.finish().is_none(), "what is not whole is not guessed");
+}
+
+#[test]
+fn colours_and_movements_are_taken_out() {
+    for (line, expected) in [
+        ("\u{1b}[1;31mred\u{1b}[0m", "red"),
+        ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{7}", "link"),
+        ("\u{1b}(Ba\u{1b}", "a"),
+        ("a\u{1b}[", "a"),
+        ("tab\tand\u{8}bell\u{7}", "tab\tandbell"),
+    ] {
+        assert_eq!(plain(line), expected, "{line:?}");
+    }
+}
+
+const JUNIT: &str = r#"<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="s" tests="5">
+<testcase classname="a.b" name="good" time="0.1"/>
+<testcase classname="a.b" name="bad &lt;x&gt; &amp; y"><failure message="m">text</failure></testcase>
+<testcase name="left"><skipped/></testcase>
+<testcase classname="a.b" name="broke"><error/><system-out><![CDATA[<failure>]]></system-out></testcase>
+"#;
+
+#[test]
+fn a_junit_report_is_counted_case_by_case() {
+    let whole = format!("{JUNIT}</testsuite></testsuites>");
+    let suite = read_junit(whole.as_bytes());
+    assert_eq!((numbers(&suite.found), suite.problem), ((1, 1, 1, 1, true), None));
+    assert_eq!(suite.found.names.kept, ["a.b.bad <x> & y", "a.b.broke"]);
+}
+
+#[test]
+fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
+    for cut in [JUNIT.len(), JUNIT.len() - 5] {
+        let suite = read_junit(&JUNIT.as_bytes()[..cut]);
+        assert!(suite.problem.is_some(), "{cut}");
+        assert!(!suite.found.complete && suite.found.passed == Some(1), "{cut}: {suite:?}");
+    }
+    for (text, what) in [
+        ("", "nothing"),
+        ("no xml at all", "text"),
+        ("<html></html>", "another document"),
+        ("<testsuite><testcase", "half a tag"),
+        ("<testsuite></wrong>", "tags that don't match"),
+        ("\u{0}\u{1}<", "bytes"),
+    ] {
+        assert!(read_junit(text.as_bytes()).problem.is_some(), "{what}");
+    }
+    let deep = "<a>".repeat(200_000);
+    assert!(read_junit(deep.as_bytes()).problem.is_some());
+}
+
+#[test]
+fn a_bomb_of_entities_does_nothing() {
+    let mut bomb = String::from("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a0 \"ha\">");
+    for n in 1..60 {
+        bomb += &format!("<!ENTITY a{n} \"&a{};&a{};\">", n - 1, n - 1);
+    }
+    bomb += "<!ENTITY f SYSTEM \"file:///etc/passwd\">]>";
+    bomb += "<testsuite><testcase classname=\"&f;\" name=\"&a59;\"><failure>&a59;</failure></testcase></testsuite>";
+    let suite = read_junit(bomb.as_bytes());
+    assert_eq!(suite.found.failed, Some(1), "{suite:?}");
+    assert_eq!(suite.found.names.kept, ["&f;.&a59;"]);
+}

@@ -1,0 +1,175 @@
+//! What `quell test` refuses: with which code, and without running anything.
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+use quell_tests::{evidence::receipt, host::has_program, lab::Lab, skip};
+use serde_json::json;
+
+use crate::test_verb::{audit, fits, lab};
+
+/// A command that leaves a file if it is run.
+fn marker(lab: &Lab) -> PathBuf {
+    lab.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n")
+}
+
+#[test]
+fn what_is_refused_runs_nothing() {
+    let lab = lab();
+    marker(&lab);
+    lab.write("tests/test_a.py", "");
+    lab.write("src/test_a.py", "");
+    symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
+    symlink("/etc", lab.path("etc")).expect("a link");
+    symlink(lab.path("nowhere"), lab.path("tests/dangling")).expect("a link");
+    let strace = has_program("strace");
+    if !strace {
+        skip("what_is_refused_runs_nothing", "no strace here: only what it leaves is looked at");
+    }
+    let scope = &["--scope", "tests"][..];
+    for (options, words, code) in [
+        (scope, &[""][..], "PATH_EMPTY"),
+        (scope, &["  "], "PATH_EMPTY"),
+        (scope, &["/etc/passwd"], "PATH_ABSOLUTE"),
+        (scope, &["C:\\tests"], "PATH_ABSOLUTE"),
+        (scope, &["\\\\host\\share"], "PATH_ABSOLUTE"),
+        (scope, &["tests/../src"], "PATH_TRAVERSAL"),
+        (scope, &["tests\\..\\src"], "PATH_TRAVERSAL"),
+        (scope, &["tests/%2e%2e/src"], "PATH_TRAVERSAL"),
+        (scope, &["tests/\u{ff0e}\u{ff0e}/src"], "PATH_TRAVERSAL"),
+        (scope, &["tests\u{2215}x"], "PATH_TRAVERSAL"),
+        (scope, &["tests/\u{202e}x"], "PATH_CONTROL"),
+        (scope, &["tests/a\nb"], "PATH_CONTROL"),
+        (scope, &["~/x"], "PATH_HOME"),
+        (scope, &["tests", "--", "-x"], "PATH_OPTION"),
+        (scope, &["tests_evil"], "PATH_OUTSIDE_SCOPE"),
+        (scope, &["src/test_a.py::test_x"], "PATH_OUTSIDE_SCOPE"),
+        (scope, &["tests/link"], "PATH_SYMLINK_ESCAPE"),
+        (scope, &["tests/link/test_a.py::x"], "PATH_SYMLINK_ESCAPE"),
+        (scope, &["tests/none.py"], "PATH_MISSING"),
+        (scope, &["tests/dangling"], "PATH_MISSING"),
+        (scope, &[], "TARGET_REQUIRED"),
+        (&["--require-target"], &["-q"], "TARGET_REQUIRED"),
+        (&[], &["etc/passwd"], "PATH_SYMLINK_ESCAPE"),
+        (&[], &["../x"], "PATH_TRAVERSAL"),
+        (scope, &["tests", "--rootdir=/"], "PATH_ABSOLUTE"),
+        (scope, &["tests", "-c", "../x.ini"], "PATH_TRAVERSAL"),
+        (scope, &["tests", "--basetemp", "tests/link/tmp"], "PATH_SYMLINK_ESCAPE"),
+        (scope, &["tests", "--confcutdir=/"], "PATH_ABSOLUTE"),
+        (&["--scope", ".."], &["tests"], "PATH_TRAVERSAL"),
+        (&["--scope", "/etc"], &["tests"], "PATH_ABSOLUTE"),
+        (&["--scope", "etc"], &["tests"], "PATH_SYMLINK_ESCAPE"),
+        (&["--scope", "none"], &["tests"], "PATH_MISSING"),
+        (&["--scope", "tests/test_a.py"], &["tests"], "PATH_MISSING"),
+        (&["--junit", "/etc/x.xml"], &["tests"], "PATH_ABSOLUTE"),
+        (&["--junit", "etc/x.xml"], &["tests"], "PATH_SYMLINK_ESCAPE"),
+    ] {
+        let _ = fs::remove_file(lab.path("trace"));
+        let quell = lab.quell("test").args(["--json", "--evidence", "evidence.json"]).args(options);
+        let quell = if strace {
+            quell.wrapped([
+                "strace",
+                "-f",
+                "-o",
+                "trace",
+                "-e",
+                "trace=execve,execveat,fork,vfork,kill,tgkill",
+            ])
+        } else {
+            quell
+        };
+        let done = quell.command(["./pytest"].iter().chain(words)).finish();
+        let envelope = done.envelope();
+        let what = format!("{options:?} {words:?}: {envelope:#}");
+        assert_eq!((done.code(), &envelope["ok"]), (Some(4), &json!(false)), "{what}");
+        assert_eq!(envelope["error"]["code"], code, "{what}");
+        assert_eq!(envelope["error"]["details"]["decision"]["allowed"], false, "{what}");
+        assert!(!envelope["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{what}");
+        assert!(!lab.path("ran").exists(), "it ran: {what}");
+        assert_eq!(lab.ids("jobs"), [""; 0], "{what}");
+        let evidence = receipt(&lab.path("evidence.json")).expect("evidence");
+        assert_eq!(
+            (&evidence["status"], &evidence["decision"]["code"]),
+            (&json!("refused"), &json!(code)),
+            "{what}"
+        );
+        fits("a refusal", &evidence);
+        fs::remove_file(lab.path("evidence.json")).expect("evidence");
+        if strace {
+            // Behind the shell-less chain of wrappers, quell's own is the last.
+            let trace = fs::read_to_string(lab.path("trace")).expect("a trace");
+            let lines: Vec<&str> =
+                trace.lines().skip_while(|line| !line.contains("/quell\", [")).skip(1).collect();
+            assert!(lines.iter().all(|line| line.contains("+++ exited")), "{what}\n{trace}");
+        }
+        let last = audit(&lab).pop().expect("a line");
+        assert_eq!((&last["kind"], &last["verb"]), (&json!("decision"), &json!("test")), "{last:#}");
+        assert_eq!(last["decision"]["code"], code, "{last:#}");
+    }
+    assert!(audit(&lab).iter().all(|line| line["kind"] == "decision"), "nothing was done");
+    let done = lab.quell("test").args(["--json", "--scope", "tests"]).command(["./pytest", "tests"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stdout);
+    assert!(lab.path("ran").exists(), "what is allowed runs");
+}
+
+#[test]
+fn more_words_for_pytest_in_a_variable_are_checked_too() {
+    let lab = lab();
+    marker(&lab);
+    let call = |words: &str| {
+        lab.quell("test")
+            .args(["--json"])
+            .env("PYTEST_ADDOPTS", words)
+            .command(["./pytest", "tests"])
+            .finish()
+    };
+    assert_eq!(call("--rootdir=/").envelope()["error"]["code"], "PATH_ABSOLUTE");
+    assert_eq!(call("-q ../x").envelope()["error"]["code"], "PATH_TRAVERSAL");
+    assert!(!lab.path("ran").exists());
+    assert_eq!(call("-q --color=yes").code(), Some(0));
+}
+
+#[test]
+fn the_policy_says_where_by_what_and_whether_approved() {
+    let lab = lab();
+    marker(&lab);
+    let policy = "[guard.test]\nscope = [\"tests\"]\ncommands = [\"pytest\"]\napproval = true\napproval_variable = \"OK\"\n";
+    lab.write("quell.toml", policy);
+    let call = |options: &[&str], variable: Option<&str>, words: &[&str]| {
+        let quell = lab.quell("test").args(["--json"]).args(options).command(words);
+        let quell = if let Some(value) = variable { quell.env("OK", value) } else { quell };
+        let done = quell.finish();
+        let ran = fs::remove_file(lab.path("ran")).is_ok();
+        assert_eq!(ran, done.code() == Some(0), "{}", done.stdout);
+        done.envelope()["error"]["code"].as_str().unwrap_or("ran").to_owned()
+    };
+    let good = &["./pytest", "tests"][..];
+    assert_eq!(call(&[], None, good), "APPROVAL_REQUIRED");
+    for no in ["0", "no", "false", "", "y"] {
+        assert_eq!(call(&[], Some(no), good), "APPROVAL_REQUIRED", "{no}");
+    }
+    for yes in ["true", "TRUE", "1", "yes", "Yes"] {
+        assert_eq!(call(&[], Some(yes), good), "ran", "{yes}");
+    }
+    assert_eq!(call(&["--approve"], None, good), "ran");
+    let approved = &["--approve"][..];
+    assert_eq!(call(approved, None, &["sh", "-c", "touch ran"]), "COMMAND_NOT_ALLOWED");
+    assert_eq!(call(approved, None, &["./pytest", "src"]), "PATH_OUTSIDE_SCOPE");
+    assert_eq!(call(approved, None, &["./pytest"]), "TARGET_REQUIRED");
+    assert_eq!(call(&["--approve", "--scope", "src"], None, &["./pytest", "src"]), "PATH_OUTSIDE_SCOPE");
+    fs::create_dir(lab.path("tests/unit")).expect("mkdir");
+    assert_eq!(call(&["--approve", "--scope", "tests/unit"], None, good), "PATH_OUTSIDE_SCOPE");
+    assert_eq!(call(&["--approve", "--scope", "tests/unit"], None, &["./pytest", "tests/unit"]), "ran");
+    lab.write("quell.toml", "[guard]\ndeny = [\"test\"]\n");
+    assert_eq!(call(approved, None, good), "VERB_DENIED");
+}
+
+#[test]
+fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
+    let lab = Lab::as_me();
+    marker(&lab);
+    symlink("/etc", lab.path("tests")).expect("a link");
+    lab.write("quell.toml", "[guard.test]\nscope = [\"tests\"]\n");
+    let done = lab.quell("test").args(["--json"]).command(["./pytest", "tests/passwd"]).finish();
+    assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("PATH_SYMLINK_ESCAPE")));
+    assert!(!lab.path("ran").exists());
+}

@@ -1,0 +1,348 @@
+//! `quell test`: nothing runs that the guard refuses; what runs is bounded, counted and gone when it is over.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use quell_tests::{
+    evidence::{receipt, says_gone},
+    host::has_program,
+    lab::Lab,
+    run::{Finished, PATIENCE, Quell},
+    skip,
+};
+use serde_json::{Value, json};
+
+/// A lab with directories that tests can be in.
+pub(crate) fn lab() -> Lab {
+    let lab = Lab::as_me();
+    for dir in ["tests", "tests_evil", "src"] {
+        fs::create_dir(lab.path(dir)).expect("mkdir");
+    }
+    lab
+}
+
+/// `pytest`, if it is there, without files that only it needs.
+fn pytest<'l>(lab: &'l Lab, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
+    if !has_program("pytest-3") {
+        skip(test, "no pytest here");
+        return None;
+    }
+    Some(move |options: &[&str], words: &[&str]| {
+        let quell = lab.quell("test").args(["--json"]).args(options).env("PYTHONDONTWRITEBYTECODE", "1");
+        quell.command(["pytest-3", "-p", "no:cacheprovider"].iter().chain(words))
+    })
+}
+
+fn data(done: &Finished) -> Value {
+    let envelope = done.envelope();
+    assert_eq!(envelope["ok"], true, "{envelope:#}");
+    envelope["data"].clone()
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The lines of the audit log.
+pub(crate) fn audit(lab: &Lab) -> Vec<Value> {
+    let text = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// The published schema says what this is.
+pub(crate) fn fits(what: &str, value: &Value) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schema/test.json");
+    // The tests may run where the source is not.
+    let Ok(schema) = receipt(&schema) else { return skip(what, "no docs/schema here") };
+    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{what}: {errors:#?}\n{value:#}");
+}
+
+fn hanging(lab: &Lab) -> PathBuf {
+    let nap = lab.oracle.nap();
+    let text = format!(
+        "import subprocess, time\n\
+         def test_good():\n    print('heard')\n\
+         def test_bad():\n    assert 1 == 2\n\
+         def test_hangs():\n    \
+             subprocess.Popen(['sleep', '{nap}'], start_new_session=True)\n    \
+             time.sleep({nap})\n"
+    );
+    lab.write("tests/test_hang.py", &text)
+}
+
+#[test]
+fn a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it_said_kept() {
+    let name = "a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it_said_kept";
+    for contain in ["auto", "reaper"] {
+        let lab = lab();
+        let Some(pytest) = pytest(&lab, name) else { return };
+        lab.write("quell.toml", &format!("[start]\ncontain = \"{contain}\"\n"));
+        hanging(&lab);
+        for (words, running) in [(&["-v"][..], true), (&[], false), (&["-q"], false)] {
+            let options = ["--scope", "tests", "--timeout", "3s", "--evidence", "evidence.json"];
+            let done = pytest(&options, &[words, &["tests/test_hang.py"]].concat()).finish();
+            let data = data(&done);
+            assert_eq!((done.code(), &data["status"]), (Some(124), &json!("timeout")), "{data:#}");
+            assert!(done.took < Duration::from_secs(10), "{:?}", done.took);
+            assert_eq!(lab.oracle.survivors_after(Duration::from_secs(5)), [], "{contain}");
+            says_gone(&data["receipt"]).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(data["receipt"]["cause"], "timeout");
+            assert_eq!(data["timeout_triggered"], true);
+            let counts = &data["counts"];
+            assert_eq!((&counts["passed"], &counts["failed"]), (&json!(1), &json!(1)), "{data:#}");
+            assert_eq!((&counts["complete"], &counts["source"]), (&json!(false), &json!("pytest")));
+            assert!(!data["stdout"]["text"].as_str().expect("a text").is_empty(), "{data:#}");
+            if running {
+                assert_eq!(data["running_test"], "tests/test_hang.py::test_hangs", "{data:#}");
+                assert_eq!(strings(&data["failed_tests"]), ["tests/test_hang.py::test_bad"]);
+            }
+            let tree = data["tree_at_timeout"]["processes"].as_array().expect("a tree");
+            let sleeps = |process: &&Value| process["command"] == format!("sleep {}", lab.oracle.nap());
+            let child = tree.iter().find(sleeps).unwrap_or_else(|| panic!("no sleep: {data:#}"));
+            assert_eq!(child["sid"], child["pid"], "it leads its session");
+            fits("a timeout", &data);
+            let written = receipt(&lab.path("evidence.json")).expect("evidence");
+            assert_eq!(written, data);
+            assert_eq!(fs::metadata(lab.path("evidence.json")).expect("stat").mode() & 0o777, 0o600);
+        }
+    }
+}
+
+#[test]
+fn a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it() {
+    let lab = lab();
+    let Some(pytest) = pytest(&lab, "a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it")
+    else {
+        return;
+    };
+    let nap = lab.oracle.nap();
+    let text = format!(
+        "import subprocess\ndef test_it():\n    subprocess.Popen(['sleep', '{nap}'], start_new_session=True)\n"
+    );
+    lab.write("tests/test_leak.py", &text);
+    for (options, code, status) in
+        [(&[][..], 1, "leak"), (&["--leak", "report"], 0, "pass"), (&["--leak", "stop"], 0, "pass")]
+    {
+        let done = pytest(options, &["tests/test_leak.py"]).finish();
+        let data = data(&done);
+        assert_eq!((done.code(), &data["status"]), (Some(code), &json!(status)), "{data:#}");
+        assert_eq!(data["leaked"].as_array().map(Vec::len), Some(1), "{data:#}");
+        assert_eq!(data["leaked"][0]["command"], format!("sleep {nap}"));
+        assert_eq!((&data["exit_code"], &data["counts"]["passed"]), (&json!(0), &json!(1)));
+        assert_eq!(lab.oracle.survivors_after(Duration::from_secs(5)), []);
+        fits("a leak", &data);
+    }
+}
+
+#[test]
+fn what_ends_right_behind_the_tests_is_no_leak() {
+    let lab = lab();
+    let done = lab.quell("test").args(["--json"]).sh("sleep 0.2 & exit 0").finish();
+    let data = data(&done);
+    assert_eq!(
+        (done.code(), &data["status"], &data["leaked"]),
+        (Some(0), &json!("pass"), &json!([])),
+        "{data:#}"
+    );
+}
+
+#[test]
+fn the_exit_codes_of_pytest_have_their_meaning() {
+    let lab = lab();
+    let Some(pytest) = pytest(&lab, "the_exit_codes_of_pytest_have_their_meaning") else { return };
+    lab.write("tests/test_good.py", "def test_a(): pass\ndef test_b(): pass\n");
+    lab.write("tests/test_bad.py", "def test_a(): pass\ndef test_b(): assert 0\n");
+    lab.write("tests/test_broken.py", "import no_such_module\n");
+    lab.write("tests/test_none.py", "");
+    for (words, code, status, counts) in [
+        (&["tests/test_good.py"][..], 0, "pass", [2, 0, 0]),
+        (&["-q", "tests/test_bad.py"], 1, "fail", [1, 1, 0]),
+        (&["tests/test_bad.py::test_a"], 0, "pass", [1, 0, 0]),
+        (&["tests/test_broken.py"], 125, "error", [0, 0, 1]),
+        (&["tests/test_none.py"], 125, "error", [0, 0, 0]),
+        (&["tests/test_good.py", "--no-such-option"], 125, "error", [99, 99, 99]),
+    ] {
+        let done = pytest(&["--scope", "tests"], words).finish();
+        let data = data(&done);
+        assert_eq!((done.code(), &data["status"]), (Some(code), &json!(status)), "{words:?}: {data:#}");
+        let count = |what: &str| data["counts"][what].as_u64().unwrap_or(99);
+        assert_eq!([count("passed"), count("failed"), count("errors")], counts, "{words:?}: {data:#}");
+        fits("a run of pytest", &data);
+    }
+    let data = data(&pytest(&[], &["tests/test_bad.py", "tests/test_none.py"]).finish());
+    assert_eq!(strings(&data["failed_tests"]), ["tests/test_bad.py::test_b"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_kept_as_they_are() {
+    let lab = lab();
+    let done =
+        lab.quell("test").args(["--json"]).sh("printf 'caf\\351\\n\\377\\000'; printf good >&2").finish();
+    let data = data(&done);
+    assert_eq!(data["stdout"]["base64"], "Y2Fm6Qr/AA==", "{data:#}");
+    assert_eq!(data["stdout"]["bytes"], 7);
+    assert!(
+        data["stdout"]["text"].as_str().is_some_and(|text| text.starts_with("caf\u{fffd}\n")),
+        "{data:#}"
+    );
+    assert_eq!((&data["stderr"]["text"], &data["stderr"]["base64"]), (&json!("good"), &Value::Null));
+}
+
+#[test]
+fn of_a_large_output_head_and_tail_are_kept_and_what_was_cut_is_stated() {
+    let lab = lab();
+    let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done";
+    let data = data(&lab.quell("test").args(["--json", "--max-output", "1K"]).sh(script).finish());
+    let whole: String = (0..3000).map(|n| format!("line {n}\n")).collect();
+    let (text, cut) = (data["stdout"]["text"].as_str().expect("a text"), &data["stdout"]["cut"]);
+    assert!(text.len() <= 1024 && text.len() > 900, "{}", text.len());
+    assert_eq!(data["stdout"]["bytes"], whole.len());
+    assert_eq!(cut["bytes"], whole.len() - text.len());
+    let (head, tail) = text.split_at(cut["at"].as_u64().expect("a place") as usize);
+    assert!(whole.starts_with(head) && head.ends_with('\n'), "{head}");
+    assert!(whole.ends_with(tail) && tail.starts_with("line "), "{tail}");
+}
+
+#[test]
+fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
+    let lab = lab();
+    let good =
+        "<testsuite><testcase classname='a' name='x'/><testcase name='y'><failure/></testcase></testsuite>";
+    let half = &good[..good.len() - 12];
+    let write = |text: &str, code: i32| format!("cat >report.xml <<'END'\n{text}\nEND\nexit {code}");
+    let run = |script: &str| {
+        let done = lab.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
+        (done.code(), data(&done))
+    };
+    let (code, fresh) = run(&write(good, 0));
+    assert_eq!(
+        (code, &fresh["status"], &fresh["counts"]["source"]),
+        (Some(1), &json!("fail"), &json!("junit")),
+        "{fresh:#}"
+    );
+    assert_eq!((&fresh["counts"]["passed"], &fresh["counts"]["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(strings(&fresh["failed_tests"]), ["y"]);
+    let (code, old) = run("exit 0");
+    assert_eq!(
+        (code, &old["status"], &old["counts"]["source"]),
+        (Some(0), &json!("pass"), &json!("exit_code")),
+        "{old:#}"
+    );
+    assert_eq!(
+        (&old["junit"]["used"], &old["junit"]["problem"]),
+        (&json!(false), &json!("it is from before the run"))
+    );
+    let (code, cut) = run(&write(half, 7));
+    assert_eq!((code, &cut["status"], &cut["exit_code"]), (Some(1), &json!("fail"), &json!(7)), "{cut:#}");
+    assert_eq!((&cut["counts"]["complete"], &cut["counts"]["passed"]), (&json!(false), &json!(1)), "{cut:#}");
+    assert!(cut["junit"]["problem"].is_string(), "{cut:#}");
+    let (code, none) = run("rm report.xml");
+    assert_eq!((code, &none["junit"]["used"]), (Some(0), &json!(false)), "{none:#}");
+    fits("a run with a report", &cut);
+}
+
+#[test]
+fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
+    let lab = lab();
+    fs::create_dir(lab.path("dir")).expect("mkdir");
+    symlink("elsewhere", lab.path("link")).expect("a link");
+    for path in ["no/such/dir/x.json", "dir", "dir/", "/dev/null", "link", "/proc/x.json"] {
+        let done = lab.quell("test").args(["--json", "--evidence", path]).sh("touch ran").finish();
+        let envelope = done.envelope();
+        assert_eq!(
+            (done.code(), &envelope["error"]["code"]),
+            (Some(125), &json!("io")),
+            "{path}: {envelope:#}"
+        );
+        assert!(!lab.path("ran").exists(), "{path}");
+    }
+    assert_eq!(fs::read_dir(lab.path("dir")).expect("a directory").count(), 0, "nothing is left there");
+    lab.write("old.json", "old");
+    let done =
+        lab.quell("test").args(["--json", "--evidence", "old.json"]).command(["no-such-program"]).finish();
+    let (data, written) = (data(&done), receipt(&lab.path("old.json")).expect("evidence"));
+    assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{data:#}");
+    assert_eq!((&data["error"]["code"], &written), (&json!("program_not_found"), &data), "{data:#}");
+    fits("an error", &written);
+}
+
+#[test]
+fn a_run_is_in_the_audit_log_with_what_was_decided_and_what_came_of_it() {
+    let lab = lab();
+    let data = data(&lab.quell("test").args(["--json"]).sh("exit 3").finish());
+    assert_eq!(
+        (&data["status"], &data["exit_code"], &data["counts"]["source"]),
+        (&json!("fail"), &json!(3), &json!("exit_code"))
+    );
+    let lines = audit(&lab);
+    let kinds: Vec<&str> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
+    assert_eq!(kinds, ["decision", "act"], "{lines:#?}");
+    assert_eq!(
+        (&lines[1]["receipt"], &lines[1]["result"]["status"]),
+        (&data["job"], &json!("fail")),
+        "{lines:#?}"
+    );
+    assert_eq!(
+        (&lines[0]["decision"]["allowed"], &lines[0]["target"]),
+        (&json!(true), &json!("sh -c exit 3"))
+    );
+}
+
+#[test]
+fn tests_end_with_the_quell_that_runs_them() {
+    for signal in ["KILL", "INT"] {
+        let lab = lab();
+        let mut running =
+            lab.quell("test").script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").start();
+        running.wait_ready().expect("ready");
+        assert!(running.front.signal(signal), "no quell");
+        running.wait_exit(PATIENCE).expect("quell ends");
+        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{signal}");
+    }
+}
+
+#[test]
+fn a_person_sees_what_the_tests_write_and_a_summary() {
+    let lab = lab();
+    let done = lab.quell("test").sh("echo to stdout; echo to stderr >&2; exit 1").finish();
+    assert_eq!(done.code(), Some(1));
+    assert!(done.stdout.starts_with("to stdout\nquell: fail: the command exited with 1"), "{}", done.stdout);
+    assert_eq!(done.stderr, "to stderr\n");
+    let done = lab.quell("test").args(["--scope", "tests"]).command(["pytest", "src"]).finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(4), ""));
+    assert!(done.stderr.starts_with("quell: `src` is not below tests ("), "{}", done.stderr);
+}
+
+#[test]
+fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
+    let lab = lab();
+    let done = lab.quell("test").args(["--json"]).sh("kill -KILL $$").finish();
+    let died = data(&done);
+    assert_eq!(
+        (done.code(), &died["status"], &died["signal"]),
+        (Some(125), &json!("error"), &json!("KILL")),
+        "{died:#}"
+    );
+    let mut running = lab
+        .quell("test")
+        .args(["--json", "--name", "suite"])
+        .script("echo ready >$QUELL_TEST_READY; sleep $N")
+        .start();
+    running.wait_ready().expect("ready");
+    assert_eq!(lab.quell("stop").args(["suite"]).finish().code(), Some(0));
+    let done = running.finish();
+    let stopped = data(&done);
+    assert_eq!((done.code(), &stopped["status"]), (Some(125), &json!("error")), "{stopped:#}");
+    assert_eq!(
+        (&stopped["reason"], &stopped["leaked"]),
+        (&json!("somebody stopped it"), &json!([])),
+        "{stopped:#}"
+    );
+    fits("a run that was stopped", &stopped);
+}
