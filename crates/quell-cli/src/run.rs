@@ -59,7 +59,7 @@ pub struct Settings {
 
 #[cfg(target_os = "linux")]
 fn settings() -> Result<Settings, ErrorBody> {
-    let config = quell::Config::load_here().map_err(|error| error.body())?.config;
+    let config = &crate::verbs::gate::settings().map_err(|error| error.body())?.config;
     Ok(Settings { plan: config.stop, contain: config.start.contain, until: config.start.until })
 }
 

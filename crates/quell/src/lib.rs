@@ -159,7 +159,11 @@ impl Quell {
 
     /// Asks the gate, for who has not done so before.
     pub(crate) fn admit(&self, verb: &str, target: &str) -> Result<()> {
-        if self.guarded { guard::admit(Some(&self.home), verb, target) } else { Ok(()) }
+        if !self.guarded {
+            return Ok(());
+        }
+        let policy = Config::load_here().map(|loaded| loaded.config.guard);
+        guard::admit(policy, Some(&self.home), verb, target)
     }
 }
 

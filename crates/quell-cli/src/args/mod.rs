@@ -196,18 +196,20 @@ pub fn command() -> clap::Command {
 /// Reads the words.
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // A usage error must know the verb and --json, which are not parsed then.
-    let verb = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
-    let known = Cli::command().get_subcommands().any(|known| known.get_name() == verb);
+    let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    let verb = if known { verb } else { "quell".to_owned() };
-    let parsed =
-        Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut command = Cli::command();
+    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let known = || command.get_subcommands().any(|known| known.get_name() == first);
     match parsed {
         Ok(cli) => Parsed::Verb(Box::new(cli.verb)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Parsed::Help(error.to_string())
         }
-        Err(error) => Parsed::Usage { error: usage_error(&verb, &error), verb, json },
+        Err(error) => {
+            let verb = if known() { first } else { "quell".to_owned() };
+            Parsed::Usage { error: usage_error(&verb, &error), verb, json }
+        }
     }
 }
 

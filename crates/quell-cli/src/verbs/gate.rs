@@ -1,19 +1,34 @@
 //! The gate at the door of the command line: every verb passes it, by its name in the table of effects.
 
+use std::sync::OnceLock;
+
 use quell::guard::Gate;
-use quell::{Error, Quell};
+use quell::{Config, Error, Loaded, Quell};
 
 use crate::args::Verb;
 
+/// What is set here. Read once: the gate and the verb behind it go by the same words.
+pub fn settings() -> Result<&'static Loaded, Error> {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    match LOADED.get() {
+        Some(loaded) => Ok(loaded),
+        None => Config::load_here().map(|loaded| LOADED.get_or_init(|| loaded)),
+    }
+}
+
 /// The policy that holds here, over the jobs of `quell`.
 pub fn of(quell: &Quell) -> Result<Gate, Error> {
-    Gate::here(quell.home())
+    Ok(Gate::new(quell.home(), settings()?.config.guard.clone()))
 }
 
 /// Lets a verb pass, or says why not.
 pub fn admit(verb: &Verb) -> Result<(), Error> {
     let Some((name, target)) = name(verb) else { return Ok(()) };
-    quell::guard::admit(quell::Home::find().as_ref(), name, &target)
+    let policy = settings().map(|loaded| loaded.config.guard.clone());
+    // Who wants no record of a run gets no line either.
+    let unrecorded = matches!(verb, Verb::Run(args) if args.no_record);
+    let home = quell::Home::find().filter(|_| !unrecorded);
+    quell::guard::admit(policy, home.as_ref(), name, &target)
 }
 
 /// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.

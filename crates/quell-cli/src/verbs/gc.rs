@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use quell::config::GcConfig;
-use quell::{Config, Error, GcReport, GcRules};
+use quell::{Error, GcReport, GcRules};
 
-use super::{envelope, fail, quell};
+use super::{envelope, fail, gate, quell};
 use crate::args::{GcArgs, Rule};
 use crate::output;
 use crate::show;
@@ -24,7 +24,7 @@ pub fn gc(args: &GcArgs) -> ExitCode {
 
 fn collect(args: &GcArgs) -> Result<GcReport, Error> {
     let quell = quell()?;
-    let loaded = Config::load_here()?;
+    let loaded = gate::settings()?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }

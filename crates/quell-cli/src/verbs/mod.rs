@@ -3,7 +3,7 @@
 mod completions;
 mod config;
 mod events;
-mod gate;
+pub mod gate;
 mod gc;
 mod guard;
 mod kill;

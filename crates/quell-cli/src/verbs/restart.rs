@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use quell::answers::RestartAnswer;
 use std::time::{Duration, Instant};
 
-use quell::{Conditions, Config, Error, Job, Met, Stop};
+use quell::{Conditions, Error, Job, Met, Stop};
 
-use super::{at_once, envelope, fail, phrases, quell};
+use super::{at_once, envelope, fail, gate, phrases, quell};
 use crate::args::RestartArgs;
 use crate::output;
 
@@ -23,7 +23,7 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         jobs.dedup_by_key(|job| job.id());
         let patience = match args.wait_ready {
             Some(wait) => Some(wait.0.map_or_else(
-                || Config::load_here().map(|loaded| loaded.config.start.wait_ready),
+                || gate::settings().map(|loaded| loaded.config.start.wait_ready),
                 Ok::<Duration, Error>,
             )?),
             None => None,

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell::answers::StartAnswer;
-use quell::{Conditions, Config, Error, GcRules, Input, Job, Met, Quell, Start};
+use quell::{Conditions, Error, GcRules, Input, Job, Met, Quell, Start};
 use quell_core::{OnOwnerExit, ReadyRules, RestartPolicy};
 
-use super::{envelope, fail, gc, quell};
+use super::{envelope, fail, gate, gc, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
 use crate::run::{self, Settings};
@@ -79,11 +79,11 @@ struct Request {
 fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let json = args.json;
     let said = |error: Error| fail("start", json, &error);
-    let loaded = Config::load_here().map_err(said)?;
+    let loaded = gate::settings().map_err(said)?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
-    let config = loaded.config;
+    let config = loaded.config.clone();
     let settings = Settings { plan: config.stop, contain: config.start.contain, until: config.start.until };
     let common = run::common(args.job, &settings).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)

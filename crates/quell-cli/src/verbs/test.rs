@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 
 use quell::guard::Gate;
 use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
-use quell::{Config, Error, Job, LogReader, Piece, Start, Stream};
+use quell::{Error, Job, LogReader, Piece, Start, Stream};
 use quell_core::{Leak, StopPlan, Verdict};
 
-use super::{envelope, fail, phrases, quell};
+use super::{envelope, fail, gate, phrases, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
 
@@ -36,11 +36,11 @@ pub fn test(args: TestArgs) -> ExitCode {
 
 fn carry_out(args: TestArgs) -> Result<TestAnswer, Error> {
     let quell = quell()?;
-    let loaded = Config::load_here()?;
+    let loaded = gate::settings()?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
-    let config = loaded.config;
+    let config = loaded.config.clone();
     let mut start = Start::new(args.command);
     start.contain = config.start.contain;
     start.plan = StopPlan { grace: args.grace, ..config.stop };

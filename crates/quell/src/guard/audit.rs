@@ -105,10 +105,14 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
         AuditLine { target: short(&line.target), cause: line.cause.as_deref().map(short), ..line.clone() };
     let mut bytes = serde_json::to_vec(&line)?;
     bytes.push(b'\n');
-    home.ready()?;
     let path = path(home);
     // Only ever added to, in one write: what others add at the same time stands before or behind it.
-    let mut file = quell_sys::open_own(&path, quell_sys::Use::Append)?;
+    let open = || quell_sys::open_own(&path, quell_sys::Use::Append);
+    home.check()?;
+    let mut file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => home.ready().and_then(|()| open())?,
+        other => other?,
+    };
     file.write_all(&bytes)?;
     if file.metadata()?.len() > CAP {
         // Two who do this at the same time lose the older half; what was just written is never it.

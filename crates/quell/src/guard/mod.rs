@@ -120,11 +120,12 @@ impl Gate {
 /// the rest is not known.
 const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
 
-/// Lets a verb pass that is about quell's own jobs, by the policy that holds here, or refuses it. What calls a verb by its
-/// name calls this first: the command line does, and so does each method of a [`crate::Quell`] that is guarded.
-pub fn admit(home: Option<&Home>, verb: &str, target: &str) -> Result<()> {
-    let policy = match Config::load_here() {
-        Ok(loaded) => loaded.config.guard,
+/// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
+/// read. What calls a verb by its name calls this first: the command line does, and so does each method of a
+/// [`crate::Quell`] that is guarded.
+pub fn admit(policy: Result<Policy>, home: Option<&Home>, verb: &str, target: &str) -> Result<()> {
+    let policy = match policy {
+        Ok(policy) => policy,
         Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => return Ok(()),
         Err(error) => return Err(error),
     };
