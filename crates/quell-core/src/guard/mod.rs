@@ -12,7 +12,7 @@ mod service;
 use serde::{Deserialize, Serialize};
 
 pub use effect::{EFFECTS, Effect, Listed, effect_of};
-pub use kill::{Kin, ProcessFacts, decide_kill, read_pid};
+pub use kill::{Kin, Owner, ProcessFacts, decide_kill, read_pid};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
 pub use service::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
 
