@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use quell_core::guard::{Decision, Effect};
 use quell_store::Home;
@@ -128,15 +129,22 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the last line has no end, and gets none: what somebody is just writing is seen in parts. Nothing tells that it is
+/// whole, so it is looked at twice; at worst there is an empty line.
 fn ends_within_a_line(path: &Path) -> bool {
-    let last = || -> io::Result<u8> {
+    let last = || -> io::Result<(u64, u8)> {
         let mut file = quell_sys::open_own(path, quell_sys::Use::Read)?;
         let mut byte = [b'\n'];
-        file.seek(SeekFrom::End(-1))?;
+        let at = file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut byte)?;
-        Ok(byte[0])
+        Ok((at, byte[0]))
     };
-    last().is_ok_and(|byte| byte != b'\n')
+    let Ok((at, byte)) = last() else { return false };
+    if byte == b'\n' {
+        return false;
+    }
+    std::thread::sleep(Duration::from_millis(2));
+    last().is_ok_and(|again| again == (at, byte))
 }
 
 /// What can be read of it; a line that was cut by a crash is passed over.
