@@ -12,6 +12,7 @@ mod events;
 mod exit_codes;
 mod found;
 mod guard;
+mod guard_attacks;
 mod history;
 mod hooks;
 mod hostile;

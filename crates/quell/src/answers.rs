@@ -220,6 +220,7 @@ impl Job {
     /// Everything that is known of it. If its keeper was lost, its stop is finished first; one that can't be proven dead
     /// is shown as `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
+        self.quell().admit("status", "")?;
         match settle_lost(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),

@@ -34,6 +34,7 @@ pub fn parse_since(text: &str) -> Result<String> {
 impl Job {
     /// Its history, oldest first. A job in the foreground writes none: what its record tells is given instead.
     pub fn events(&self) -> Result<Vec<JobEvent>> {
+        self.quell().admit("events", "")?;
         EventFeed::new(self).read()
     }
 

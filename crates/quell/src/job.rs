@@ -67,6 +67,11 @@ impl Job {
         self.dir.id()
     }
 
+    /// Whose gate its calls pass.
+    pub(crate) fn quell(&self) -> &Quell {
+        &self.quell
+    }
+
     /// Where it is on disk.
     pub fn dir(&self) -> &JobDir {
         &self.dir

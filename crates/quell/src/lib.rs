@@ -69,7 +69,7 @@ pub use job::{Job, Stop, Stopped};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView};
 pub use quell_core as core;
 pub use quell_keeper::control::LiveMember;
-pub use quell_keeper::{Environment, RunError, RunRequest, run};
+pub use quell_keeper::{Environment, Finished, RunError, RunRequest};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted,
     Piece, Stream, Streams, Watch, wall_at,
@@ -165,6 +165,15 @@ impl Quell {
         let policy = Config::load_here().map(|loaded| loaded.config.guard);
         guard::admit(policy, Some(&self.home), verb, target)
     }
+}
+
+/// Runs a job in the foreground and waits until it is proven gone, if the guard lets it pass. Before: this process has one
+/// thread, and has opened nothing yet. After: no process of the job is alive, or the receipt names the survivors.
+pub fn run(request: RunRequest) -> Result<Finished> {
+    let program = request.command.first().map(|word| word.to_string_lossy().into_owned());
+    let policy = Config::load_here().map(|loaded| loaded.config.guard);
+    guard::admit(policy, Home::find().as_ref(), "run", &program.unwrap_or_default())?;
+    Ok(quell_keeper::run(request)?)
 }
 
 /// The `quell` program: this very one, if it is.

@@ -61,6 +61,7 @@ impl LogWatch {
 impl Job {
     /// Watches its output. From now on nothing that is written is missed.
     pub fn watch_logs(&self) -> Result<LogWatch> {
+        self.quell().admit("logs", "")?;
         let dir = self.dir();
         let mut watch = Watch::new().map_err(Error::io(dir.dir()))?;
         let added = watch.add(dir.dir()).and_then(|()| watch.add_quietly(&dir.live_path()));
@@ -73,6 +74,7 @@ impl Job {
 
     /// What it has written.
     pub fn logs(&self, query: &LogQuery) -> Result<LogPage> {
+        self.quell().admit("logs", "")?;
         query.page(self.dir().dir()).map_err(Error::io(self.dir().dir()))
     }
 

@@ -38,6 +38,11 @@ impl Quell {
         if !is_due().map_err(failed)? || stamp.try_lock().is_err() || !is_due().map_err(failed)? {
             return Ok(None);
         }
+        // Where nobody may remove, nothing goes by itself either.
+        let policy = crate::Config::load_here()?.config.guard;
+        if !quell_core::guard::decide_verb(&policy, "gc").allowed {
+            return Ok(None);
+        }
         // Before the work: one that can't be done is not tried again at each start.
         let touch = quell_sys::open_own(&path, Use::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;

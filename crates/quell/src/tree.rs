@@ -43,6 +43,7 @@ impl Job {
     ///
     /// A job in the foreground is looked at from outside: who has just been forked may be missing.
     pub fn whole_tree(&self) -> Result<Tree> {
+        self.quell().admit("tree", "")?;
         // Once more if it ends while it is looked at.
         for _ in 0..2 {
             let view = self.view()?;

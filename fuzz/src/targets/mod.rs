@@ -1,6 +1,7 @@
 //! The targets: each is one kind of text or bytes that quell reads.
 
 mod config;
+mod guard;
 mod line;
 mod log;
 mod proc;
@@ -73,6 +74,37 @@ const TOML: &[&str] = &[
     ".",
     "timeout",
 ];
+const GUARD: &[&str] = &[
+    "*",
+    "**",
+    "a*a",
+    "-",
+    "0",
+    "4194304",
+    "4194305",
+    ".service",
+    ".socket",
+    "@",
+    "..",
+    "/",
+    "\\",
+    "ssh",
+    "\n",
+    "\u{1b}",
+    "\u{202e}",
+    "most = \"read\"\n",
+    "deny = [\"stop\"]\n",
+    "[guard.kill]\n",
+    "allow = [\"*\"]\n",
+    "min_pid = 2\n",
+    "signals = []\n",
+    "[guard.service]\n",
+    "verbs = [\"stop\"]\n",
+    "=",
+    "[",
+    "]",
+    "\"",
+];
 const WORDS: &[&str] = &[
     "ms", "s", "m", "h", "d", "K", "MiB", "iB", ".", "SIG", "RTMIN+", "term", "/", "..", "\0", "=", "#",
     "\n", "\r\n", "o", "e", "%2f",
@@ -88,6 +120,7 @@ pub const ALL: &[Target] = &[
     Target { name: "control", words: JSON, run: line::control, share: 1500 },
     Target { name: "lines", words: JSON, run: line::lines, share: 1500 },
     Target { name: "config", words: TOML, run: config::config, share: 1500 },
+    Target { name: "guard", words: GUARD, run: guard::guard, share: 1500 },
     Target { name: "log", words: &["\n"], run: log::log, share: 400 },
     Target { name: "proc", words: PROC, run: proc::proc, share: 4000 },
     Target { name: "bus", words: &["l", "\0", "u", "s", "o", "g"], run: proc::bus, share: 4000 },

@@ -9,7 +9,7 @@ use quell_core::guard::{Decision, decide_verb};
 
 use super::{envelope, fail, gate, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
-use crate::output;
+use crate::{output, show};
 
 /// Exit code: refused.
 const REFUSED: u8 = 4;
@@ -63,6 +63,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
 
 fn describe(decision: &Decision) -> String {
     let word = if decision.allowed { "allowed" } else { "refused" };
-    let head = format!("{word} by {}: {} ({})\n", decision.rule, decision.reason, decision.code);
-    if decision.allowed { head } else { format!("{head}{}\n", decision.hint) }
+    let [reason, hint] = [&decision.reason, &decision.hint].map(|text| show::printable(text));
+    let head = format!("{word} by {}: {reason} ({})\n", decision.rule, decision.code);
+    if decision.allowed { head } else { format!("{head}{hint}\n") }
 }

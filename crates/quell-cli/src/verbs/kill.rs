@@ -42,14 +42,19 @@ fn describe(answer: &KillAnswer) -> String {
         _ => format!("{who} and {} below it", show::count(below as u64, "process", "processes")),
     };
     let took = show::seconds(answer.took.as_secs_f64());
+    let mut spared = answer.members.iter().filter_map(|member| member.spared.as_ref());
     match &answer.verdict {
         KillVerdict::Gone if answer.escalated => {
             format!("{whole}: gone after {took}, killed when {} was not enough\n", answer.signal)
         }
         KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
         KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
-        KillVerdict::Survivors { count } => {
-            format!("{whole}: {count} still alive after {took}; the kernel has not let go of it\n")
-        }
+        KillVerdict::Survivors { count } => match spared.next() {
+            Some(spared) => {
+                let reason = show::printable(&spared.reason);
+                format!("{whole}: {count} still alive after {took}, and spared: {reason} ({})\n", spared.code)
+            }
+            None => format!("{whole}: {count} still alive after {took}; the kernel has not let go of it\n"),
+        },
     }
 }

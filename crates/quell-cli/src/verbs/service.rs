@@ -8,7 +8,7 @@ use quell_core::guard::ServiceVerb;
 
 use super::{envelope, fail, quell};
 use crate::args::ServiceArgs;
-use crate::output;
+use crate::{output, show};
 
 /// Does it, and says how the service is.
 pub fn service(args: &ServiceArgs) -> ExitCode {
@@ -48,7 +48,7 @@ fn told(answer: &ServiceAnswer) -> String {
     let words = answer.stderr.lines().map(str::trim).find(|line| !line.is_empty() && !answer.success);
     let more: Vec<&str> = answer.note.as_deref().into_iter().chain(words).collect();
     if !more.is_empty() {
-        text.push_str(&format!("  {}\n", more.join(": ")));
+        text.push_str(&format!("  {}\n", show::printable(&more.join(": "))));
     }
     text
 }

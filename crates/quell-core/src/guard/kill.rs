@@ -12,10 +12,8 @@ pub struct ProcessFacts {
     pub kernel_thread: bool,
     /// Its names: the short one, that of its file, that by which it was called. Patterns are held against each.
     pub names: Vec<String>,
-    /// Its user's number.
-    pub uid: u32,
-    /// Its user's name, if it has one.
-    pub user: Option<String>,
+    /// Whose it is: the effective user first, then the real, the saved and that of its files, where they differ.
+    pub owners: Vec<Owner>,
     /// The caller's user.
     pub caller_uid: u32,
     /// The process that asks, or one of those above it.
@@ -24,8 +22,30 @@ pub struct ProcessFacts {
     pub is_quell: bool,
     /// The job that it is in, unless that is the caller's own.
     pub job: Option<String>,
+    /// It descends from a keeper of quell's that is not the caller's, whichever job that keeps.
+    pub kept: bool,
     /// Numbers are those of a PID namespace in which few have been given out, such as a container.
     pub in_container: bool,
+}
+
+/// A user by whose rights a process acts, or can act again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The number.
+    pub uid: u32,
+    /// The name, if it has one.
+    pub name: Option<String>,
+}
+
+impl Owner {
+    fn is_among(&self, users: &[String]) -> bool {
+        let uid = self.uid.to_string();
+        users.iter().any(|known| self.name.iter().chain([&uid]).any(|word| matches(known, word)))
+    }
+
+    fn word(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.uid.to_string())
+    }
 }
 
 /// How a process stands to the caller.
@@ -88,7 +108,8 @@ pub fn read_pid(text: &str) -> Result<u32, Box<Decision>> {
 /// Whether this process may get this signal.
 pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) -> Decision {
     let pid = facts.pid;
-    let name = facts.names.first().map_or("?", String::as_str);
+    // A process calls itself what it likes, also what a terminal or a reader would obey.
+    let name: String = facts.names.first().map_or("?", String::as_str).escape_debug().collect();
     let built_in = |code: &str, reason: String, hint: &str| Decision::refuse(code, BUILT_IN, reason, hint);
     if facts.kernel_thread {
         let hint = "the kernel does with its threads as it likes; no signal is for them";
@@ -116,6 +137,14 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
             &format!("`quell stop {job}` stops all of it, with a receipt"),
         );
     }
+    if facts.kept {
+        let reason = format!("{pid} ({name}) belongs to a job of quell's that is not known here");
+        return built_in(
+            "PID_IN_JOB",
+            reason,
+            "`quell stop JOB` of its user, or with its QUELL_HOME, stops it",
+        );
+    }
     if pid < policy.min_pid {
         let floor = policy.min_pid;
         let (why, hint) = if facts.in_container {
@@ -140,15 +169,15 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
         let hint = format!("take it out of guard.kill.protect if you mean it; {GUIDE}");
         return Decision::refuse("NAME_PROTECTED", "guard.kill.protect", reason, hint);
     }
-    let uid = facts.uid.to_string();
-    let user = facts.user.as_deref().unwrap_or(&uid);
-    let of = |users: &[String]| users.iter().any(|known| matches(known, user) || *known == uid);
-    if of(&policy.protect_users) {
+    if let Some(owner) = facts.owners.iter().find(|owner| owner.is_among(&policy.protect_users)) {
+        let user = owner.word();
         let hint = format!("take {user} out of guard.kill.protect_users if you mean it; {GUIDE}");
         let reason = format!("{pid} ({name}) belongs to {user}, whose processes are protected");
         return Decision::refuse("USER_PROTECTED", "guard.kill.protect_users", reason, hint);
     }
-    if facts.uid != facts.caller_uid && !of(&policy.users) {
+    let stranger = |owner: &&Owner| owner.uid != facts.caller_uid && !owner.is_among(&policy.users);
+    if let Some(owner) = facts.owners.iter().find(stranger) {
+        let user = owner.word();
         let reason = format!("{pid} ({name}) belongs to {user}, and not to the caller");
         let hint = format!("add {user} to guard.kill.users if that is meant; {GUIDE}");
         return Decision::refuse("USER_NOT_ALLOWED", "guard.kill.users", reason, hint);
@@ -170,7 +199,13 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
         }
         None => {
             let reason = format!("no pattern of the policy allows {pid} ({name})");
-            let hint = format!("add \"{name}\" to guard.kill.allow in your config.toml; {GUIDE}");
+            // What a process calls itself is not always fit to be copied: `*` would open the host.
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+@:".contains(&byte);
+            let what = match name.bytes().all(plain) && !name.is_empty() {
+                true => format!("add \"{name}\" to guard.kill.allow in your config.toml"),
+                false => "its name has characters that a pattern should not have; look at it first".into(),
+            };
+            let hint = format!("{what}; {GUIDE}");
             Decision::refuse("NOT_ALLOWED", "guard.kill.allow", reason, hint)
         }
     }

@@ -16,7 +16,7 @@ mod test;
 use serde::{Deserialize, Serialize};
 
 pub use effect::{EFFECTS, Effect, Listed, effect_of};
-pub use kill::{Kin, ProcessFacts, decide_kill, read_pid};
+pub use kill::{Kin, Owner, ProcessFacts, decide_kill, read_pid};
 pub use path::check_target;
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
 pub use runner::{PathWord, Place, Runner, TestCommand, path_words, read_command, split_words};

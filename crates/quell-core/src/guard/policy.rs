@@ -125,8 +125,28 @@ mod tests {
             ("*-server", "mcp-server", true),
             ("Node", "node", false),
             ("a.c", "abc", false),
+            ("**", "a", true),
+            ("*a*", "b", false),
+            ("ab*ba", "aba", false),
+            ("*é*", "café!", true),
+            ("a*", "á", false),
         ] {
             assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_of_stars_takes_no_more_time_than_it_is_long() {
+        let name = "a".repeat(100_000);
+        let begun = std::time::Instant::now();
+        for (pattern, fits) in [
+            ("*".repeat(1000), true),
+            ("a*".repeat(1000), true),
+            (format!("{}b", "a*".repeat(1000)), false),
+            (format!("{}b*", "*a".repeat(1000)), false),
+        ] {
+            assert_eq!(matches(&pattern, &name), fits);
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 }

@@ -152,6 +152,9 @@ const PROTECTED: &[&str] = &[
     "quell-*",
 ];
 
+/// Targets that every service needs: who stops with one of them is everybody.
+const ALL_NEED: [&str; 2] = ["basic", "sysinit"];
+
 /// The name, if it can be one of a service unit.
 pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     let shown: String = text.chars().take(60).flat_map(char::escape_default).collect();
@@ -278,8 +281,14 @@ pub fn decide_unit(
     }
     for unit in &facts.taken_along {
         // Not read first: a name with an escape in it is as good as any other.
-        let Some(name) = unit.strip_suffix(SUFFIX).map(|stem| ServiceName(stem.to_owned())) else { continue };
-        if let Some(refusal) = protected(policy, &name) {
+        let (stem, kind) = unit.rsplit_once('.').unwrap_or((unit, "service"));
+        // Every service conflicts with targets such as shutdown.target; only those that all others need are like a service.
+        if kind == "target" && !ALL_NEED.contains(&stem) {
+            continue;
+        }
+        let name = ServiceName(stem.to_owned());
+        let needed = kind == "target";
+        if let Some(refusal) = protected(policy, &name).or_else(|| needed.then(|| refuse_protected(stem))) {
             let reason = format!("to {} {asked} would stop {unit}, too: {}", verb.word(), refusal.reason);
             let hint = "`systemctl show` says how the two depend on each other";
             return Decision::refuse("SERVICE_TAKES_PROTECTED", refusal.rule, reason, hint);
@@ -294,14 +303,18 @@ fn protected(policy: &ServicePolicy, name: &ServiceName) -> Option<Decision> {
     let lower = stem.to_ascii_lowercase();
     let template = lower.split('@').next().unwrap_or(&lower);
     if PROTECTED.iter().any(|pattern| matches(pattern, &lower) || matches(pattern, template)) {
-        let reason = format!("{stem} is one of the services that the host, or the way to it, depends on");
-        let hint = "no policy can allow it; if it has to be, do it by hand with systemctl";
-        return Some(Decision::refuse("SERVICE_PROTECTED", BUILT_IN, reason, hint));
+        return Some(refuse_protected(stem));
     }
     let pattern = fits(&policy.protect, name)?;
     let reason = format!("{stem} is protected by the pattern `{pattern}`");
     let hint = format!("take it out of guard.service.protect if you mean it; {GUIDE}");
     Some(Decision::refuse("SERVICE_PROTECTED_BY_POLICY", "guard.service.protect", reason, hint))
+}
+
+fn refuse_protected(stem: &str) -> Decision {
+    let reason = format!("{stem} is one of the services that the host, or the way to it, depends on");
+    let hint = "no policy can allow it; if it has to be, do it by hand with systemctl";
+    Decision::refuse("SERVICE_PROTECTED", BUILT_IN, reason, hint)
 }
 
 /// The pattern that fits, which may have been written with `.service`.

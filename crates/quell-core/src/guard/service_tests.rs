@@ -303,6 +303,13 @@ fn what_is_behind_a_name_has_to_be_allowed_too() {
         ("web.service", &["web.service"], &["worker.service", "multi-user.target"], "ALLOWED"),
         ("web.service", &["web.service"], &["ssh.service"], "SERVICE_TAKES_PROTECTED"),
         ("web.service", &["web.service"], &["x.service", "pay.service"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["shutdown.target", "rescue.target"], "ALLOWED"),
+        ("web.service", &["web.service"], &["ssh.socket"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["dbus.socket"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["pay.socket"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["user@1000.slice"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["basic.target"], "SERVICE_TAKES_PROTECTED"),
+        ("web.service", &["web.service"], &["sysinit.target"], "SERVICE_TAKES_PROTECTED"),
         ("web.service", &["web.service"], &["systemd-fsck@a\\x2db.service"], "SERVICE_TAKES_PROTECTED"),
     ] {
         let decision = decide(id, names, along);

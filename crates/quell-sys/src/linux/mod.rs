@@ -31,9 +31,9 @@ pub use process::{
     stop_self, take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, cgroups, children, cmdline, effective_uid, environ_contains, executed, holds_file, holds_socket,
-    in_first_pid_namespace, inner_pid, listeners, newest_pid, own_children, pids, proc_is_ours, stat, uid_of,
-    variable_of,
+    Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, holds_file, holds_socket,
+    in_first_pid_namespace, inner_pid, listeners, living_thread, newest_pid, own_children, pids,
+    proc_is_ours, stat, uid_of, users_of, variable_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use stream::{columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, write};

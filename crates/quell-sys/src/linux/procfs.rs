@@ -191,13 +191,51 @@ pub fn uid_of(pid: u32) -> io::Result<u32> {
     Ok(fs::metadata(format!("/proc/{pid}"))?.uid())
 }
 
-/// The user by whose rights `pid` acts; that of its directory may be root's though it isn't.
-pub fn effective_uid(pid: u32) -> io::Result<u32> {
+/// The users by whose rights `pid` acts or can act again: effective, real, saved, and that of its files. The owner of its
+/// directory may be root though none of them is.
+pub fn users_of(pid: u32) -> io::Result<[u32; 4]> {
     let bytes = read(&format!("/proc/{pid}/status"), 16 * 1024)?;
     let text = String::from_utf8_lossy(&bytes);
     let uids = text.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let uid = uids.and_then(|uids| uids.split_ascii_whitespace().nth(1)?.parse().ok());
-    uid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no user"))
+    match uids.map(|uids| numbers(uids.as_bytes())).as_deref() {
+        Some(&[real, effective, saved, files]) => Ok([effective, real, saved, files]),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it has no user")),
+    }
+}
+
+/// A thread of `pid` by which the process can be looked at: its leader, or another one if the leader has ended.
+pub fn living_thread(pid: u32, leader: &Stat) -> u32 {
+    if leader.state != b'Z' {
+        return pid;
+    }
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    threads.find(|tid| stat(*tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'))).unwrap_or(pid)
+}
+
+/// Whether two files that are executed, by this and by that process, have the same bytes in them.
+pub fn execute_the_same(one: u32, other: u32) -> bool {
+    let open = |pid: u32| File::open(format!("/proc/{pid}/exe"));
+    let same = || -> io::Result<bool> {
+        let (mut one, mut other) = (open(one)?, open(other)?);
+        let length = one.metadata()?.len();
+        if length != other.metadata()?.len() {
+            return Ok(false);
+        }
+        let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        let mut rest = length;
+        while rest > 0 {
+            let part = usize::try_from(rest).unwrap_or(usize::MAX).min(left.len());
+            one.read_exact(&mut left[..part])?;
+            other.read_exact(&mut right[..part])?;
+            if left[..part] != right[..part] {
+                return Ok(false);
+            }
+            rest -= part as u64;
+        }
+        Ok(length > 0)
+    };
+    same().unwrap_or(false)
 }
 
 /// The file that `pid` executes: device, inode and path. None where it may not be read.

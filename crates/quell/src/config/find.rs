@@ -1,9 +1,9 @@
 //! Where the files are, and whose: a stranger's file must not set anything for us.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::keys::Problem;
@@ -65,9 +65,36 @@ fn is_ours(found: &Metadata) -> bool {
     [0, quell_sys::uid()].contains(&found.uid())
 }
 
-/// The text of a file that is ours, or root's, and that nobody else can write. With `any_owner` the user has said that it
-/// may be somebody else's. What is checked is what is read: the open file, not its name.
-pub(crate) fn read(path: &Path, any_owner: bool) -> Result<String, Error> {
+/// Whose a file may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Root's alone, and nobody else writes it: it binds whoever asks.
+    Roots,
+    /// The user's, or root's.
+    Ours,
+    /// The user has said that it may be somebody else's.
+    Anybodys,
+}
+
+impl Whose {
+    fn fits(self, found: &Metadata) -> bool {
+        match self {
+            Self::Roots => found.uid() == 0,
+            Self::Ours => is_ours(found),
+            Self::Anybodys => true,
+        }
+    }
+}
+
+/// Whether something bears this name, as far as can be known: only what is surely not there is not.
+pub(crate) fn is_there(path: &Path) -> bool {
+    let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    path.symlink_metadata().map_or_else(|error| !absent.contains(&error.kind()), |_| true)
+}
+
+/// The text of a file of whom it may be, and that nobody else can write. What is checked is what is read: the open file,
+/// not its name.
+pub(crate) fn read(path: &Path, whose: Whose) -> Result<String, Error> {
     let refuse =
         |message: String, hint: String| Error::Config { file: path.to_owned(), line: 0, message, hint };
     let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
@@ -76,13 +103,18 @@ pub(crate) fn read(path: &Path, any_owner: bool) -> Result<String, Error> {
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(refuse("is no regular file".into(), "put a file there, or remove it".into()));
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = OpenOptions::new().read(true).custom_flags(quell_sys::AT_ONCE).open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     // Also of a link: who makes one in a shared directory chooses what is read.
-    if let Some(stranger) = [&link, &found].into_iter().find(|found| !is_ours(found) && !any_owner) {
+    if let Some(stranger) = [&link, &found].into_iter().find(|found| !whose.fits(found)) {
         let message =
             format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
-        return Err(refuse(message, how_to_own(path)));
+        let hint =
+            if whose == Whose::Roots { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
+        return Err(refuse(message, hint));
+    }
+    if whose == Whose::Roots && found.mode() & 0o022 != 0 {
+        return Err(refuse("others than root can write it".into(), format!("chmod go-w {}", path.display())));
     }
     if found.mode() & 0o002 != 0 {
         return Err(refuse("everybody can write it".into(), format!("chmod o-w {}", path.display())));

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use quell_core::Signal;
-use quell_core::guard::{EFFECTS, Effect, Policy};
+use quell_core::guard::{EFFECTS, Effect, KillPolicy, Policy};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -61,6 +61,8 @@ enum Form {
     Most,
     Verbs,
     Names,
+    /// Names, and at least one.
+    Some,
     Pid,
     Signals,
     ServiceVerbs,
@@ -80,15 +82,24 @@ const KEYS: &[(&str, Form)] = &[
     ("guard.service.allow", Form::Names),
     ("guard.service.protect", Form::Names),
     ("guard.service.verbs", Form::ServiceVerbs),
-    ("guard.test.scope", Form::Names),
-    ("guard.test.commands", Form::Names),
+    ("guard.test.scope", Form::Some),
+    ("guard.test.commands", Form::Some),
     ("guard.test.approval", Form::Flag),
     ("guard.test.approval_variable", Form::Variable),
 ];
 
-/// The keys that allow what is refused without them.
-pub(crate) fn allows(key: &str) -> bool {
-    matches!(key, "guard.kill.allow" | "guard.kill.users" | "guard.service.allow")
+/// Whether it allows what is refused without it: also a floor below the one that holds where nobody has spoken.
+pub(crate) fn allows(said: &Said) -> bool {
+    match (said.key, &said.value) {
+        ("guard.kill.allow" | "guard.kill.users" | "guard.service.allow", _) => true,
+        ("guard.kill.min_pid", Value::Number(pid)) => *pid < KillPolicy::default().min_pid,
+        _ => false,
+    }
+}
+
+/// Whether it says how a test run is approved: a project that nobody trusts could name a variable that is always set.
+pub(crate) fn approves(said: &Said) -> bool {
+    said.key == "guard.test.approval_variable"
 }
 
 /// Reads the table; what is wrong with it is reported.
@@ -139,6 +150,12 @@ fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
         let words = strings(value).ok_or_else(|| wrong("a list of strings"))?;
         Ok::<Vec<String>, Problem>(words.into_iter().map(str::to_owned).collect())
     };
+    // Of what narrows an empty list would mean everything, and was meant as nothing.
+    let some = |words: Vec<String>| {
+        let none =
+            || Problem::new("an empty list would let everything pass", "leave it out, or deny the verb");
+        if words.is_empty() { Err(none()) } else { Ok(words) }
+    };
     let among = |words: Vec<String>, known: &[&str]| match words
         .iter()
         .find(|word| !known.contains(&word.as_str()))
@@ -155,9 +172,9 @@ fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
             choice(text, &MOST).map(Value::Most)
         }
         Form::Verbs => among(words()?, &EFFECTS.iter().map(|listed| listed.verb).collect::<Vec<_>>()),
-        Form::ServiceVerbs => among(words()?, &VERBS),
-        Form::Names => {
-            let words = words()?;
+        Form::ServiceVerbs => among(some(words()?)?, &VERBS),
+        Form::Names | Form::Some => {
+            let words = if matches!(form, Form::Some) { some(words()?)? } else { words()? };
             // An empty pattern fits nothing that exists: somebody meant something else.
             match words.iter().find(|word| word.trim().is_empty() || word.contains(['\0', '\n'])) {
                 Some(bad) => Err(Problem::new(format!("`{bad}` is no name"), "")),
@@ -174,7 +191,8 @@ fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
             _ => Err(wrong("a whole number")),
         },
         Form::Signals => {
-            let parsed = words()?.iter().map(|word| word.parse::<Signal>()).collect::<Result<Vec<_>, _>>();
+            let parsed =
+                some(words()?)?.iter().map(|word| word.parse::<Signal>()).collect::<Result<Vec<_>, _>>();
             let parsed = parsed.map_err(|error| Problem::new(error, ""))?;
             Ok(Value::Words(parsed.iter().map(ToString::to_string).collect()))
         }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use quell_core::guard::Policy;
+
 use super::file::{self, Settings};
+use super::find::Whose;
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
 use super::{Config, ConfigFile, Layer, Source, Sourced, find, guard, hooks, suggest};
 use crate::Error;
@@ -35,30 +38,22 @@ impl Config {
     ) -> Result<Loaded, Error> {
         let environment = Environment::new(environment);
         let mut loaded = Loaded::defaults();
-        let home = environment.home();
-        let machine = Path::new(guard::MACHINE_FILE);
-        if machine.symlink_metadata().is_ok() {
-            loaded.read_file(machine, Layer::Machine, true, home.as_deref())?;
-        }
-        let user = environment.user_file(cwd, home.as_deref())?;
-        if let Some(path) = &user {
-            loaded.read_file(path, Layer::User, true, home.as_deref())?;
-        }
-        let own = environment.config_dir(home.as_deref()).map(|dir| dir.join("quell").join(find::GUARD_FILE));
-        if let Some(path) = own.filter(|path| path.symlink_metadata().is_ok()) {
-            loaded.read_file(&path, Layer::User, true, home.as_deref())?;
-        }
-        let trusted = find::physical(&loaded.config.trusted);
-        let project = find::project_file(cwd, &trusted)
-            .filter(|path| user.as_deref().is_none_or(|user| !same_file(user, path)));
-        if let Some(path) = &project {
-            let trusted = path.parent().is_some_and(|dir| trusted.iter().any(|trusted| trusted == dir));
-            loaded.read_file(path, Layer::Project, trusted, home.as_deref())?;
-        }
+        loaded.read_files(cwd, &environment, |read| read)?;
         for (key, name, text) in environment.settings()? {
             loaded.put(key, &text, Source::Env { name });
         }
         Ok(loaded)
+    }
+
+    /// What the files that can be read say about what may be done, if there is one that can't: a mistake in one of them
+    /// takes nothing back of what another one refuses. What allows something is not to be had from here.
+    pub(crate) fn refusals_here() -> Policy {
+        let environment = Environment::new(std::env::vars_os());
+        let mut loaded = Loaded::defaults();
+        let here = std::env::current_dir().unwrap_or_default();
+        let _ = loaded.read_files(&here, &environment, |_| Ok(()));
+        let Policy { most, deny, .. } = loaded.config.guard;
+        Policy { most, deny, ..Policy::default() }
     }
 
     /// The settings for this process: its directory and its environment. If its directory is gone it has no project.
@@ -75,6 +70,40 @@ impl Loaded {
         let trust = Sourced { key: "trust.projects".into(), value: String::new(), source: Source::Default };
         values.push(trust);
         Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new(), ruled: Vec::new() }
+    }
+
+    /// All files, the strongest word about the guard first. `read` says what becomes of one that can't be used.
+    fn read_files(
+        &mut self,
+        cwd: &Path,
+        environment: &Environment,
+        read: impl Fn(Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let home = environment.home();
+        let home = home.as_deref();
+        let machine = Path::new(guard::MACHINE_FILE);
+        if find::is_there(machine) {
+            read(self.read_file(machine, Layer::Machine, true, home))?;
+        }
+        let user = match environment.user_file(cwd, home) {
+            Ok(user) => user,
+            Err(error) => read(Err(error)).map(|()| None)?,
+        };
+        if let Some(path) = &user {
+            read(self.read_file(path, Layer::User, true, home))?;
+        }
+        let own = environment.config_dir(home).map(|dir| dir.join("quell").join(find::GUARD_FILE));
+        if let Some(path) = own.filter(|path| path.symlink_metadata().is_ok()) {
+            read(self.read_file(&path, Layer::User, true, home))?;
+        }
+        let trusted = find::physical(&self.config.trusted);
+        let project = find::project_file(cwd, &trusted)
+            .filter(|path| user.as_deref().is_none_or(|user| !same_file(user, path)));
+        if let Some(path) = &project {
+            let trusted = path.parent().is_some_and(|dir| trusted.iter().any(|trusted| trusted == dir));
+            read(self.read_file(path, Layer::Project, trusted, home))?;
+        }
+        Ok(())
     }
 
     /// Puts the value of a flag over everything, in the words of the command line. `key` is such as `stop.grace`.
@@ -94,8 +123,12 @@ impl Loaded {
         trusted: bool,
         home: Option<&Path>,
     ) -> Result<(), Error> {
-        let any_owner = layer == Layer::Project && trusted;
-        let text = find::read(path, any_owner)?;
+        let whose = match layer {
+            Layer::Machine => Whose::Roots,
+            Layer::Project if trusted => Whose::Anybodys,
+            Layer::User | Layer::Project => Whose::Ours,
+        };
+        let text = find::read(path, whose)?;
         let Settings { values, hooks, guard, trusted: trusts } = file::parse(path, layer, home, &text)?;
         let ruled = self.files.iter().any(|file| file.layer == Layer::Machine);
         self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
@@ -121,7 +154,7 @@ impl Loaded {
         }
         let before: Vec<&'static str> = self.ruled.clone();
         for said in guard {
-            if guard::allows(said.key) && ruled {
+            if guard::allows(&said) && ruled {
                 self.warnings.push(format!(
                     "{}:{}: {} is ignored, for {} says what is allowed here",
                     path.display(),
@@ -131,7 +164,7 @@ impl Loaded {
                 ));
                 continue;
             }
-            if guard::allows(said.key) && !trusted {
+            if (guard::allows(&said) || guard::approves(&said)) && !trusted {
                 self.distrust(path, said.line, said.key);
                 continue;
             }

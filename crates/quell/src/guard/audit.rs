@@ -1,8 +1,10 @@
 //! The log of what the guard has decided and of what was done: one JSON object per line, in quell's home.
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use quell_core::guard::{Decision, Effect};
 use quell_store::Home;
@@ -101,11 +103,18 @@ fn old_path(home: &Home) -> PathBuf {
 
 pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     let short = |text: &str| -> String { text.chars().take(LONGEST).collect() };
-    let line =
-        AuditLine { target: short(&line.target), cause: line.cause.as_deref().map(short), ..line.clone() };
-    let mut bytes = serde_json::to_vec(&line)?;
-    bytes.push(b'\n');
+    let actor = Asker {
+        job: line.actor.job.as_deref().map(short),
+        session: line.actor.session.as_deref().map(short),
+        ..line.actor.clone()
+    };
+    let cause = line.cause.as_deref().map(short);
+    let line = AuditLine { target: short(&line.target), cause, actor, ..line.clone() };
     let path = path(home);
+    // One that was cut, by a disk that was full, must not take this one with it.
+    let mut bytes = if ends_within_a_line(&path) { vec![b'\n'] } else { Vec::new() };
+    serde_json::to_writer(&mut bytes, &line)?;
+    bytes.push(b'\n');
     // Only ever added to, in one write: what others add at the same time stands before or behind it.
     let open = || quell_sys::open_own(&path, quell_sys::Use::Append);
     home.check()?;
@@ -114,11 +123,32 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
         other => other?,
     };
     file.write_all(&bytes)?;
-    if file.metadata()?.len() > CAP {
-        // Two who do this at the same time lose the older half; what was just written is never it.
-        fs::rename(&path, old_path(home))?;
+    if file.metadata()?.len() > CAP && file.try_lock().is_ok() {
+        // Whoever else finds it too long is behind the lock, or finds another file here: none is put aside twice.
+        let is_it = |here: fs::Metadata, it: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
+        if is_it(fs::symlink_metadata(&path)?, file.metadata()?) {
+            fs::rename(&path, old_path(home))?;
+        }
     }
     Ok(())
+}
+
+/// Whether the last line has no end, and gets none: what somebody is just writing is seen in parts. Nothing tells that it is
+/// whole, so it is looked at twice; at worst there is an empty line.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = || -> io::Result<(u64, u8)> {
+        let mut file = quell_sys::open_own(path, quell_sys::Use::Read)?;
+        let mut byte = [b'\n'];
+        let at = file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut byte)?;
+        Ok((at, byte[0]))
+    };
+    let Ok((at, byte)) = last() else { return false };
+    if byte == b'\n' {
+        return false;
+    }
+    std::thread::sleep(Duration::from_millis(2));
+    last().is_ok_and(|again| again == (at, byte))
 }
 
 /// What can be read of it; a line that was cut by a crash is passed over.

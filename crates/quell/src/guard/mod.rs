@@ -39,6 +39,11 @@ impl Gate {
         self
     }
 
+    /// Where its log is.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
     /// What it goes by.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -116,8 +121,8 @@ impl Gate {
     }
 }
 
-/// What is still done if the settings can't be read: to look, and to stop what runs. What a policy would have said about
-/// the rest is not known.
+/// What is still done if the settings can't be read: to look, and to stop what runs, unless a file that can be read refuses
+/// it. What a policy would have said about the rest is not known.
 const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
 
 /// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
@@ -126,7 +131,9 @@ const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
 pub fn admit(policy: Result<Policy>, home: Option<&Home>, verb: &str, target: &str) -> Result<()> {
     let policy = match policy {
         Ok(policy) => policy,
-        Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => return Ok(()),
+        Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => {
+            Config::refusals_here()
+        }
         Err(error) => return Err(error),
     };
     match home {

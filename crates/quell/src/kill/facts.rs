@@ -3,32 +3,52 @@
 use std::path::Path;
 
 use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
-use quell_core::JobId;
-use quell_core::guard::{Kin, ProcessFacts};
+use quell_core::guard::{Kin, Owner, ProcessFacts};
+use quell_core::{JobId, ProcId};
+use quell_store::Home;
 use quell_sys::Stat;
 
 /// What quell's own processes are called; who calls itself so is left alone, too.
 const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-understud", "quell-aide", "quell-init"];
 
+/// How many bytes of a name the kernel keeps.
+const SHORT: usize = 15;
+
 /// Gathers it. Good only if the process is pinned, and still alive afterwards.
-pub(super) fn gather(stat: &Stat) -> ProcessFacts {
+pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
     let pid = stat.pid;
-    let executed = quell_sys::executed(pid);
-    let uid = quell_sys::effective_uid(pid).unwrap_or(0);
-    let own = quell_sys::executed(quell_sys::pid());
-    let same = |(dev, ino, _): &(u64, u64, _)| own.as_ref().is_some_and(|own| (own.0, own.1) == (*dev, *ino));
+    // The files of a leader that has ended are empty, though the process may live on in other threads.
+    let thread = quell_sys::living_thread(pid, stat);
+    let executed = quell_sys::executed(thread);
+    let names = names(stat, thread, executed.as_ref().map(|(_, _, path)| path.as_path()));
+    let job = Keep::of(home, stat, thread);
     ProcessFacts {
         pid,
         kernel_thread: is_kernels(stat),
-        is_quell: executed.as_ref().is_some_and(same) || QUELLS.contains(&stat.comm.as_str()),
-        names: names(stat, executed.as_ref().map(|(_, _, path)| path.as_path())),
-        uid,
-        user: quell_sys::user_name(uid),
+        is_quell: is_quells(stat)
+            || names.iter().any(|name| name == "quell")
+            || quell_sys::execute_the_same(thread, quell_sys::pid()),
+        names,
+        owners: owners(pid),
         caller_uid: quell_sys::uid(),
         above_caller: kin(pid),
-        job: job(pid),
+        kept: matches!(job, Some(Keep::Unknown)),
+        job: job.and_then(|job| job.id()),
         in_container: !quell_sys::in_first_pid_namespace(),
     }
+}
+
+fn owners(pid: u32) -> Vec<Owner> {
+    // Of whom nothing can be read may be anybody's: root's, to be safe.
+    let mut uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
+    let mut seen = Vec::new();
+    uids.retain(|uid| {
+        !seen.contains(uid) && {
+            seen.push(*uid);
+            true
+        }
+    });
+    uids.into_iter().map(|uid| Owner { uid, name: quell_sys::user_name(uid) }).collect()
 }
 
 /// A thread of the kernel, or something that the kernel has started by itself.
@@ -37,13 +57,24 @@ fn is_kernels(stat: &Stat) -> bool {
         || (stat.ppid != 0 && quell_sys::stat(stat.ppid).is_ok_and(|parent| parent.is_kernel_thread()))
 }
 
-fn names(stat: &Stat, executed: Option<&Path>) -> Vec<String> {
+/// One of those that keep a job, by its name or by the file that it executes.
+fn is_quells(stat: &Stat) -> bool {
+    let file = |pid: u32| quell_sys::executed(pid).map(|(dev, ino, _)| (dev, ino));
+    QUELLS.contains(&stat.comm.as_str())
+        || file(stat.pid).is_some_and(|theirs| file(quell_sys::pid()) == Some(theirs))
+}
+
+fn names(stat: &Stat, thread: u32, executed: Option<&Path>) -> Vec<String> {
     let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let called = quell_sys::cmdline(stat.pid).first().and_then(|word| last(Path::new(word)));
+    let words: Vec<String> =
+        quell_sys::cmdline(thread).iter().filter_map(|word| last(Path::new(word))).collect();
     let file = executed.and_then(last);
     let file = file.map(|name| name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned));
+    // A script is called by its file, of which the kernel keeps the beginning; its interpreter was told all of it.
+    let is_script = |word: &&String| stat.comm.len() == SHORT && word.starts_with(&stat.comm);
+    let script = words.iter().skip(1).take(2).find(is_script).cloned();
     let mut names = vec![stat.comm.clone()];
-    for name in [file, called].into_iter().flatten() {
+    for name in [file, words.first().cloned(), script].into_iter().flatten() {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -51,35 +82,72 @@ fn names(stat: &Stat, executed: Option<&Path>) -> Vec<String> {
     names
 }
 
-/// How it stands to whoever called quell.
-fn kin(pid: u32) -> Option<Kin> {
-    let mut at = quell_sys::pid();
-    // A chain of parents is no longer than there are processes; that it ends is certain only while nobody forks.
-    for step in 0..1 << 16 {
-        if at == pid {
-            return Some(if step < 2 { Kin::Caller } else { Kin::Ancestor });
-        }
-        match quell_sys::stat(at) {
-            Ok(stat) if stat.ppid > 0 => at = stat.ppid,
-            Ok(_) | Err(_) => return None,
-        }
-    }
-    None
+/// The processes above one, the nearest first. A chain is no longer than there are processes; that it ends is certain only
+/// while nobody forks.
+fn above(pid: u32) -> impl Iterator<Item = Stat> {
+    let parent = |pid: u32| {
+        let ppid = quell_sys::stat(pid).ok()?.ppid;
+        (ppid > 0).then(|| quell_sys::stat(ppid).ok())?
+    };
+    std::iter::successors(parent(pid), move |stat| parent(stat.pid)).take(1 << 16)
 }
 
-/// The job that it is in, by its cgroup or by what its environment says, unless the caller is in the same one.
-fn job(pid: u32) -> Option<String> {
-    let id = |text: &str| text.parse::<JobId>().ok();
-    let in_cgroup = |text: &str| {
-        text.split(['/', '\n'])
-            .rev()
-            .filter_map(|part| part.strip_prefix("quell-"))
-            .find_map(|rest| id(rest.trim_end_matches("-keeper").trim_end_matches(".scope")))
-    };
-    let of = |pid: u32, variable: Option<String>| {
-        in_cgroup(&quell_sys::cgroups(pid)).or_else(|| variable.and_then(|text| id(&text)))
-    };
-    let theirs = of(pid, quell_sys::variable_of(pid, JOB_VARIABLE))?;
-    let ours = of(quell_sys::pid(), std::env::var(JOB_VARIABLE).ok());
-    (ours != Some(theirs)).then(|| theirs.to_string())
+/// How it stands to whoever called quell.
+fn kin(pid: u32) -> Option<Kin> {
+    let own = quell_sys::pid();
+    if pid == own {
+        return Some(Kin::Caller);
+    }
+    if let Some(step) = above(own).position(|stat| stat.pid == pid) {
+        return Some(if step == 0 { Kin::Caller } else { Kin::Ancestor });
+    }
+    // Who was left by its parent is still in the session that it came from, and hears of the end of that one.
+    let session = quell_sys::stat(own).is_ok_and(|stat| stat.sid == pid);
+    session.then_some(Kin::Ancestor)
+}
+
+/// Who keeps a process that isn't kept with the caller.
+enum Keep {
+    Job(JobId),
+    Unknown,
+}
+
+impl Keep {
+    /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be cleared, and that of the
+    /// caller says what the caller likes: that both are in the same job is shown by the cgroup or by the keeper alone.
+    fn of(home: &Home, stat: &Stat, thread: u32) -> Option<Self> {
+        let keeper =
+            |pid: u32| above(pid).find(is_quells).map(|stat| ProcId { pid: stat.pid, start: stat.start });
+        let own = quell_sys::pid();
+        let (theirs, ours) = (keeper(stat.pid), keeper(own));
+        if theirs.is_some() && theirs == ours {
+            return None;
+        }
+        let in_cgroup = in_cgroup(stat.pid);
+        if in_cgroup.is_some() && in_cgroup == self::in_cgroup(own) {
+            return None;
+        }
+        let said = || quell_sys::variable_of(thread, JOB_VARIABLE)?.parse::<JobId>().ok();
+        if let Some(id) = in_cgroup.or_else(said) {
+            return Some(Self::Job(id));
+        }
+        let keeper = theirs?;
+        let live = home.live().unwrap_or_default();
+        let kept = live.into_iter().find(|id| home.job(*id).is_kept_by(keeper, None));
+        Some(kept.map_or(Self::Unknown, Self::Job))
+    }
+
+    fn id(&self) -> Option<String> {
+        match self {
+            Self::Job(id) => Some(id.to_string()),
+            Self::Unknown => None,
+        }
+    }
+}
+
+fn in_cgroup(pid: u32) -> Option<JobId> {
+    let text = quell_sys::cgroups(pid);
+    let ours = text.split(['/', '\n']).rev().filter_map(|part| part.strip_prefix("quell-"));
+    let id = |rest: &str| rest.trim_end_matches("-keeper").trim_end_matches(".scope").parse().ok();
+    ours.filter_map(id).next()
 }

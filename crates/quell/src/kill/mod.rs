@@ -9,7 +9,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use quell_core::guard::{Decision, decide_kill, read_pid};
+use quell_core::guard::{Decision, decide_kill, decide_verb, read_pid};
 use quell_core::{
     Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, ProcId, Request, Signal, StopPlan, Until,
     Verdict,
@@ -71,7 +71,7 @@ pub struct KillAnswer {
     #[serde(serialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub took: Duration,
-    /// Everybody who was signalled.
+    /// Everybody who was meant.
     pub members: Vec<Member>,
     /// What the guard said.
     pub decision: Decision,
@@ -103,7 +103,7 @@ pub fn check(gate: &Gate, pid: &str, kill: &Kill) -> Result<Decision> {
         Ok(number) => number,
         Err(decision) => return Ok(*decision),
     };
-    let verb = quell_core::guard::decide_verb(gate.policy(), "kill");
+    let verb = decide_verb(gate.policy(), "kill");
     if !verb.allowed {
         return Ok(verb);
     }
@@ -117,6 +117,11 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
         Ok(number) => number,
         Err(decision) => return Err(gate.refuse("kill", pid, *decision)),
     };
+    // Before anybody is looked at: who may not kill is not told who is there.
+    let verb = decide_verb(gate.policy(), "kill");
+    if !verb.allowed {
+        return Err(gate.refuse("kill", pid, verb));
+    }
     let (mut set, decision) = look(gate, number, kill)?;
     let decision = gate.decided("kill", pid, decision)?;
     point(Point::VictimValidated);
@@ -126,27 +131,29 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     let (verdict, escalated) = if ENDING.contains(&kill.signal.to_string().as_str()) {
         end(&mut set, kill, gate)
     } else {
-        set.signal(kill.signal);
-        (KillVerdict::Sent, false)
+        set.signal(kill.signal, gate);
+        let verdict = match set.alive() {
+            _ if set.was_sent() => KillVerdict::Sent,
+            // It has ended between the last look and the signal: nobody got one.
+            0 => KillVerdict::Gone,
+            count => KillVerdict::Survivors { count },
+        };
+        (verdict, false)
     };
     let members = set.members();
-    let mut answer = KillAnswer {
+    let answer = KillAnswer {
         pid: number,
         identity: root,
         name,
         signal: kill.signal,
         escalated,
         still_running: set.alive() > 0,
-        success: verdict == KillVerdict::Gone || (verdict == KillVerdict::Sent && set.was_sent()),
+        success: !matches!(verdict, KillVerdict::Survivors { .. }),
         verdict,
         took: begun.elapsed(),
         members,
         decision,
     };
-    // It may have died between the last look and the signal: nobody got one.
-    if answer.verdict == KillVerdict::Sent && !answer.success && !answer.still_running {
-        answer.verdict = KillVerdict::Gone;
-    }
     // It is done, and was allowed on record: a log that is full now changes nothing of that.
     let _ = gate.acted("kill", pid, &answer.decision, &answer, None);
     Ok(answer)
@@ -154,7 +161,7 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
 
 /// Pins the process, and those below it if they are meant, and holds each against the policy.
 fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
-    let set = Set::pin(pid, kill.tree)?;
+    let set = Set::pin(gate.home(), pid, kill.tree)?;
     let decide = |process: &Process| decide_kill(&gate.policy().kill, &process.facts, kill.signal);
     let mut decisions = set.processes().map(decide);
     let first = decisions.next().ok_or(Error::NoSuchProcess(pid))?;
@@ -170,7 +177,11 @@ fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
     // The kernel has its own opinion, and is asked last: what the policy says is not for it to give away.
     if let Some(process) = set.processes().find(|process| process.pidfd.would_take_signals() == Sent::Refused)
     {
-        let message = format!("{} ({}) may not be signalled by this user", process.id.pid, process.name());
+        let message = format!(
+            "{} ({}) may not be signalled by this user",
+            process.id.pid,
+            process.name().escape_debug()
+        );
         return Err(Error::NotPermitted(message));
     }
     Ok((set, first))
@@ -191,7 +202,7 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
             // Whoever ends makes its descriptor readable; nothing else is waited for.
             let ended = set.wait(deadline);
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            let count = Event::Counted(Count::Alive(set.alive()));
+            let count = Event::Counted(Count::Alive(set.owed()));
             events.push(if !ended && over { Event::Deadline } else { count });
             continue;
         };
@@ -203,11 +214,14 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 }
                 Action::Disarm => deadline = None,
                 Action::Ask(signal) => {
-                    set.signal(signal);
-                    set.signal(Signal::CONT);
+                    set.signal(signal, gate);
+                    set.wake();
+                    if set.owed() == 0 {
+                        events.push(Event::Counted(Count::Alive(0)));
+                    }
                 }
                 Action::Count => {
-                    if set.alive() == 0 {
+                    if set.owed() == 0 {
                         events.push(Event::Counted(Count::Alive(0)));
                     }
                 }
@@ -215,19 +229,17 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                     if kill.tree {
                         set.grow(|facts| decide_kill(&gate.policy().kill, facts, Signal::KILL).allowed);
                     }
-                    escalated |= kill.signal != Signal::KILL;
-                    set.signal(Signal::KILL);
-                    if set.alive() == 0 {
+                    escalated |= set.signal(Signal::KILL, gate) && kill.signal != Signal::KILL;
+                    if set.owed() == 0 {
                         events.push(Event::Counted(Count::Alive(0)));
                     }
                 }
                 Action::Publish => {}
                 Action::Finish => {
-                    let verdict = match life.verdict() {
-                        Some(Verdict::Gone) => KillVerdict::Gone,
-                        Some(Verdict::Survivors { .. } | Verdict::Unproven { .. }) | None => {
-                            KillVerdict::Survivors { count: set.alive() }
-                        }
+                    // Nobody is proven gone who was spared.
+                    let verdict = match (life.verdict(), set.alive()) {
+                        (Some(Verdict::Gone), 0) => KillVerdict::Gone,
+                        (_, count) => KillVerdict::Survivors { count },
                     };
                     return (verdict, escalated);
                 }

@@ -4,12 +4,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use quell_core::guard::ProcessFacts;
+use quell_core::guard::{Decision, ProcessFacts, decide_kill};
 use quell_core::{ProcId, Signal};
+use quell_store::Home;
 use quell_sys::{PidFd, Polled, Sent};
 use serde::Serialize;
 
 use super::facts;
+use crate::guard::Gate;
 use crate::{Error, Result};
 
 /// More than any tree that somebody ends by hand.
@@ -25,6 +27,10 @@ pub struct Member {
     pub name: String,
     /// Whether it is alive.
     pub alive: bool,
+    /// Why it did not get the last signal, if the policy stood against it by then: it has another name or another user than
+    /// before, or the policy has no KILL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spared: Option<Decision>,
 }
 
 /// One of them.
@@ -34,18 +40,35 @@ pub(super) struct Process {
     pub facts: ProcessFacts,
     threads: u32,
     sent: bool,
+    spared: Option<Decision>,
 }
 
 impl Process {
     /// Pins whoever has this number, and looks at it. None if it has ended meanwhile.
-    fn pin(pid: u32) -> io::Result<Option<Self>> {
+    fn pin(home: &Home, pid: u32) -> io::Result<Option<Self>> {
         let pidfd = PidFd::open(pid)?;
         let Ok(stat) = quell_sys::stat(pid) else { return Ok(None) };
-        let facts = facts::gather(&stat);
+        let facts = facts::gather(home, &stat);
         // As long as it lives its number is its own: so all of that was about this very one.
         let alive = pidfd.is_alive();
         let id = ProcId { pid, start: stat.start };
-        Ok(alive.then_some(Self { pidfd, id, facts, threads: stat.threads, sent: false }))
+        Ok(alive.then_some(Self { pidfd, id, facts, threads: stat.threads, sent: false, spared: None }))
+    }
+
+    /// What is known of it now: a process may execute another program, or become another user's. None if it has ended.
+    fn look_again(&mut self, home: &Home) -> Option<&ProcessFacts> {
+        let stat = quell_sys::stat(self.id.pid).ok()?;
+        let facts = facts::gather(home, &stat);
+        if !self.pidfd.is_alive() {
+            return None;
+        }
+        self.facts = facts;
+        Some(&self.facts)
+    }
+
+    /// Whether it lives, and is to end.
+    fn is_owed(&self) -> bool {
+        self.spared.is_none() && self.pidfd.is_alive()
     }
 
     pub fn name(&self) -> &str {
@@ -55,19 +78,26 @@ impl Process {
 
 /// All of them; the first is the one that was named.
 pub(super) struct Set {
+    home: Home,
+    name: String,
     all: Vec<Process>,
 }
 
 impl Set {
-    pub fn pin(pid: u32, tree: bool) -> Result<Self> {
+    pub fn pin(home: &Home, pid: u32, tree: bool) -> Result<Self> {
+        if !quell_sys::proc_is_ours() {
+            // What is pinned and what is read would be two processes.
+            let error = io::Error::other("it shows another PID namespace than the one that quell is in");
+            return Err(Error::io("/proc")(error));
+        }
         let gone = || Error::NoSuchProcess(pid);
-        let root = match Process::pin(pid) {
+        let root = match Process::pin(home, pid) {
             Ok(root) => root.ok_or_else(gone)?,
             // ESRCH, or the number of a thread that leads no process.
             Err(error) if matches!(error.raw_os_error(), Some(3 | 22 | 2)) => return Err(gone()),
             Err(error) => return Err(Error::io(format!("/proc/{pid}"))(error)),
         };
-        let mut set = Self { all: vec![root] };
+        let mut set = Self { home: home.clone(), name: root.name().to_owned(), all: vec![root] };
         if tree {
             set.grow(|_| true);
         }
@@ -87,7 +117,7 @@ impl Set {
                 if self.all.iter().any(|known| known.id.pid == pid && known.pidfd.is_alive()) {
                     continue;
                 }
-                let child = Process::pin(pid).ok().flatten();
+                let child = Process::pin(&self.home, pid).ok().flatten();
                 let is_child = |_: &Process| quell_sys::stat(pid).is_ok_and(|stat| stat.ppid == parent);
                 if let Some(child) = child.filter(is_child).filter(|child| may(&child.facts)) {
                     self.all.push(child);
@@ -106,7 +136,7 @@ impl Set {
     }
 
     pub fn name(&self) -> String {
-        self.all[0].name().to_owned()
+        self.name.clone()
     }
 
     pub fn members(&self) -> Vec<Member> {
@@ -114,6 +144,7 @@ impl Set {
             id: process.id,
             name: process.name().to_owned(),
             alive: process.pidfd.is_alive(),
+            spared: process.spared.clone().filter(|_| process.pidfd.is_alive()),
         };
         self.all.iter().map(of).collect()
     }
@@ -126,15 +157,37 @@ impl Set {
         self.all.iter().any(|process| process.sent)
     }
 
-    pub fn signal(&mut self, signal: Signal) {
+    /// How many live and are to end.
+    pub fn owed(&self) -> usize {
+        self.all.iter().filter(|process| process.is_owed()).count()
+    }
+
+    /// Signals those whom the policy still gives; whether anybody got it. What was decided was decided about how they were
+    /// then: each is looked at again, for the time between is as long as a grace.
+    pub fn signal(&mut self, signal: Signal, gate: &Gate) -> bool {
+        let mut any = false;
         for process in self.all.iter_mut().filter(|process| process.pidfd.is_alive()) {
-            process.sent |= process.pidfd.signal(signal) == Sent::Yes;
+            let Some(facts) = process.look_again(&self.home) else { continue };
+            let decision = decide_kill(&gate.policy().kill, facts, signal);
+            process.spared = (!decision.allowed).then_some(decision);
+            if process.spared.is_none() && process.pidfd.signal(signal) == Sent::Yes {
+                process.sent = true;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Lets those go on who stand still, or they would not hear what they were asked. Part of the asking, and for nobody else.
+    pub fn wake(&mut self) {
+        for process in self.all.iter().filter(|process| process.sent && process.is_owed()) {
+            process.pidfd.signal(Signal::CONT);
         }
     }
 
     /// Waits until one of the living ends; false if `deadline` came first.
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        let living: Vec<&Process> = self.all.iter().filter(|process| process.pidfd.is_alive()).collect();
+        let living: Vec<&Process> = self.all.iter().filter(|process| process.is_owed()).collect();
         let polled: Vec<Polled<'_>> =
             living.iter().map(|process| Polled::Read(process.pidfd.as_fd())).collect();
         living.is_empty() || quell_sys::poll_until(&polled, deadline).is_ok_and(|ready| ready.contains(&true))

@@ -85,13 +85,8 @@ pub struct ServiceAnswer {
 
 /// Does it, if the guard lets it pass. A name that is refused runs no program at all.
 pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Result<ServiceAnswer> {
-    let decision = match read_service(name) {
-        Ok(read) => decide_service(&gate.policy().service, &read, verb),
-        Err(refusal) => *refusal,
-    };
-    gate.decided(verb.listed(), name, decision)?;
-    // It was read just now, or the guard would not have let it pass.
-    let asked = read_service(name).map_err(Error::Refused)?;
+    let asked = read_service(name).map_err(|refusal| gate.refuse(verb.listed(), name, *refusal))?;
+    gate.decided(verb.listed(), name, decide_service(&gate.policy().service, &asked, verb))?;
     let systemctl = Systemctl::find(options.user)?;
     let before = Unit::look(&systemctl, &asked.unit(), options.user)?;
     let decision = decide_unit(&gate.policy().service, &asked, &before.facts(verb), verb);

@@ -39,6 +39,11 @@ impl Unit {
         if nobody.iter().any(|nobody| words.contains(nobody)) {
             return Err(Error::NoSystemd { message: one_line(&words), user });
         }
+        if said.stdout.cut > 0 {
+            // What is missing may be the very unit that is protected.
+            let message = format!("systemd says more of {name} than can be looked through");
+            return Err(Error::Systemctl(message));
+        }
         if said.code != Some(0) || unit.id().is_empty() || unit.state().is_empty() {
             let how = said.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
             let why = if words.is_empty() { "it said nothing".into() } else { one_line(&words) };

@@ -5,6 +5,7 @@ mod damage;
 mod fake;
 mod find;
 mod gc;
+mod guard_log;
 mod lists;
 mod many;
 mod scale;

@@ -1,0 +1,47 @@
+//! The guard's log under many writers at once.
+
+use std::fs;
+
+use quell::core::guard::{Decision, Policy};
+use quell::guard::{AuditLine, Gate};
+
+use crate::fake::Place;
+
+const WRITERS: usize = 50;
+const LINES: usize = 100;
+
+/// As long as the log may be.
+const CAP: usize = 16 << 20;
+
+#[test]
+fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_put_aside() {
+    let place = Place::new();
+    let gate = || Gate::new(&place.home, Policy::default());
+    let refusal = || Decision::refuse("PID_ZERO", "built-in", "x".repeat(300), "y");
+    gate().refuse("kill", "first", refusal());
+    let path = place.path("audit.jsonl");
+    let line = fs::read(&path).unwrap();
+    // So that the middle of what is written is beyond the end.
+    let before = (CAP - WRITERS * LINES / 2 * line.len()) / line.len();
+    fs::write(&path, line.repeat(before)).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let gate = gate();
+            scope.spawn(move || {
+                for number in 0..LINES {
+                    gate.refuse("kill", &format!("{writer} {number}"), refusal());
+                }
+            });
+        }
+    });
+    let old = fs::read(place.path("audit.1.jsonl")).unwrap();
+    let new = fs::read(&path).unwrap();
+    assert!(old.len() > CAP, "it was put aside once, and not before its time: {}", old.len());
+    let whole = |bytes: &[u8]| -> Vec<AuditLine> {
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    };
+    let mut lines = whole(&old);
+    lines.extend(whole(&new));
+    assert_eq!(lines.len(), before + WRITERS * LINES);
+}
