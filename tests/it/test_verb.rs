@@ -296,7 +296,7 @@ fn a_run_is_in_the_audit_log_with_what_was_decided_and_what_came_of_it() {
 
 #[test]
 fn tests_end_with_the_quell_that_runs_them() {
-    for signal in ["KILL", "INT"] {
+    for signal in ["KILL", "TERM"] {
         let lab = lab();
         let mut running =
             lab.quell("test").script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").start();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell_tests::{host::Setting, lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, host::Setting, lab::Lab, run::PATIENCE};
 
 #[test]
 fn a_live_tree_is_drawn_with_those_who_left_its_session() {
@@ -62,6 +62,8 @@ fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
     let mut running =
         lab.run().args(["--name", "front"]).script("sleep $N & echo ready >$QUELL_TEST_READY; wait").start();
     running.wait_ready().expect("ready");
+    let asleep = || lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep "));
+    assert!(eventually(PATIENCE, asleep));
     let done = lab.quell("tree").args(["front"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(

@@ -35,6 +35,8 @@ impl Process {
             "HUP" => Signal::HUP,
             "INT" => Signal::INT,
             "QUIT" => Signal::QUIT,
+            "ABRT" => Signal::ABORT,
+            "SEGV" => Signal::SEGV,
             "KILL" => Signal::KILL,
             "USR1" => Signal::USR1,
             "USR2" => Signal::USR2,

@@ -27,6 +27,9 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(125);
     }
+    // A file that may not grow any more is an error to be told, not a reason to die.
+    #[cfg(target_os = "linux")]
+    quell_sys::ignore(quell_core::Signal::XFSZ);
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),

@@ -62,6 +62,8 @@ impl Signal {
     pub const TERM: Self = Self(15);
     /// The end that can't be refused.
     pub const KILL: Self = Self(9);
+    /// A file is larger than its limit.
+    pub const XFSZ: Self = Self(25);
     /// Terminal interrupt.
     pub const INT: Self = Self(2);
     /// Terminal quit.
