@@ -77,6 +77,11 @@ impl<'a> Lab<'a> {
         self.dir.join(name)
     }
 
+    /// The name of its directory, which no other lab has.
+    pub fn name(&self) -> String {
+        self.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
     /// A path that was not given out before.
     pub fn fresh(&self, name: &str) -> PathBuf {
         self.next.set(self.next.get() + 1);

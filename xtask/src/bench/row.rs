@@ -13,8 +13,8 @@ type Work<'a> = Box<dyn FnMut() -> Outcome + 'a>;
 
 /// A contender that has taken this much in all has had its rounds: a row is to end some time.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// But it has at least so many.
-const LEAST: usize = 3;
+/// The first round counts after all if it took this long: such a contender gets few.
+const LONG: Duration = Duration::from_secs(10);
 /// Failures in a row after which a contender is out.
 const FAILURES: usize = 3;
 
@@ -191,16 +191,17 @@ impl<'a> Running<'a> {
 
     fn go(&mut self, counts: bool) {
         let Some(work) = &mut self.work else { return };
-        if self.spent > PATIENCE && self.samples.len() >= LEAST {
+        if self.spent > PATIENCE && !self.samples.is_empty() {
             return;
         }
         let start = Instant::now();
         let outcome = work();
-        self.spent += start.elapsed();
+        let took = start.elapsed();
+        self.spent += took;
         match outcome {
             Ok(figure) => {
                 self.failures = 0;
-                if counts {
+                if counts || took > LONG {
                     self.samples.push(figure);
                 }
             }

@@ -1,12 +1,12 @@
 //! What a job costs that does nothing: memory and wake-ups of everyone who keeps it. The job itself is not counted.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::bench::daemons::AgentExec;
-use crate::bench::lab::{Lab, finish, output, ready};
+use crate::bench::lab::{Lab, finish, ready};
 use crate::bench::row::Row;
 
 /// How long wake-ups are counted.
@@ -21,42 +21,51 @@ enum What {
     WakeUps,
 }
 
+/// How many jobs live while those of the second row are looked at.
+const SEVERAL: usize = 10;
+
 pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let memory = |id, title| row(lab, Row::new(id, title, "KiB"), What::Pss);
-    let pss = memory("idle-pss", "idle background job, all processes that keep it: PSS")?.most(1024.0, 512.0);
-    let rss =
-        row(lab, Row::new("idle-rss", "the same, RSS (what they share is counted twice)", "KiB"), What::Rss)?;
+    let title = "idle background job, all processes that keep it: PSS, when it is the only one";
+    let alone = row(lab, Row::new("idle-pss", title, "KiB").most(1024.0, 512.0), What::Pss, 1);
+    let title = format!("the same, each of {SEVERAL}: what they share is divided");
+    let several =
+        row(lab, Row::new("idle-pss-several", title, "KiB").most(1024.0, 512.0), What::Pss, SEVERAL);
+    let title = "the same, RSS, when it is the only one: what they share is counted twice";
+    let rss = row(lab, Row::new("idle-rss", title, "KiB"), What::Rss, 1);
     let title = "the same, wake-ups a second";
-    let wakes = row(lab, Row::new("idle-wake-ups", title, "1/s"), What::WakeUps)?.most(0.0, None);
-    Ok(vec![pss, rss, wakes])
+    let wakes = row(lab, Row::new("idle-wake-ups", title, "1/s").most(0.0, None), What::WakeUps, 1).rounds(3);
+    Ok(vec![alone, several, rss, wakes])
 }
 
-fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, what: What) -> Result<Row<'a>, String> {
-    let own = lab.program().to_owned();
-    let row = row
-        .rounds(if matches!(what, What::WakeUps) { 3 } else { 30 })
-        .maybe("agent-exec", "a supervisor for each job", AgentExec::find(lab), |agent| {
-            let program = lab.peers.get("agent-exec").unwrap_or_default();
-            move || {
+fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, what: What, count: usize) -> Row<'a> {
+    row.maybe("agent-exec", "a supervisor for each job", AgentExec::find(lab), |agent| {
+        let program = lab.peers.get("agent-exec").unwrap_or_default();
+        move || {
+            let mut ids = Vec::new();
+            for _ in 0..count {
                 let file = lab.fresh("ready");
-                let (id, _) = agent.start(&lab.tree(1, &file))?;
+                ids.push(agent.start(&lab.tree(1, &file))?.0);
                 ready(&file)?;
-                let figure = measure(lab, &program, what);
-                finish(agent.call(&["kill", &id]))?;
-                Ok(figure)
             }
-        })
-        .quell("quell start", "keeper and understudy: either can be killed", move || {
+            let figure = measure(lab, &program, what) / count as f64;
+            for id in ids {
+                finish(agent.call(&["kill", &id]))?;
+            }
+            Ok(figure)
+        }
+    })
+    .quell("quell start", "keeper and understudy: either can be killed", move || {
+        for _ in 0..count {
             let file = lab.fresh("ready");
             let mut command = lab.quell(&["start", "--"]);
             command.args(lab.tree(1, &file));
-            let (id, _) = output(command)?;
+            finish(command)?;
             ready(&file)?;
-            let figure = measure(lab, &own, what);
-            finish(lab.quell(&["stop", "--now", &id]))?;
-            Ok(figure)
-        });
-    Ok(row)
+        }
+        let figure = measure(lab, lab.program(), what) / count as f64;
+        finish(lab.quell(&["stop", "--all", "--now"]))?;
+        Ok(figure)
+    })
 }
 
 /// The processes that run `program` for this lab, which has no other job now.
@@ -65,7 +74,7 @@ fn keepers(lab: &Lab<'_>, program: &Path) -> Vec<u32> {
     lab.pids().into_iter().filter(|&pid| runs(pid)).collect()
 }
 
-fn measure(lab: &Lab<'_>, program: &PathBuf, what: What) -> f64 {
+fn measure(lab: &Lab<'_>, program: &Path, what: What) -> f64 {
     sleep(REST);
     let pids = keepers(lab, program);
     match what {

@@ -10,6 +10,7 @@ use crate::bench::daemons::{AgentExec, Pueue};
 use crate::bench::lab::{Lab, finish, ms, output, ready, time};
 use crate::bench::row::{Outcome, Row};
 
+const RAW: &str = "raw killpg + wait";
 const WORKERS: usize = 2;
 
 /// Milliseconds a job, so that less is better as everywhere.
@@ -221,8 +222,8 @@ pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let title = format!("`stop --all` of {count} jobs");
     let stop = Row::new("live-stop", title, "ms")
         .rounds(3)
-        .bar("raw killpg + wait", 3.0, None)
-        .peer("raw killpg + wait", "SIGKILL at once, one group after the other; no record", move || {
+        .bar(RAW, 3.0, None)
+        .peer(RAW, "SIGKILL at once, one group after the other; no record", move || {
             super::raw::groups(lab, count)
         })
         .quell("quell stop --all", "TERM to each, count, receipt, synced to disk", move || {

@@ -14,7 +14,7 @@ use quell_sys::{Polled, poll_until};
 use crate::bench::lab::{Lab, PATIENCE, ms, ready};
 use crate::bench::row::Outcome;
 
-/// A group, killed and reaped: for one process that is all there is to count.
+/// A group, killed, reaped, and looked for in /proc.
 pub fn group(lab: &Lab<'_>) -> Outcome {
     let file = lab.fresh("ready");
     let words = lab.tree(1, &file);
@@ -26,25 +26,30 @@ pub fn group(lab: &Lab<'_>) -> Outcome {
     // Our own child, not yet reaped: the number is its own.
     let sent = quell_sys::signal_group(child.id(), Signal::KILL);
     let waited = child.wait();
-    let left = quell_sys::signal_group(child.id(), Signal::KILL).is_ok();
+    let left = count(child.id());
     let elapsed = ms(start);
     up?;
     sent.map_err(|why| format!("killpg: {why}"))?;
     waited.map_err(|why| format!("wait: {why}"))?;
-    if left { Err("the group is not empty".into()) } else { Ok(elapsed) }
+    if left == 0 { Ok(elapsed) } else { Err(format!("{left} are left in the group")) }
+}
+
+/// How many processes are in a group.
+fn count(pgid: u32) -> usize {
+    let pids = quell_sys::pids().unwrap_or_default();
+    pids.into_iter().filter(|&pid| quell_sys::stat(pid).is_ok_and(|stat| stat.pgid == pgid)).count()
 }
 
 /// A cgroup of our own, removed in the end.
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Below the cgroup that this process is in, or below the top.
+    /// Below the top, which an ordinary user can't write to.
     pub fn make(lab: &Lab<'_>) -> Result<Self, String> {
         let text = fs::read_to_string("/proc/self/mountinfo").map_err(|why| format!("mountinfo: {why}"))?;
         let line = text.lines().find(|line| line.contains(" - cgroup2 ")).ok_or("no cgroup2 is mounted")?;
         let mount = line.split(' ').nth(4).unwrap_or_default();
-        let name = lab.path("").parent().map(|_| format!("quell-bench-{}", std::process::id()));
-        let dir = PathBuf::from(mount).join(name.unwrap_or_default());
+        let dir = PathBuf::from(mount).join(lab.name());
         match fs::create_dir(&dir) {
             Ok(()) => Ok(Self(dir)),
             Err(why) => Err(format!("{}: {why}", dir.display())),
