@@ -72,10 +72,10 @@ pub fn bars(row: &Value) -> String {
     let bottom = height - 26.0;
     for mark in scale.marks() {
         let x = scale.at(mark);
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n",
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
             bottom + 16.0,
             power(mark)
         );
@@ -85,12 +85,12 @@ pub fn bars(row: &Value) -> String {
         let value = |key: &str| contender[key].as_f64().unwrap_or_default();
         let (median, low, high) = (scale.at(value("median")), scale.at(value("min")), scale.at(value("p95")));
         let colour = if contender["ours"] == true { OWN } else { OTHER };
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
              <rect x=\"{LEFT}\" y=\"{}\" width=\"{:.1}\" height=\"16\" fill=\"{colour}\"/>\
              <line x1=\"{low:.1}\" y1=\"{mid}\" x2=\"{high:.1}\" y2=\"{mid}\" stroke=\"#111\"/>\
-             <text x=\"{:.1}\" y=\"{}\">{}</text>\n",
+             <text x=\"{:.1}\" y=\"{}\">{}</text>",
             LEFT - 8.0,
             y + 16.0,
             escaped(text_of(&contender["name"])),
@@ -105,9 +105,12 @@ pub fn bars(row: &Value) -> String {
     text + "</svg>\n"
 }
 
+/// A name, whether it is ours, and its points.
+type Line = (String, bool, Vec<(f64, f64)>);
+
 /// Stops of 1 to 10,000 processes: a straight line at 45 degrees is linear.
 pub fn scaling(rows: &[Value]) -> Option<String> {
-    let mut lines: Vec<(String, bool, Vec<(f64, f64)>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for row in rows {
         let Some(count) = text_of(&row["id"]).strip_prefix("stop-").and_then(|text| text.parse().ok()) else {
             continue;
@@ -130,20 +133,20 @@ pub fn scaling(rows: &[Value]) -> Option<String> {
     let up = Scale::over(points().map(|point| point.1), bottom, TOP);
     for mark in across.marks() {
         let x = across.at(mark);
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n",
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
             bottom + 18.0,
             power(mark)
         );
     }
     for mark in up.marks() {
         let y = up.at(mark);
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<line x1=\"60\" y1=\"{y:.1}\" x2=\"{}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"54\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>\n",
+             <text x=\"54\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
             WIDTH - 190.0,
             y + 4.0,
             power(mark)
@@ -154,9 +157,9 @@ pub fn scaling(rows: &[Value]) -> Option<String> {
         let colour = if *ours { OWN } else { OTHER };
         let path: Vec<String> =
             points.iter().map(|(count, ms)| format!("{:.1},{:.1}", across.at(*count), up.at(*ms))).collect();
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
             path.join(" ")
         );
         labels.push((points.last().map_or(TOP, |(_, ms)| up.at(*ms)), name, colour));
@@ -167,9 +170,9 @@ pub fn scaling(rows: &[Value]) -> Option<String> {
     for (y, name, colour) in labels {
         let y = y.max(free);
         free = y + 15.0;
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<text x=\"{}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>\n",
+            "<text x=\"{}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
             WIDTH - 182.0,
             y + 4.0,
             escaped(name)

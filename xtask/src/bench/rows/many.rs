@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
@@ -17,23 +16,11 @@ const WORKERS: usize = 2;
 pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let each = if lab.options.quick { 5 } else { 20 };
     let truth = || vec!["/bin/true".to_owned()];
-    let quell = lab.program().to_owned();
-    let command = move |words: &[&str]| {
-        let mut command = lab.command(&quell);
-        command.args(words);
-        command
-    };
-    let program = AgentExec::find(lab).map(|_| lab.peers.get("agent-exec").unwrap_or_default());
     let row = Row::new("rate", format!("jobs started and ended, {WORKERS} at once: time a job"), "ms")
         .bar("agent-exec", 0.2, None)
         .bar("pueue", 1.0 / 3.0, None)
-        .maybe("agent-exec", "`run` until it has ended", program, |program| {
-            let make = move || {
-                let mut command = lab.command(&program);
-                command.args(["run", "--", "/bin/true"]);
-                vec![command]
-            };
-            move || workers(each, &make)
+        .maybe("agent-exec", "`run` until it has ended", AgentExec::find(lab), |agent| {
+            move || workers(each, &|| agent.call(&["run", "--", "/bin/true"]), finish)
         })
         .maybe("pueue", "all added, then one `wait` for all", Pueue::start(lab, WORKERS), |pueue| {
             move || {
@@ -49,53 +36,27 @@ pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
                 Ok(elapsed)
             }
         })
-        .quell("quell run", "in the foreground, recorded", {
-            let command = command.clone();
-            move || workers(each, &|| vec![command(&["run", "--", "/bin/true"])])
+        .quell("quell run", "in the foreground, recorded", move || {
+            workers(each, &|| lab.quell(&["run", "--", "/bin/true"]), finish)
         })
         .quell("quell start; quell wait", "in the background, synced to disk", move || {
-            let start = Instant::now();
-            // A Lab is for one thread: the commands are made here and run there.
-            let make = || (0..each).map(|_| command(&["start", "--", "/bin/true"])).collect::<Vec<_>>();
-            let waiter = |id: &str| command(&["wait", id]);
-            let waits: Vec<Command> = (0..WORKERS * each).map(|_| waiter("")).collect();
-            let mut waits = waits.into_iter();
-            let work: Vec<Vec<(Command, Command)>> =
-                (0..WORKERS).map(|_| make().into_iter().zip(waits.by_ref()).collect()).collect();
-            let results: Vec<Result<(), String>> = thread::scope(|scope| {
-                let handles: Vec<_> = work
-                    .into_iter()
-                    .map(|jobs| scope.spawn(move || jobs.into_iter().try_for_each(start_and_wait)))
-                    .collect();
-                handles.into_iter().map(|handle| handle.join().unwrap_or(Err("panicked".into()))).collect()
-            });
-            results.into_iter().collect::<Result<(), String>>()?;
-            Ok(ms(start) / (each * WORKERS) as f64)
+            let pair = || (lab.quell(&["start", "--", "/bin/true"]), lab.quell(&["wait"]));
+            workers(each, &pair, |(start, mut wait)| {
+                wait.arg(output(start)?.0);
+                finish(wait)
+            })
         });
     Ok(vec![row])
 }
 
-fn start_and_wait((start, wait): (Command, Command)) -> Result<(), String> {
-    let (id, _) = output(start)?;
-    // The same command with the id that is known by now.
-    let mut again = Command::new(wait.get_program());
-    for (name, value) in wait.get_envs() {
-        match value {
-            Some(value) => again.env(name, value),
-            None => again.env_remove(name),
-        };
-    }
-    again.args(["wait", &id]);
-    finish(again)
-}
-
-fn workers(each: usize, make: &dyn Fn() -> Vec<Command>) -> Outcome {
-    let work: Vec<Vec<Command>> = (0..WORKERS).map(|_| (0..each).flat_map(|_| make()).collect()).collect();
+/// Does `each` jobs in each worker. A lab is for one thread: jobs are made here and done there.
+fn workers<T: Send>(each: usize, make: &dyn Fn() -> T, work: fn(T) -> Result<(), String>) -> Outcome {
+    let jobs: Vec<Vec<T>> = (0..WORKERS).map(|_| (0..each).map(|_| make()).collect()).collect();
     let start = Instant::now();
     let results: Vec<Result<(), String>> = thread::scope(|scope| {
-        let handles: Vec<_> =
-            work.into_iter().map(|jobs| scope.spawn(move || jobs.into_iter().try_for_each(finish))).collect();
-        handles.into_iter().map(|handle| handle.join().unwrap_or(Err("panicked".into()))).collect()
+        let go = |jobs: Vec<T>| scope.spawn(move || jobs.into_iter().try_for_each(work));
+        let workers: Vec<_> = jobs.into_iter().map(go).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or(Err("a worker panicked".into()))).collect()
     });
     results.into_iter().collect::<Result<(), String>>()?;
     Ok(ms(start) / (each * WORKERS) as f64)

@@ -51,7 +51,7 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
     .maybe("pueue", "the program writes into the file itself", Pueue::start(lab, 0), |pueue| {
         move || {
             let start = Instant::now();
-            let (id, _) = pueue.add(&[pueue_script.clone()])?;
+            let (id, _) = pueue.add(std::slice::from_ref(&pueue_script))?;
             finish(pueue.client(&["wait", "--quiet", &id]))?;
             let elapsed = ms(start);
             finish(pueue.client(&["clean"]))?;
