@@ -1,0 +1,208 @@
+//! Many jobs: how fast they come and go, how they are listed when they have ended, and while they live.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use crate::bench::daemons::{AgentExec, Pueue};
+use crate::bench::lab::{Lab, finish, ms, output, ready, time};
+use crate::bench::row::{Outcome, Row};
+
+const RAW: &str = "raw killpg + wait";
+const WORKERS: usize = 2;
+
+/// Milliseconds a job, so that less is better as everywhere.
+pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+    let each = if lab.options.quick { 5 } else { 20 };
+    let truth = || vec!["/bin/true".to_owned()];
+    let row = Row::new("rate", format!("jobs started and ended, {WORKERS} at once: time a job"), "ms")
+        .bar("agent-exec", 0.2, None)
+        .bar("pueue", 1.0 / 3.0, None)
+        .maybe("agent-exec", "`run` until it has ended", AgentExec::find(lab), |agent| {
+            move || workers(each, &|| agent.call(&["run", "--", "/bin/true"]), finish)
+        })
+        .maybe("pueue", "all added, then one `wait` for all", Pueue::start(lab, WORKERS), |pueue| {
+            move || {
+                let start = Instant::now();
+                for _ in 0..each * WORKERS {
+                    let mut command = pueue.client(&["add", "--"]);
+                    command.args(truth());
+                    finish(command)?;
+                }
+                finish(pueue.client(&["wait", "--quiet", "--all"]))?;
+                let elapsed = ms(start) / (each * WORKERS) as f64;
+                finish(pueue.client(&["clean"]))?;
+                Ok(elapsed)
+            }
+        })
+        .quell("quell run", "in the foreground, recorded", move || {
+            workers(each, &|| lab.quell(&["run", "--", "/bin/true"]), finish)
+        })
+        .quell("quell start; quell wait", "in the background, synced to disk", move || {
+            let pair = || (lab.quell(&["start", "--", "/bin/true"]), lab.quell(&["wait"]));
+            workers(each, &pair, |(start, mut wait)| {
+                wait.arg(output(start)?.0);
+                finish(wait)
+            })
+        });
+    Ok(vec![row])
+}
+
+/// Does `each` jobs in each worker. A lab is for one thread: jobs are made here and done there.
+fn workers<T: Send>(each: usize, make: &dyn Fn() -> T, work: fn(T) -> Result<(), String>) -> Outcome {
+    let jobs: Vec<Vec<T>> = (0..WORKERS).map(|_| (0..each).map(|_| make()).collect()).collect();
+    let start = Instant::now();
+    let results: Vec<Result<(), String>> = thread::scope(|scope| {
+        let go = |jobs: Vec<T>| scope.spawn(move || jobs.into_iter().try_for_each(work));
+        let workers: Vec<_> = jobs.into_iter().map(go).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or(Err("a worker panicked".into()))).collect()
+    });
+    results.into_iter().collect::<Result<(), String>>()?;
+    Ok(ms(start) / (each * WORKERS) as f64)
+}
+
+/// `list` with few and with many jobs that have ended: copies of the record of a real one.
+pub fn list<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+    let many = if lab.options.large { 100_000 } else { 1000 };
+    for count in [100, many] {
+        fill(lab, count)?;
+    }
+    let call = move |count: usize, words: &'static [&'static str]| {
+        move || {
+            let mut command = lab.quell(words);
+            command.env("QUELL_HOME", home(lab, count));
+            time(command)
+        }
+    };
+    const LIST: &[&str] = &["list", "--limit", "50"];
+    const TAG: &[&str] = &["list", "--limit", "50", "--tag", "hundredth=yes"];
+    let list = Row::new("list", format!("`list` of the latest 50 with {many} finished jobs"), "ms")
+        .bar("with 100", 2.0, None)
+        .peer("with 100", "quell itself, with 100 finished jobs", call(100, LIST))
+        .quell("quell list", "from the index", call(many, LIST));
+    let tag = Row::new(
+        "list-tag",
+        format!("`list --tag` with {many} finished jobs, a hundredth of them have it"),
+        "ms",
+    )
+    .bar("with 100", 2.0, None)
+    .peer("with 100", "quell itself, with 100 finished jobs", call(100, TAG))
+    .quell("quell list --tag", "from the index", call(many, TAG));
+    Ok(vec![list, tag])
+}
+
+fn home(lab: &Lab<'_>, count: usize) -> std::path::PathBuf {
+    lab.path(&format!("quell-{count}"))
+}
+
+/// A home with `count` finished jobs, of which every hundredth bears a label.
+fn fill(lab: &Lab<'_>, count: usize) -> Result<(), String> {
+    let home = home(lab, count);
+    let call = |words: &[&str]| {
+        let mut command = lab.quell(words);
+        command.env("QUELL_HOME", &home);
+        command
+    };
+    let (id, _) = output(call(&["start", "--tag", "hundredth=yes", "--", "/bin/true"]))?;
+    finish(call(&["wait", &id]))?;
+    let jobs = home.join("jobs");
+    let failed = |path: &Path, why: std::io::Error| format!("{}: {why}", path.display());
+    let template = jobs.join(&id);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&template).map_err(|why| failed(&template, why))?.flatten() {
+        if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.push((entry.file_name(), text));
+        }
+    }
+    for number in 1..count {
+        let other = numbered(&id, number);
+        let dir = jobs.join(&other);
+        private_dir(&dir).map_err(|why| failed(&dir, why))?;
+        for (name, text) in &files {
+            let mut text = text.replace(&id, &other);
+            if number % 100 != 0 {
+                text = text.replace("\"hundredth\":\"yes\"", "");
+            }
+            private_file(&dir.join(name), &text).map_err(|why| failed(&dir, why))?;
+        }
+    }
+    // The first one makes the index.
+    let _ = fs::remove_file(home.join("index.db"));
+    let (ids, _) = output(call(&["list", "--all", "--ids"]))?;
+    match ids.lines().count() {
+        found if found == count => Ok(()),
+        found => Err(format!("{found} jobs are listed instead of {count}")),
+    }
+}
+
+/// The id with another end: a number in its alphabet.
+fn numbered(id: &str, mut number: usize) -> String {
+    const ALPHABET: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let mut end = Vec::new();
+    for _ in 0..6 {
+        end.push(char::from(ALPHABET[number % 32]));
+        number /= 32;
+    }
+    // The six before those stay, so that no copy meets the original.
+    let end: String = end.into_iter().rev().collect();
+    format!("{}{end}", &id[..id.len() - 6])
+}
+
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// Thousands of jobs that live at once.
+pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+    if !lab.options.large {
+        return Err("only with --large".into());
+    }
+    let count = if lab.options.quick { 500 } else { 5000 };
+    let list = Row::new("live-list", format!("`list` with {count} live jobs"), "ms").quell(
+        "quell list",
+        "asks no keeper",
+        {
+            let mut up = false;
+            move || {
+                if !std::mem::replace(&mut up, true) {
+                    crowd(lab, count)?;
+                }
+                time(lab.quell(&["list"]))
+            }
+        },
+    );
+    let title = format!("`stop --all` of {count} jobs");
+    let stop = Row::new("live-stop", title, "ms")
+        .rounds(3)
+        .bar(RAW, 3.0, None)
+        .peer(RAW, "SIGKILL at once, one group after the other; no record", move || {
+            super::raw::groups(lab, count)
+        })
+        .quell("quell stop --all", "TERM to each, count, receipt, synced to disk", move || {
+            crowd(lab, count)?;
+            time(lab.quell(&["stop", "--all"]))
+        });
+    Ok(vec![list, stop])
+}
+
+/// So many live jobs, of which none is there yet, or all.
+fn crowd(lab: &Lab<'_>, count: usize) -> Result<(), String> {
+    let (live, _) = output(lab.quell(&["list", "--ids", "--limit", "0"]))?;
+    for _ in live.lines().count()..count {
+        let file = lab.fresh("ready");
+        let mut command = lab.quell(&["start", "--"]);
+        command.args(lab.tree(1, &file));
+        finish(command)?;
+        ready(&file)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `/bin/true` in the foreground.
+
+use crate::bench::daemons::{AgentExec, Pueue};
+use crate::bench::lab::{Lab, finish, ms, time};
+use crate::bench::row::Row;
+use std::time::Instant;
+
+pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+    let wrapped = move |program: std::path::PathBuf, words: &'static [&'static str]| {
+        move || {
+            let mut command = lab.command(&program);
+            command.args(words).arg("/bin/true");
+            time(command)
+        }
+    };
+    let quell = move |words: &'static [&'static str]| move || time(lab.quell(words));
+    let row = Row::new("run", "run `/bin/true` in the foreground", "ms")
+        .bar("timeout", 1.5, 1.2)
+        .peer("bare", "posix_spawn and waitpid: nothing but the run itself", || {
+            time(lab.command("/bin/true"))
+        })
+        .maybe(
+            "timeout",
+            "stops its process group at best; no record, no containment, no receipt",
+            lab.peers.get("timeout"),
+            |program| wrapped(program, &["5"]),
+        )
+        .maybe(
+            "tini -s",
+            "reaps orphans, leaves what outlives the program; no record",
+            lab.peers.get("tini"),
+            |program| wrapped(program, &["-s", "--"]),
+        )
+        .maybe(
+            "dumb-init",
+            "signals its session; what has left that stays; no record",
+            lab.peers.get("dumb-init"),
+            |program| wrapped(program, &["--"]),
+        )
+        .maybe(
+            "bwrap",
+            "a PID namespace that dies with it; nothing polite first, no count, no record",
+            lab.peers.get("bwrap"),
+            |program| {
+                wrapped(
+                    program,
+                    &["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--"],
+                )
+            },
+        )
+        .maybe(
+            "agent-exec",
+            "keeps record and output; signals a group; waits by looking again",
+            AgentExec::find(lab),
+            |agent| move || time(agent.call(&["run", "--", "/bin/true"])),
+        )
+        .maybe(
+            "pueue",
+            "keeps record and output; one daemon for all; `wait` looks every so often",
+            Pueue::start(lab, 0),
+            |pueue| {
+                move || {
+                    let start = Instant::now();
+                    let (id, _) = pueue.add(&["/bin/true".into()])?;
+                    finish(pueue.client(&["wait", "--quiet", &id]))?;
+                    Ok(ms(start))
+                }
+            },
+        )
+        .quell(
+            "quell run",
+            "the strongest containment of this host and the reaper, recorded, counted",
+            quell(&["run", "--", "/bin/true"]),
+        )
+        .quell(
+            "quell run --contain reaper",
+            "subreaper and session, recorded, counted",
+            quell(&["run", "--contain", "reaper", "--", "/bin/true"]),
+        );
+    Ok(vec![row])
+}

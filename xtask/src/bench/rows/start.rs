@@ -1,0 +1,113 @@
+//! From the order to the printed id. What was started is ended before the next one's turn, outside of the figure.
+
+use crate::bench::daemons::{AgentExec, Pm2, Pueue, Supervisor};
+use crate::bench::lab::{Lab, finish, output, ready, time, until};
+use crate::bench::row::Row;
+use quell_core::Signal;
+use quell_sys::PidFd;
+
+pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+    let told = lab.path("supervised");
+    let row = Row::new("start", "start in the background until the id is printed", "ms")
+        .bar("pueue", 1.0, None)
+        .bar("setsid -f", 1.5, 1.5)
+        .maybe(
+            "setsid -f",
+            "says nothing of what it has started; keeps nothing; can't stop it",
+            lab.peers.get("setsid"),
+            |program| {
+                move || {
+                    let file = lab.fresh("ready");
+                    let mut command = lab.command(&program);
+                    command.arg("-f").args(lab.tree(1, &file));
+                    let elapsed = time(command)?;
+                    end(lab, ready(&file)?)?;
+                    Ok(elapsed)
+                }
+            },
+        )
+        .maybe(
+            "pueue",
+            "the daemon runs already; prints the number before the program runs",
+            Pueue::start(lab, 0),
+            |pueue| {
+                move || {
+                    let file = lab.fresh("ready");
+                    let (id, elapsed) = pueue.add(&lab.tree(1, &file))?;
+                    let pid = ready(&file)?;
+                    finish(pueue.client(&["kill", &id]))?;
+                    gone(pid)?;
+                    Ok(elapsed)
+                }
+            },
+        )
+        .maybe(
+            "agent-exec",
+            "a supervisor for each job; prints the id before the program runs",
+            AgentExec::find(lab),
+            |agent| {
+                move || {
+                    let file = lab.fresh("ready");
+                    let (id, elapsed) = agent.start(&lab.tree(1, &file))?;
+                    let pid = ready(&file)?;
+                    finish(agent.call(&["kill", &id]))?;
+                    gone(pid)?;
+                    Ok(elapsed)
+                }
+            },
+        )
+        .maybe(
+            "supervisord",
+            "the daemon runs already and knows the program by name",
+            Supervisor::start(lab, &told),
+            |supervisor| {
+                let file = told.clone();
+                move || {
+                    let elapsed = time(supervisor.ctl(&["start", "job"]))?;
+                    ready(&file)?;
+                    finish(supervisor.ctl(&["stop", "job"]))?;
+                    Ok(elapsed)
+                }
+            },
+        )
+        .maybe("pm2", "the daemon runs already", Pm2::start(lab), |pm2| {
+            move || {
+                let file = lab.fresh("ready");
+                let words = lab.tree(1, &file);
+                let mut command =
+                    pm2.call(&["start", "--silent", "--no-autorestart", "--name", "job", &words[0], "--"]);
+                command.args(&words[1..]);
+                let elapsed = time(command)?;
+                ready(&file)?;
+                finish(pm2.call(&["delete", "--silent", "job"]))?;
+                Ok(elapsed)
+            }
+        })
+        .quell(
+            "quell start",
+            "no daemon; prints the id when the program runs, contained and on record",
+            move || {
+                let file = lab.fresh("ready");
+                let mut command = lab.quell(&["start", "--"]);
+                command.args(lab.tree(1, &file));
+                let (id, elapsed) = output(command)?;
+                ready(&file)?;
+                finish(lab.quell(&["stop", "--now", &id]))?;
+                Ok(elapsed)
+            },
+        );
+    Ok(vec![row])
+}
+
+/// Ends a job that nobody else would end: it is the process that runs our own program.
+fn end(lab: &Lab<'_>, pid: u32) -> Result<(), String> {
+    let pin = PidFd::open(pid).map_err(|why| format!("pid {pid}: {why}"))?;
+    if quell_sys::cmdline(pid).first().is_some_and(|program| *program == lab.job().to_string_lossy()) {
+        pin.signal(Signal::KILL);
+    }
+    gone(pid)
+}
+
+fn gone(pid: u32) -> Result<(), String> {
+    until("the job is gone", || !PidFd::open(pid).is_ok_and(|pin| pin.is_alive()))
+}

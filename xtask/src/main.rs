@@ -1,0 +1,48 @@
+//! `cargo xtask`: what maintainers run that is no part of the product.
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod bench;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks gets the results
+
+  --rounds N      rounds of each row [30]
+  --only ROW      this row only; may be given many times. What is known of the others is kept
+  --quick         5 rounds, less output: for a look, not for a record
+  --large         also 10,000 processes, 100,000 finished jobs, 5,000 live ones
+  --no-install    take the peers that are there already, install none
+  --no-build      take the release that is there already
+  --peers DIR     where peers are installed [target/bench-peers]
+  --out DIR       where results go [docs/benchmarks]
+  --rows          say which rows there are, and end
+  --report        write the table and the plots anew from results.json, and end";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        #[cfg(target_os = "linux")]
+        Some("bench") => match bench::main(words.collect()) {
+            Ok(code) => code,
+            Err(why) => {
+                eprintln!("xtask: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        #[cfg(not(target_os = "linux"))]
+        Some("bench") => {
+            eprintln!("xtask: quell runs jobs on Linux only, so that there is nothing to measure here");
+            ExitCode::FAILURE
+        }
+        Some("help" | "-h" | "--help") => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
