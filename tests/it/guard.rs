@@ -234,6 +234,13 @@ fn whom_no_policy_allows_is_safe() {
     }
     assert!(!job.is_over());
     job.stop(&["--now"]);
+    // A shell that would end itself, and one that is above it.
+    let itself = "\"$@\" $$; exit $?";
+    let above = "export P=$$; bash -c '\"$@\" $P; exit $?' sh \"$@\"; exit $?";
+    for (script, wanted) in [(itself, "PID_IS_CALLER"), (above, "PID_IS_ANCESTOR")] {
+        let done = verb(&lab, "kill").wrapped(["bash", "-c", script, "sh"]).args(["--json"]).finish();
+        assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{}{}", done.stdout, done.stderr);
+    }
 }
 
 fn parent_of(pid: u32) -> u32 {
