@@ -3,6 +3,8 @@
 
 #[cfg(target_os = "linux")]
 mod bench;
+#[cfg(target_os = "linux")]
+mod cost;
 
 use std::process::ExitCode;
 
@@ -18,7 +20,10 @@ cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks ge
   --peers DIR     where peers are installed [target/bench-peers]
   --out DIR       where results go [docs/benchmarks]
   --rows          say which rows there are, and end
-  --report        write the table and the plots anew from results.json, and end";
+  --report        write the table and the plots anew from results.json, and end
+
+cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
+                              (needs valgrind and strace; QUELL_BIN is what is counted [target/release/quell])";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -31,8 +36,16 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        #[cfg(target_os = "linux")]
+        Some("cost") => match cost::main(&words.collect::<Vec<_>>()) {
+            Ok(code) => code,
+            Err(why) => {
+                eprintln!("xtask: {why}");
+                ExitCode::FAILURE
+            }
+        },
         #[cfg(not(target_os = "linux"))]
-        Some("bench") => {
+        Some("bench" | "cost") => {
             eprintln!("xtask: quell runs jobs on Linux only, so that there is nothing to measure here");
             ExitCode::FAILURE
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use quell_contain::KEEPER_NAME;
 use quell_core::Signal;
 use quell_keeper::control::{Answer, Call, KNOCK};
 use quell_store::JobDir;
-use quell_sys::PidFd;
+use quell_sys::{PidFd, Polled};
 
 use crate::{Error, Result};
 
@@ -109,6 +110,18 @@ impl Caller {
             }
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Waits until one of these lines is closed, as a keeper does when the job's end is on record or when it dies; false if
+    /// `until` comes first.
+    pub fn wait_closed<'l>(
+        lines: impl IntoIterator<Item = &'l Self>,
+        until: Option<Instant>,
+    ) -> Result<bool> {
+        let polled: Vec<Polled<'_>> =
+            lines.into_iter().map(|line| Polled::Read(line.stream.as_fd())).collect();
+        let failed = |error| Error::Keeper(format!("the keeper can't be waited for: {error}"));
+        Ok(quell_sys::poll_until(&polled, until).map_err(failed)?.contains(&true))
     }
 
     /// Says one thing and hears the answer. None if the keeper is gone meanwhile.

@@ -109,7 +109,9 @@ impl Job {
         let grace = stop.grace.unwrap_or(plan.grace);
         let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
         let (mut asked, mut knocking, mut roused) = (false, Knocking::new(), Instant::now() + SILENCE);
-        let mut watch = self.watch()?;
+        // Who has heard holds the line until the end is on record. Without that, changes on disk tell of it: that costs more,
+        // as the kernel takes its time to end such a watch.
+        let (mut line, mut watch) = (None, None);
         // Pinned now: when the job is over there is no lock any more that would prove who it is.
         let understudy = self.keeper_in(|record| record.understudy);
         loop {
@@ -119,7 +121,9 @@ impl Job {
                 understudy.map(|understudy| understudy.signal(Signal::CONT));
                 return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
             }
-            asked = asked || self.ask_to_stop(stop)?;
+            if !asked {
+                (asked, line) = self.ask_to_stop(stop)?;
+            }
             if !asked {
                 knocking.missed(&self.dir);
                 // Whoever has taken over from a lost keeper has no socket, and may have been stopped like any other.
@@ -133,7 +137,21 @@ impl Job {
             // One that has heard may be stopped by somebody before it has done anything; nothing tells of that either.
             let until = if asked { Instant::now() + SILENCE } else { soon };
             let until = until.min(deadline);
-            watch.wait(Some(until)).map_err(Error::io(self.dir.dir()))?;
+            match (&line, &mut watch) {
+                (Some(keeper), _) => {
+                    if Caller::wait_closed([keeper], Some(until))? {
+                        line = None;
+                    }
+                }
+                (None, Some(watch)) => {
+                    Watch::wait(watch, Some(until)).map_err(Error::io(self.dir.dir()))?;
+                }
+                (None, None) => {
+                    watch = Some(self.watch()?);
+                    // What has happened before is seen now.
+                    continue;
+                }
+            }
             if Instant::now() >= deadline {
                 return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
             }
@@ -172,26 +190,27 @@ impl Job {
         self.receipt()
     }
 
-    /// Asks whoever keeps the job; whether there was anybody to hear it.
-    fn ask_to_stop(&self, stop: &Stop) -> Result<bool> {
+    /// Asks whoever keeps the job; whether there was anybody to hear it, and the line to it.
+    fn ask_to_stop(&self, stop: &Stop) -> Result<(bool, Option<Caller>)> {
         if let Some(mut keeper) = self.call_to_stop()? {
             let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
             keeper.say(&call)?;
             point(Point::StopSent);
-            return self.hear_stop(&mut keeper);
+            let heard = self.hear_stop(&mut keeper)?;
+            return Ok((heard, heard.then_some(keeper)));
         }
         // A job in the foreground is asked as from a shell.
-        let Ok(record) = self.dir.record() else { return Ok(false) };
+        let Ok(record) = self.dir.record() else { return Ok((false, None)) };
         let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
         let front =
             record.understudy.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
-        let Some(pidfd) = front.and_then(pin) else { return Ok(false) };
+        let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {
             pidfd.signal(Signal::INT);
         }
-        Ok(heard)
+        Ok((heard, None))
     }
 
     /// Waits for a keeper to say that it has heard. One that is silent may have been stopped by somebody: it is continued,

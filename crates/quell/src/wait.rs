@@ -7,7 +7,11 @@ use quell_store::{LineOrCut, Lines, LogReader, Watch};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
+use crate::call::Caller;
 use crate::{Error, Job, JobState, JobView, Result};
+
+/// How long a keeper may take to be called; one that is busier is watched from afar.
+const LINE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What is waited for. The first that holds for a job settles it; its end settles it in any case.
 #[derive(Clone, Debug, Default)]
@@ -99,15 +103,10 @@ pub fn wait(
     any: bool,
     deadline: Option<Instant>,
 ) -> Result<Vec<Waited>> {
-    let mut watch = Watch::new().map_err(Error::io("inotify"))?;
     let mut waiting = Vec::new();
     for job in jobs {
         job.check_can_meet(conditions)?;
         let dir = job.dir();
-        let added =
-            if conditions.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };
-        // What is gone already is seen at the first look.
-        let _ = added.and_then(|()| watch.add_quietly(&dir.live_path()));
         let log = match &conditions.log {
             Some(_) => Some(Lines::new(LogReader::open(dir.dir()).map_err(Error::io(dir.dir()))?)),
             None => None,
@@ -115,6 +114,7 @@ pub fn wait(
         let (met, line, vitals, quiet_since) = (Met::Nothing, None, None, Instant::now());
         waiting.push(Waiting { job, met, line, log, vitals, quiet_since });
     }
+    let mut news: Option<News> = None;
     loop {
         for waiting in waiting.iter_mut().filter(|waiting| waiting.met == Met::Nothing) {
             waiting.look(conditions)?;
@@ -128,7 +128,13 @@ pub fn wait(
         // Nothing tells that nothing happens.
         let sample = conditions.stall.map(|stall| now + (stall / 4).max(Duration::from_millis(50)));
         let until = deadline.into_iter().chain(sample).min();
-        watch.wait(until).map_err(Error::io("inotify"))?;
+        let left: Vec<&Job> =
+            waiting.iter().filter(|waiting| waiting.met == Met::Nothing).map(|waiting| waiting.job).collect();
+        match &mut news {
+            Some(news) => news.wait(&left, conditions, until)?,
+            // What happens from now on is told; what has happened before is seen at the next look.
+            None => news = Some(News::of(&left, conditions)?),
+        }
     }
     waiting
         .into_iter()
@@ -137,6 +143,51 @@ pub fn wait(
             Ok(Waited { id: waiting.job.id(), met: waiting.met, line: waiting.line, job })
         })
         .collect()
+}
+
+/// What tells that it is worth while to look again.
+enum News {
+    /// The lines to the keepers of all jobs that are waited for: each is closed when the job's end is on record.
+    Lines(Vec<(JobId, Caller)>),
+    /// Changes on disk. They tell of everything, but the kernel takes its time to end such a watch.
+    Changes(Watch),
+}
+
+impl News {
+    /// For the end of jobs that are kept the lines will do.
+    fn of(jobs: &[&Job], conditions: &Conditions) -> Result<Self> {
+        let only_end = !conditions.ready && conditions.log.is_none() && conditions.stall.is_none();
+        let line = |job: &&Job| Some((job.id(), Caller::connect_within(job.dir(), LINE_PATIENCE).ok()??));
+        let lines = if only_end { jobs.iter().map(line).collect() } else { None };
+        lines.map_or_else(|| Self::changes(jobs, conditions), |lines| Ok(Self::Lines(lines)))
+    }
+
+    fn changes(jobs: &[&Job], conditions: &Conditions) -> Result<Self> {
+        let mut watch = Watch::new().map_err(Error::io("inotify"))?;
+        for dir in jobs.iter().map(|job| job.dir()) {
+            let added =
+                if conditions.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };
+            // What is gone already is seen at the next look.
+            let _ = added.and_then(|()| watch.add_quietly(&dir.live_path()));
+        }
+        Ok(Self::Changes(watch))
+    }
+
+    /// Waits for news of one of those that are `left`. A line that is closed though the job goes on, as its keeper was
+    /// killed or has too many clients, tells no more: then it is looked for changes.
+    fn wait(&mut self, left: &[&Job], conditions: &Conditions, until: Option<Instant>) -> Result<()> {
+        match self {
+            Self::Changes(watch) => watch.wait(until).map(drop).map_err(Error::io("inotify")),
+            Self::Lines(lines) => {
+                lines.retain(|(id, _)| left.iter().any(|job| job.id() == *id));
+                let closed = Caller::wait_closed(lines.iter().map(|(_, line)| line), until)?;
+                if closed && !left.iter().any(|job| job.is_over().unwrap_or(false)) {
+                    *self = Self::changes(left, conditions)?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Waiting<'_> {

@@ -63,7 +63,7 @@ pub fn open_own(path: &Path, to: Use) -> io::Result<File> {
 
 /// All of one of quell's own files, if that is at most `most` bytes.
 pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(4096);
     open_own(path, Use::Read)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let why = format!("it is larger than {most} bytes, which no such file of quell's is");

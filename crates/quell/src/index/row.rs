@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use jiff::Timestamp;
-use quell_core::{Cause, JobId, Receipt, RootOutcome, StepKind, Verdict};
+use quell_core::{Cause, Fate, JobId, Receipt, RootOutcome, StepKind, Verdict};
 use quell_store::JobDir;
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -48,15 +48,16 @@ struct Run {
 
 impl Run {
     fn of(receipt: &Receipt) -> Self {
-        let ended = |kind| matches!(kind, StepKind::Ask | StepKind::Kill);
         let stop = |kind| matches!(kind, StepKind::StopAsked | StepKind::Ask | StepKind::Kill);
         Self {
             duration: (receipt.ended.at - receipt.started.at).max(0.0),
             stopped: receipt.steps.iter().any(|step| stop(step.step)),
             escalated: receipt.escalated(),
             // Helpers that end right behind the root by themselves are none.
-            leaked: !receipt.left_at_root_exit.is_empty()
-                && receipt.steps.iter().any(|step| ended(step.step)),
+            leaked: receipt.left_at_root_exit.iter().any(|id| {
+                let member = receipt.members.iter().find(|member| member.id == *id);
+                member.is_none_or(|member| member.fate != Fate::Exited)
+            }),
             grace_asked: receipt.grace.asked,
             grace_used: receipt.grace.used,
         }

@@ -187,7 +187,11 @@ impl Fake {
                 uid: 0,
                 user: None,
                 command: "sleep 1".into(),
-                fate: if self.killed { Fate::IgnoredAsk } else { Fate::Exited },
+                fate: match (self.killed, self.leaked) {
+                    (true, _) => Fate::IgnoredAsk,
+                    (false, true) => Fate::ExitedOnAsk,
+                    (false, false) => Fate::Exited,
+                },
             }],
             members_omitted: 0,
             steps,
