@@ -133,9 +133,11 @@ fn the_policy_says_where_by_what_and_whether_approved() {
     let lab = lab();
     marker(&lab);
     let policy = "[guard.test]\nscope = [\"tests\"]\ncommands = [\"pytest\"]\napproval = true\napproval_variable = \"OK\"\n";
-    lab.write("quell.toml", policy);
+    // The user's own: a project does not say what approves.
+    let own = lab.write("own.toml", policy);
     let call = |options: &[&str], variable: Option<&str>, words: &[&str]| {
         let quell = lab.quell("test").args(["--json"]).args(options).command(words);
+        let quell = quell.env("QUELL_CONFIG", &own);
         let quell = if let Some(value) = variable { quell.env("OK", value) } else { quell };
         let done = quell.finish();
         let ran = fs::remove_file(lab.path("ran")).is_ok();
