@@ -180,7 +180,8 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     assert!(start.front.signal("KILL") && start.wait_exit(PATIENCE).is_some());
     assert!(stub.is_alive());
     let done = lab.quell("stop").args(["--all", "--grace", "100ms"]).finish();
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    // Where nothing but the reaper held it, its keepers are gone and so is the proof.
+    assert!(matches!(done.code(), Some(0 | 5)), "{}", done.stderr);
     assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
     assert_eq!(lab.ids("live").len(), 0);
 }
