@@ -48,11 +48,12 @@ fn a_program_that_never_reads_is_not_waited_for_for_ever() {
     let sent = error["details"]["sent"].as_u64().expect("how much");
     assert!((1..300_000).contains(&sent), "{sent}");
     // Nothing of the rest arrives later: neither of this one nor of one that was killed while it waited.
-    let killed = lab.quell("send").args([job.id.as_str(), "--file", "input"]).start();
+    let mut killed = lab.quell("send").args([job.id.as_str(), "--file", "input"]).start();
     assert!(eventually(PATIENCE, || killed.front.state() == Some('S')));
     std::thread::sleep(Duration::from_millis(200)); // It waits in a read, as it did before it had said anything.
-    killed.front.signal("KILL");
-    drop(killed);
+    assert!(killed.front.signal("KILL") && killed.wait_exit(PATIENCE).is_some());
+    // The keeper hears of that by the end of the line; nothing tells when it has.
+    std::thread::sleep(Duration::from_millis(200));
     fs::write(&fifo, "go\n").expect("the fifo");
     assert_eq!(to(&lab, "send", &job, &["--file", "/dev/null", "--eof"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE));
