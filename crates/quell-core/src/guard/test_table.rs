@@ -11,7 +11,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn scope(dirs: &[&str]) -> Scope {
-    let cwd = PathBuf::from("/work");
+    let cwd = PathBuf::from("/srv");
     let dirs = dirs.iter().map(|dir| (cwd.join(dir), cwd.join(dir))).collect();
     Scope { cwd, dirs, rule: "--scope".into() }
 }
@@ -154,13 +154,13 @@ fn without_a_scope_all_below_the_working_directory_is_free() {
 fn what_leads_out_through_a_link_is_refused() {
     let scope = scope(&["tests"]);
     let word = PathWord { path: "tests/link".into(), place: Place::Target, exists: true };
-    let written = PathBuf::from("/work/tests/link");
+    let written = PathBuf::from("/srv/tests/link");
     for (real, code) in [
         ("/etc", "PATH_SYMLINK_ESCAPE"),
-        ("/work/src", "PATH_SYMLINK_ESCAPE"),
-        ("/work/tests_evil/x", "PATH_SYMLINK_ESCAPE"),
-        ("/work", "PATH_SYMLINK_ESCAPE"),
-        ("/work/tests/other", ""),
+        ("/srv/src", "PATH_SYMLINK_ESCAPE"),
+        ("/srv/tests_evil/x", "PATH_SYMLINK_ESCAPE"),
+        ("/srv", "PATH_SYMLINK_ESCAPE"),
+        ("/srv/tests/other", ""),
     ] {
         let found = Resolved { written: written.clone(), real: real.into(), exists: true };
         let decided = decide_place(&scope, &word, &found);
