@@ -28,6 +28,7 @@ mod owners;
 mod paper;
 mod peers;
 mod points;
+mod policy;
 mod races;
 mod ready;
 mod recover;

@@ -35,8 +35,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ =
-            self.command(Path::new("/usr/bin/env"), &[]).arg(&self.quell).args(["stop", "--all"]).output();
+        let _ = self.command(&self.quell, &["stop", "--all"]).output();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -29,21 +29,14 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         #[cfg(target_os = "linux")]
-        Some("bench") => match bench::main(words.collect()) {
-            Ok(code) => code,
-            Err(why) => {
+        Some(task @ ("bench" | "cost")) => {
+            let words: Vec<String> = words.collect();
+            let done = if task == "bench" { bench::main(words) } else { cost::main(&words) };
+            done.unwrap_or_else(|why| {
                 eprintln!("xtask: {why}");
                 ExitCode::FAILURE
-            }
-        },
-        #[cfg(target_os = "linux")]
-        Some("cost") => match cost::main(&words.collect::<Vec<_>>()) {
-            Ok(code) => code,
-            Err(why) => {
-                eprintln!("xtask: {why}");
-                ExitCode::FAILURE
-            }
-        },
+            })
+        }
         #[cfg(not(target_os = "linux"))]
         Some("bench" | "cost") => {
             eprintln!("xtask: quell runs jobs on Linux only, so that there is nothing to measure here");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use quell_core::ErrorBody;
 use serde_json::json;
 
-use crate::args::Verb;
+use crate::args::{self, Verb};
 use crate::output;
 
 /// Says that this can't be done here yet.
@@ -15,7 +15,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Doctor(args) => return crate::doctor::doctor(&args),
         _ => {}
     }
-    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
     let error = ErrorBody {
         code: "unsupported_platform".into(),
         message: quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default(),

@@ -116,12 +116,7 @@ impl Home {
     }
 
     /// Makes it if it is not there, and says whether it may be used.
-    pub fn ready(&self) -> io::Result<()> {
-        self.make()
-    }
-
-    /// Makes it if it is not there.
-    pub(crate) fn make(&self) -> io::Result<()> {
+    pub fn make(&self) -> io::Result<()> {
         self.check()?;
         private_dirs(&self.dir)
     }

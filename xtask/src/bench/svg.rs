@@ -70,16 +70,7 @@ pub fn bars(row: &Value) -> String {
     let figures = contenders.iter().flat_map(|one| ["min", "median", "p95"].map(|key| one[key].as_f64()));
     let scale = Scale::over(figures.flatten(), LEFT, WIDTH - RIGHT);
     let bottom = height - 26.0;
-    for mark in scale.marks() {
-        let x = scale.at(mark);
-        let _ = writeln!(
-            text,
-            "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
-            bottom + 16.0,
-            power(mark)
-        );
-    }
+    upright(&mut text, &scale, bottom);
     for (place, contender) in contenders.iter().enumerate() {
         let y = TOP + LINE * place as f64;
         let value = |key: &str| contender[key].as_f64().unwrap_or_default();
@@ -131,16 +122,7 @@ pub fn scaling(rows: &[Value]) -> Option<String> {
     let mut text = open(height, "stop request → verified zero (ms) by number of processes");
     let across = Scale::over(points().map(|point| point.0), 60.0, WIDTH - 190.0);
     let up = Scale::over(points().map(|point| point.1), bottom, TOP);
-    for mark in across.marks() {
-        let x = across.at(mark);
-        let _ = writeln!(
-            text,
-            "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
-            bottom + 18.0,
-            power(mark)
-        );
-    }
+    upright(&mut text, &across, bottom);
     for mark in up.marks() {
         let y = up.at(mark);
         let _ = writeln!(
@@ -179,4 +161,18 @@ pub fn scaling(rows: &[Value]) -> Option<String> {
         );
     }
     Some(text + "</svg>\n")
+}
+
+/// A line at each mark of what goes from left to right, and what it stands for below.
+fn upright(text: &mut String, scale: &Scale, bottom: f64) {
+    for mark in scale.marks() {
+        let x = scale.at(mark);
+        let _ = writeln!(
+            text,
+            "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+            bottom + 17.0,
+            power(mark)
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use quell_core::{Signal, parse_duration};
 
-use super::service::ServiceAction;
+use super::service::ServiceWhat;
 
 const KILL_HELP: &str = "\
 For a process that quell didn't start; `quell stop` ends jobs. It must be allowed by [guard.kill] in your config.toml
@@ -103,15 +103,8 @@ pub struct CheckKillArgs {
 
 #[derive(Args)]
 pub struct CheckServiceArgs {
-    /// What would be done with it
-    #[arg(value_name = "ACTION")]
-    pub action: ServiceAction,
-    /// The service, with or without `.service`
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// One of the user's own manager, not of the system's
-    #[arg(long)]
-    pub user: bool,
+    #[command(flatten)]
+    pub what: ServiceWhat,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -193,11 +193,16 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Whether an answer is to be JSON, also where the words can't be understood.
+pub fn wants_json(words: &[OsString]) -> bool {
+    words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
 /// Reads the words.
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // A usage error must know the verb and --json, which are not parsed then.
     let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
-    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let json = wants_json(&words);
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
     let known = || command.get_subcommands().any(|known| known.get_name() == first);

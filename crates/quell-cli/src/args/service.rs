@@ -24,6 +24,19 @@ Examples:
 #[derive(Args)]
 #[command(after_help = SERVICE_HELP)]
 pub struct ServiceArgs {
+    #[command(flatten)]
+    pub what: ServiceWhat,
+    /// How long systemd may take
+    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "90s")]
+    pub timeout: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which service, and what is meant to be done with it.
+#[derive(Args)]
+pub struct ServiceWhat {
     /// What to do with it
     #[arg(value_name = "ACTION")]
     pub action: ServiceAction,
@@ -33,12 +46,6 @@ pub struct ServiceArgs {
     /// One of the user's own manager, not of the system's
     #[arg(long)]
     pub user: bool,
-    /// How long systemd may take
-    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "90s")]
-    pub timeout: Duration,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What can be done with a service.

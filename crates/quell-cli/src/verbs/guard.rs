@@ -19,7 +19,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
-        CheckVerb::Service(args) => (args.json, args.action.verb().listed(), args.name.clone()),
+        CheckVerb::Service(args) => (args.json, args.what.action.verb().listed(), args.what.name.clone()),
         CheckVerb::Test(args) => {
             let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
             (args.json, "test", words.join(" "))
@@ -45,8 +45,8 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
     match check {
         CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
         CheckVerb::Service(args) => {
-            let options = service::Options { user: args.user, ..service::Options::default() };
-            service::check(&gate, args.action.verb(), &args.name, &options)
+            let options = service::Options { user: args.what.user, ..service::Options::default() };
+            service::check(&gate, args.what.action.verb(), &args.what.name, &options)
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use quell::{Error, Home, Quell};
 use serde::Serialize;
 
-use crate::args::Verb;
+use crate::args::{self, Verb};
 use crate::output;
 
 /// Carries a verb out, and gives the exit code.
@@ -39,7 +39,9 @@ pub fn carry_out(verb: Verb) -> ExitCode {
     if let Err(error) = gate::admit(&verb) {
         // The codes of `run` are those of its command.
         let code = if matches!(verb, Verb::Run(_)) { output::FAILED } else { error.exit_code() };
-        return output::fail(&verb_word(), wants_json(), code, &error.body());
+        let words: Vec<_> = std::env::args_os().collect();
+        let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
+        return output::fail(&called, args::wants_json(&words), code, &error.body());
     }
     match verb {
         Verb::Start(args) => start::start(args),
@@ -81,15 +83,6 @@ fn quell() -> Result<Quell, Error> {
     let home = Home::find().ok_or(Error::NoHome)?;
     home.check().map_err(Error::io(home.dir()))?;
     Ok(Quell::with_program(home, "/proc/self/exe"))
-}
-
-/// The verb as it was called, and whether it is to answer in JSON: for what is said before it is carried out.
-fn verb_word() -> String {
-    std::env::args().nth(1).unwrap_or_default()
-}
-
-fn wants_json() -> bool {
-    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Says an error, and gives its exit code.

@@ -2,20 +2,19 @@
 
 use std::process::ExitCode;
 
-use quell::guard::Gate;
 use quell::service::{Options, ServiceAnswer, act};
 use quell_core::guard::ServiceVerb;
 
-use super::{envelope, fail, quell};
+use super::{envelope, fail, gate, quell};
 use crate::args::ServiceArgs;
 use crate::{output, show};
 
 /// Does it, and says how the service is.
 pub fn service(args: &ServiceArgs) -> ExitCode {
-    let options = Options { user: args.user, timeout: args.timeout };
+    let options = Options { user: args.what.user, timeout: args.timeout };
     let done = quell()
-        .and_then(|quell| Gate::here(quell.home()))
-        .and_then(|gate| act(&gate, args.action.verb(), &args.name, &options));
+        .and_then(|quell| gate::of(&quell))
+        .and_then(|gate| act(&gate, args.what.action.verb(), &args.what.name, &options));
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::guard::Gate;
 use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
 use quell::{Error, Job, LogReader, Piece, Start, Stream};
 use quell_core::{Leak, StopPlan, Verdict};
@@ -62,7 +61,7 @@ fn carry_out(args: TestArgs) -> Result<TestAnswer, Error> {
         require_target: args.require_target,
         ..TestPlan::new(start)
     };
-    let gate = Gate::new(quell.home(), config.guard);
+    let gate = gate::of(&quell)?;
     let mut shown = None;
     let answer = run_tests(&quell, &gate, &plan, |job| shown = (!args.json).then(|| follow(job)));
     // All of the output stands before what is said of it.

@@ -185,6 +185,7 @@ pub(super) fn insist(store: &JobDir, write: impl Fn() -> std::io::Result<()>) ->
         let _ = store.use_spare();
         kept = write();
         if is_full(&kept) {
+            // Nothing tells when a disk has room again.
             std::thread::sleep(Duration::from_millis(50));
         }
     }

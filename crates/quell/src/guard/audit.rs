@@ -119,7 +119,7 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     let open = || quell_sys::open_own(&path, quell_sys::Use::Append);
     home.check()?;
     let mut file = match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => home.ready().and_then(|()| open())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => home.make().and_then(|()| open())?,
         other => other?,
     };
     file.write_all(&bytes)?;
@@ -147,6 +147,7 @@ fn ends_within_a_line(path: &Path) -> bool {
     if byte == b'\n' {
         return false;
     }
+    // Whoever is writing needs microseconds, and nothing tells when it is done.
     std::thread::sleep(Duration::from_millis(2));
     last().is_ok_and(|again| again == (at, byte))
 }

@@ -88,7 +88,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
 
 /// Appends to the log, as whoever owns it.
 fn write_log(place: &Place, lines: &[String]) {
-    place.home.ready().unwrap();
+    place.home.make().unwrap();
     let path = place.path("audit.jsonl");
     std::fs::write(&path, lines.concat()).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();

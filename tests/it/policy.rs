@@ -1,0 +1,204 @@
+//! What a policy says, and whose word counts: verbs and effects, projects, the machine's file, files with a mistake.
+
+use std::fs;
+
+use quell_tests::{host::am_root, lab::Lab, skip};
+
+use crate::guard::{Stranger, code, policy, traced, verb};
+
+#[test]
+fn every_verb_is_in_the_table_and_can_be_refused() {
+    let lab = Lab::as_me();
+    let help = lab.quell("help").finish();
+    let listed: Vec<String> = help
+        .stdout
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next().map(str::to_owned))
+        .filter(|verb| verb != "help")
+        .collect();
+    assert!(listed.len() >= 20, "{}", help.stdout);
+    for name in &listed {
+        let words: &[&str] = if name == "service" { &["service stop"] } else { &[name] };
+        let done = verb(&lab, "guard").args(["check", "verb"]).args(words).finish();
+        assert_eq!(done.code(), Some(0), "{name}: {}", done.stdout);
+    }
+    let done = verb(&lab, "guard").args(["check", "verb", "frobnicate", "--json"]).finish();
+    assert_eq!(done.envelope()["data"]["decision"]["code"], "VERB_UNLISTED");
+}
+
+#[test]
+fn a_policy_can_close_verbs_and_effects() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    for (rules, words, wanted) in [
+        ("deny = [\"stop\"]", vec!["stop", "--json", &job.id], "VERB_DENIED"),
+        ("deny = [\"list\"]", vec!["list", "--json"], "VERB_DENIED"),
+        ("most = \"write\"", vec!["stop", "--json", "--all"], "EFFECT_DENIED"),
+        ("most = \"write\"", vec!["signal", "--json", &job.id, "TERM"], "EFFECT_DENIED"),
+        ("most = \"write\"", vec!["rm", "--json", &job.id], "EFFECT_DENIED"),
+        ("most = \"write\"", vec!["gc", "--json"], "EFFECT_DENIED"),
+        ("most = \"write\"", vec!["sweep", "--json"], "EFFECT_DENIED"),
+        ("most = \"write\"", vec!["restart", "--json", &job.id], "EFFECT_DENIED"),
+        ("most = \"read\"", vec!["start", "--json", "--", "touch", "made"], "EFFECT_DENIED"),
+        ("most = \"read\"", vec!["send", "--json", &job.id, "x"], "EFFECT_DENIED"),
+    ] {
+        policy(&lab, &format!("[guard]\n{rules}\n"));
+        let done = verb(&lab, words[0]).args(&words[1..]).finish();
+        assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{words:?}: {}", done.stdout);
+    }
+    policy(&lab, "[guard]\nmost = \"read\"\n");
+    let done = verb(&lab, "run").args(["--", "touch", "made"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(!lab.path("made").exists());
+    assert_eq!(verb(&lab, "list").finish().code(), Some(0));
+    // The library goes through the same gate.
+    assert!(!job.is_over());
+    policy(&lab, "");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let refusals = log.lines().filter(|line| line.contains("\"allowed\":false")).count();
+    assert_eq!(refusals, 11, "{log}");
+}
+
+#[test]
+fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
+    let lab = Lab::as_me();
+    let stranger = Stranger::asleep(&lab);
+    let check = || verb(&lab, "guard").args(["check", "kill", "--json", &stranger.pid()]).finish().envelope();
+    policy(&lab, "[guard.kill]\nmin_pid = 2\n");
+    lab.write("quell.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    assert_eq!(check()["data"]["decision"]["code"], "NOT_ALLOWED");
+    let warned = verb(&lab, "config").args(["show", "--json"]).finish().envelope();
+    assert!(warned["data"]["warnings"].to_string().contains("guard.kill.allow"), "{warned}");
+    policy(&lab, &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
+    assert_eq!(check()["data"]["decision"]["code"], "ALLOWED");
+    policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    lab.write("quell.toml", "[guard.kill]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
+    assert_eq!(check()["data"]["decision"]["code"], "NAME_PROTECTED");
+    // What one forbids the other can't give back.
+    policy(&lab, "[guard]\nmost = \"read\"\n[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    lab.write("quell.toml", "[guard]\nmost = \"destructive\"\n");
+    assert_eq!(check()["data"]["decision"]["code"], "EFFECT_DENIED");
+    // Its own file beside the other one.
+    policy(&lab, "");
+    lab.write("quell.toml", "");
+    lab.write(".config/quell/guard.toml", "[guard.kill]\nallow = [\"sl*\"]\nmin_pid = 2\n");
+    assert_eq!(check()["data"]["decision"]["code"], "ALLOWED");
+}
+
+#[test]
+fn the_machines_policy_is_the_last_word() {
+    if !am_root() {
+        return skip("the_machines_policy_is_the_last_word", "needs root to put a file below /etc");
+    }
+    let lab = Lab::as_me();
+    let mut stranger = Stranger::asleep(&lab);
+    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nmin_pid = 2\n");
+    fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
+    // Seen by this quell alone: /etc is another one in its mount namespace.
+    let pid = stranger.pid();
+    let ask = |rules: &str| {
+        lab.write("etc/quell/guard.toml", rules);
+        lab.write("etc/passwd", "root:x:0:0::/:/bin/sh\n");
+        let mount = format!("mount --bind {} /etc && exec \"$@\"", lab.path("etc").display());
+        let words = ["unshare", "-m", "sh", "-c", &mount, "sh"];
+        verb(&lab, "kill").wrapped(words).args(["--json", &pid]).finish()
+    };
+    for (rules, wanted) in [
+        ("", "NOT_ALLOWED"),
+        ("[guard.kill]\nallow = [\"node\"]\n", "NOT_ALLOWED"),
+        ("[guard]\ndeny = [\"kill\"]\n", "VERB_DENIED"),
+        ("[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 4000000\n", "PID_BELOW_FLOOR"),
+        ("[stop]\ngrace = \"1s\"\n", "bad_config"),
+        ("[guard.kill]\nalow = [\"sleep\"]\n", "bad_config"),
+    ] {
+        let done = ask(rules);
+        assert_eq!(code(&done), wanted, "{rules}: {}{}", done.stdout, done.stderr);
+    }
+    assert!(stranger.is_alive());
+    let done = ask("[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(!stranger.is_alive());
+}
+
+/// A policy that can't be read allows nothing, and says where it is wrong.
+const POLICIES: [(&str, usize); 50] = [
+    ("[guard]\nmost = 1\n", 2),
+    ("[guard]\nmost = \"everything\"\n", 2),
+    ("[guard]\ndeny = \"stop\"\n", 2),
+    ("[guard]\ndeny = [1]\n", 2),
+    ("[guard]\ndeny = [\"stopp\"]\n", 2),
+    ("[guard]\nallow = [\"*\"]\n", 2),
+    ("guard = true\n", 1),
+    ("[[guard]]\n", 1),
+    ("[guard]\nkill = true\n", 2),
+    ("[guard.kil]\n", 1),
+    ("[guard.kill]\nallow = \"*\"\n", 2),
+    ("[guard.kill]\nallow = [\"\"]\n", 2),
+    ("[guard.kill]\nallow = [\" \"]\n", 2),
+    ("[guard.kill]\nallow = [1]\n", 2),
+    ("[guard.kill]\nallow = true\n", 2),
+    ("[guard.kill]\nalow = [\"*\"]\n", 2),
+    ("[guard.kill]\nallow = [\"a\"]\nallow = [\"b\"]\n", 3),
+    ("[guard.kill]\nallow = [\"a\"\n", 2),
+    ("[guard.kill]\nmin_pid = 1\n", 2),
+    ("[guard.kill]\nmin_pid = 0\n", 2),
+    ("[guard.kill]\nmin_pid = -1\n", 2),
+    ("[guard.kill]\nmin_pid = \"300\"\n", 2),
+    ("[guard.kill]\nmin_pid = 0x10\n", 2),
+    ("[guard.kill]\nmin_pid = 3.5\n", 2),
+    ("[guard.kill]\nmin_pid = 99999999999999\n", 2),
+    ("[guard.kill]\nsignals = [\"TREM\"]\n", 2),
+    ("[guard.kill]\nsignals = [\"\"]\n", 2),
+    ("[guard.kill]\nsignals = \"TERM\"\n", 2),
+    ("[guard.service]\nverbs = [\"enable\"]\n", 2),
+    ("[guard.service]\nallow = \"web\"\n", 2),
+    ("[guard.test]\napproval = \"yes\"\n", 2),
+    ("[guard.test]\napproval_variable = \"A B\"\n", 2),
+    ("[guard.test]\napproval_variable = \"\"\n", 2),
+    ("[guard.test]\nscope = \"tests\"\n", 2),
+    ("[guard.test]\nscope = []\n", 2),
+    ("[guard.test]\ncommands = []\n", 2),
+    ("[guard.kill]\nsignals = []\n", 2),
+    ("[guard.service]\nverbs = []\n", 2),
+    ("[guard.service]\nverbs = [\"Stop\"]\n", 2),
+    ("[guard.service]\nprotect = [\"\"]\n", 2),
+    ("[guard.kill]\nprotect = [\"a\\u0000\"]\n", 2),
+    ("[guard.kill]\nprotect = [\"a\\nb\"]\n", 2),
+    ("[guard.kill]\nprotect = [[\"a\"]]\n", 2),
+    ("[guard.kill]\nusers = {}\n", 2),
+    ("[guard.kill]\nprotect_users = 0\n", 2),
+    ("[Guard]\nmost = \"read\"\n", 1),
+    ("[guard]\nMost = \"read\"\n", 2),
+    ("[guard]\nmost = \"Read\"\n", 2),
+    ("[guard]\ndeny = [\"kill \"]\n", 2),
+    ("[guard]\nmost = \"read\"\n[guard]\nmost = \"write\"\n", 3),
+];
+
+#[test]
+fn a_policy_that_cant_be_read_allows_nothing() {
+    let lab = Lab::as_me();
+    let mut stranger = Stranger::asleep(&lab);
+    for (text, line) in POLICIES {
+        policy(&lab, text);
+        let (done, acts) = traced(&lab, "kill", &[&stranger.pid()]);
+        let envelope = done.envelope();
+        assert_eq!((done.code(), code(&done).as_str()), (Some(2), "bad_config"), "{text}: {}", done.stdout);
+        assert_eq!(envelope["error"]["details"]["line"], line, "{text}: {envelope}");
+        assert!(!envelope["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{text}");
+        assert_eq!(acts, Vec::<String>::new(), "{text}");
+        let start = verb(&lab, "start").args(["--", "touch", "made"]).finish();
+        assert_eq!(start.code(), Some(2), "{text}: {}", start.stderr);
+    }
+    assert!(stranger.is_alive() && !lab.path("made").exists());
+    // What runs can still be looked at and stopped.
+    policy(&lab, "");
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    policy(&lab, POLICIES[0].0);
+    assert_eq!(verb(&lab, "list").finish().code(), Some(0));
+    let done = verb(&lab, "stop").args([&job.id]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
