@@ -150,15 +150,21 @@ fn an_understudy_that_was_stopped_while_it_took_over_was_never_woken() {
     if let Err(why) = faults::binary() {
         return skip("an_understudy_that_was_stopped_while_it_took_over_was_never_woken", &why);
     }
-    let lab = Lab::as_me();
-    let fault = Fault("understudy.hold_taken:stop".into());
-    let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
-    let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
-    job.process("keeper").expect("a keeper").signal("KILL");
-    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
-    let done = job.stop(&[]);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+    // Also if the record does not tell any more who it is.
+    for damaged in [false, true] {
+        let lab = Lab::as_me();
+        let fault = Fault("understudy.hold_taken:stop".into());
+        let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
+        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        job.process("keeper").expect("a keeper").signal("KILL");
+        assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+        if damaged {
+            fs::write(job.dir().join("state.json"), "{").expect("the record");
+        }
+        let done = job.stop(&[]);
+        assert_eq!(done.code(), Some(0), "damaged: {damaged}: {}", done.stderr);
+        assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+    }
 }
 
 /// Both keepers die when the root is born and has no go yet; somebody stops that one, which has the job's lock like them.

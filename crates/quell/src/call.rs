@@ -64,8 +64,9 @@ pub(crate) fn signal_holders(job: &JobDir, signal: Signal) {
     }
 }
 
-/// What those processes are called; a stub is called as its keeper until it becomes the program.
-const NAMES: [&str; 2] = [KEEPER_NAME, "quell-understudy"];
+/// What those processes are called, in the 15 bytes that the kernel keeps of a name; a stub is called as its keeper until it
+/// becomes the program.
+const NAMES: [&str; 2] = [KEEPER_NAME, "quell-understud"];
 
 /// When to knock: not at once, as a job that has just begun has no socket yet, and not at every turn.
 #[derive(Debug)]
