@@ -333,3 +333,16 @@ fn a_stop_of_a_job_that_had_just_died_said_that_nobody_outlived_it() {
     let said = ["quell: had died of a signal from outside: ", &format!("{} had ended already", job.id)];
     assert!(said.iter().any(|said| done.stdout.starts_with(said)), "{}", done.stdout);
 }
+
+/// The caller was told that it runs before its history and its hooks were.
+#[test]
+fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
+    if let Err(why) = faults::binary() {
+        return skip("a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it", &why);
+    }
+    let lab = Lab::as_me();
+    let fault = Fault("keeper.starter_told:kill".into());
+    let job = lab.faulty("start", &fault).command(["sleep", &lab.oracle.nap()]).begin();
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert!(lab.hit(&fault).is_some() && job.events().contains(&"started".into()), "{:?}", job.events());
+}

@@ -311,11 +311,12 @@ impl Supervisor {
                 point(Point::RunningPublished);
                 self.say(&Note::Running);
                 point(Point::RunningTold);
+                // Before the caller hears of it: who kills us right after that still finds it told.
+                self.happen(Happening::Started { root: self.hold.shown_root() });
                 if let Some(mut starter) = self.kit.starter.take() {
                     background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
                     point(Point::StarterTold);
                 }
-                self.happen(Happening::Started { root: self.hold.shown_root() });
                 self.look_for_readiness();
             }
             Err(error) => {
