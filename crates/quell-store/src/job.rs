@@ -12,6 +12,7 @@ use std::time::Duration;
 use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record};
 use quell_sys::Use;
 use quell_sys::fault::{Point, point};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -188,7 +189,13 @@ impl JobDir {
         let (new, old) = (self.dir.join(format!("{name}.new")), self.dir.join(format!("{name}.json")));
         let replaced = write_new(&new, value, sync).and_then(|()| {
             point(written);
-            fs::rename(&new, &old)
+            // A rename over a file has ext4 write out the new one at once, which nobody waits for here: a synced one is
+            // on disk already, and any other is worth nothing after a power cut.
+            match renameat_with(CWD, &new, CWD, &old, RenameFlags::EXCHANGE) {
+                Ok(()) => gone_is_fine(fs::remove_file(&new)),
+                // The first one; or a file system that can't exchange.
+                Err(_) => fs::rename(&new, &old),
+            }
         });
         if replaced.is_err() {
             let _ = fs::remove_file(&new);
@@ -371,9 +378,15 @@ fn private_file() -> OpenOptions {
 fn write_new(path: &Path, value: &impl Serialize, sync: bool) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
-    // Whatever bears the name is what a crash left, or a trap; there is one writer.
-    gone_is_fine(fs::remove_file(path))?;
-    let mut file = private_file().create_new(true).open(path)?;
+    let create = || private_file().create_new(true).open(path);
+    let mut file = match create() {
+        // Whatever bears the name is what a crash left, or a trap; there is one writer.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            gone_is_fine(fs::remove_file(path))?;
+            create()?
+        }
+        other => other?,
+    };
     file.write_all(&bytes)?;
     if sync { file.sync_all() } else { Ok(()) }
 }

@@ -2,6 +2,7 @@
 
 mod host;
 mod job;
+mod late;
 mod logs;
 mod look;
 mod paper;
@@ -23,6 +24,7 @@ pub use host::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
 pub use job::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
+use late::Late;
 pub use logs::{EventsArgs, LogsArgs};
 pub use look::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use paper::{CompletionsArgs, ManArgs, ShellArg};
@@ -58,54 +60,54 @@ struct Cli {
 #[allow(clippy::large_enum_variant, reason = "made once, and moved once")]
 pub enum Verb {
     /// Run a command in the foreground and leave nothing of it behind
-    Run(RunArgs),
+    Run(Late<RunArgs>),
     /// Start a command in the background and print its job's id
-    Start(StartArgs),
+    Start(Late<StartArgs>),
     /// Run tests that the policy allows, bounded, counted, and leave nothing of them behind
-    Test(TestArgs),
+    Test(Late<TestArgs>),
     /// Stop jobs, and print a receipt each
-    Stop(StopArgs),
+    Stop(Late<StopArgs>),
     /// Show what a job has written, and follow it
-    Logs(LogsArgs),
+    Logs(Late<LogsArgs>),
     /// Show what has happened to jobs, and follow it
-    Events(EventsArgs),
+    Events(Late<EventsArgs>),
     /// Wait for jobs: their end, readiness, a line of output, or silence
-    Wait(WaitArgs),
+    Wait(Late<WaitArgs>),
     /// Write to a job's standard input
-    Send(SendArgs),
+    Send(Late<SendArgs>),
     /// Send a signal to a job
-    Signal(SignalArgs),
+    Signal(Late<SignalArgs>),
     /// Stop jobs and start the same commands anew
-    Restart(RestartArgs),
+    Restart(Late<RestartArgs>),
     /// List jobs: the live ones, and those that ended last
-    List(ListArgs),
+    List(Late<ListArgs>),
     /// Say all that is known of a job
-    Status(StatusArgs),
+    Status(Late<StatusArgs>),
     /// Draw the process tree of a job
-    Tree(TreeArgs),
+    Tree(Late<TreeArgs>),
     /// Say what the jobs that have ended add up to
-    Stats(StatsArgs),
+    Stats(Late<StatsArgs>),
     /// Remove the records of jobs that have ended
-    Rm(RmArgs),
+    Rm(Late<RmArgs>),
     /// Remove old jobs by age, number and size
-    Gc(GcArgs),
+    Gc(Late<GcArgs>),
     /// Finish the stop of jobs whose keeper was killed, and put away what quell left
-    Sweep(SweepArgs),
+    Sweep(Late<SweepArgs>),
     /// Signal a process that quell didn't start, if the policy allows it
-    Kill(KillArgs),
+    Kill(Late<KillArgs>),
     /// Ask the guard what would be allowed
-    Guard(GuardArgs),
+    Guard(Late<GuardArgs>),
     /// Start, stop, restart or look at a service of systemd that the guard allows
-    Service(ServiceArgs),
+    Service(Late<ServiceArgs>),
     /// Say what this host can do to hold a process tree, and what it can't
-    Doctor(DoctorArgs),
+    Doctor(Late<DoctorArgs>),
     /// Say which settings hold here, and where each of them comes from
-    Config(ConfigArgs),
+    Config(Late<ConfigArgs>),
     /// Print the completions for a shell
-    Completions(CompletionsArgs),
+    Completions(Late<CompletionsArgs>),
     /// Write the manual pages
     #[command(hide = true)]
-    Man(ManArgs),
+    Man(Late<ManArgs>),
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
@@ -200,6 +202,10 @@ pub fn wants_json(words: &[OsString]) -> bool {
 
 /// Reads the words.
 pub fn parse(words: Vec<OsString>) -> Parsed {
+    // quell's own call of itself, at each start of a job.
+    if words.len() == 2 && words[1] == "__keep" {
+        return Parsed::Verb(Box::new(Verb::Keep));
+    }
     // A usage error must know the verb and --json, which are not parsed then.
     let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
     let json = wants_json(&words);

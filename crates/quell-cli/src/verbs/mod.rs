@@ -44,9 +44,9 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         return output::fail(&called, args::wants_json(&words), code, &error.body());
     }
     match verb {
-        Verb::Start(args) => start::start(args),
+        Verb::Start(args) => start::start(args.0),
         Verb::Stop(args) => stop::stop(&args),
-        Verb::Test(args) => test::test(args),
+        Verb::Test(args) => test::test(args.0),
         Verb::Logs(args) => logs::logs(&args),
         Verb::Events(args) => events::events(&args),
         Verb::Wait(args) => wait::wait(&args),
@@ -73,7 +73,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
-        Verb::Run(args) => crate::run::run(args),
+        Verb::Run(args) => crate::run::run(args.0),
         Verb::Doctor(args) => crate::doctor::doctor(&args),
     }
 }

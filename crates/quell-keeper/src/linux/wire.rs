@@ -1,6 +1,6 @@
 //! What front and keeper say to each other: one JSON object a line over a socket pair.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -112,6 +112,9 @@ pub struct Line {
 /// The most that is kept for a client that doesn't listen, before it has to take some of it.
 const UNHEARD: usize = 1024 * 1024;
 
+/// How much is read at once.
+const CHUNK: usize = 4096;
+
 /// What was read.
 #[derive(Debug)]
 pub struct Arrived<T> {
@@ -141,11 +144,9 @@ impl Line {
 
     /// Says what there is room for. An error shows as a closed line when it is next heard.
     pub fn say_more(&mut self) {
-        let _ = self.stream.set_nonblocking(true);
         while !self.unsaid.is_empty() {
-            match self.stream.write(&self.unsaid) {
+            match quell_sys::send_at_once(&self.stream, &self.unsaid) {
                 Ok(length) => drop(self.unsaid.drain(..length)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.unsaid.clear(),
             }
@@ -170,14 +171,14 @@ impl Line {
     /// Says one thing, for as long as it takes. An error means that the other end is gone, which its silence will show
     /// as well.
     pub fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.stream.set_nonblocking(false)?;
         self.stream.write_all(&line(message)?)
     }
 
     /// Says one small thing if there is room for it now.
     pub fn mention(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.stream.set_nonblocking(true)?;
-        self.stream.write_all(&line(message)?)
+        let bytes = line(message)?;
+        let sent = quell_sys::send_at_once(&self.stream, &bytes)?;
+        if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     /// Everything that has arrived. Call it when the descriptor is ready.
@@ -188,19 +189,21 @@ impl Line {
     /// What has arrived, until `most` bytes wait to be understood: one who says more than that in one message, or faster
     /// than it can be heard, has closed the line. For those who are not quell.
     pub fn hear_at_most<T: DeserializeOwned>(&mut self, most: usize) -> Arrived<T> {
-        let mut closed = self.stream.set_nonblocking(true).is_err();
-        let mut chunk = [0u8; 16 * 1024];
-        while !closed {
+        let mut closed = false;
+        loop {
             if self.pending.len() > most {
                 return Arrived { messages: Vec::new(), closed: true };
             }
-            match self.stream.read(&mut chunk) {
+            self.pending.reserve(CHUNK);
+            let room = self.pending.capacity() - self.pending.len();
+            match quell_sys::receive_at_once(&self.stream, &mut self.pending) {
                 Ok(0) => closed = true,
-                Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => closed = true,
+                // There is more only if all the room was used.
+                Ok(length) if length == room => continue,
+                Ok(_) => {}
+                Err(error) => closed = error.kind() != io::ErrorKind::WouldBlock,
             }
+            break;
         }
         let mut messages = Vec::new();
         while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {

@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
@@ -50,6 +52,19 @@ pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// Sends as much of `bytes` as there is room for, and waits for nobody.
+pub fn send_at_once(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::io::retry_on_intr(|| rustix::net::send(&socket, bytes, flags))?)
+}
+
+/// Adds what has arrived to `bytes`, at most as much as they have room for, and waits for nobody. 0 means: no more will
+/// ever come.
+pub fn receive_at_once(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    let receive = || rustix::net::recv(&socket, spare_capacity(bytes), RecvFlags::DONTWAIT);
+    Ok(rustix::io::retry_on_intr(receive)?.0)
 }
 
 /// Reads what there is, at most as much as `buffer` holds. 0 means: no more will ever come.
