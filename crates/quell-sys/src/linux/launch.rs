@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use quell_core::Signal;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{PidFd, signals};
 
@@ -213,19 +214,14 @@ pub(crate) fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-fn set_limit(resource: libc::__rlimit_resource_t, value: u64, hard: bool) -> Result<(), i32> {
-    // SAFETY: both calls read or write one whole struct.
-    unsafe {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        if libc::getrlimit(resource, &mut limit) == -1 {
-            return Err(errno());
-        }
-        limit.rlim_cur = value.min(limit.rlim_max);
-        if hard {
-            limit.rlim_max = limit.rlim_cur;
-        }
-        if libc::setrlimit(resource, &limit) == -1 { Err(errno()) } else { Ok(()) }
+fn set_limit(resource: Resource, value: u64, hard: bool) -> Result<(), i32> {
+    let mut limit = getrlimit(resource);
+    let value = limit.maximum.map_or(value, |maximum| value.min(maximum));
+    limit.current = Some(value);
+    if hard {
+        limit.maximum = limit.current;
     }
+    setrlimit(resource, limit).map_err(|error| error.raw_os_error())
 }
 
 /// The last steps of a stub: nothing of quell is left in the process but its environment's marker.
@@ -250,12 +246,12 @@ pub(crate) fn become_program(program: &Program, arrays: &Arrays, rules: &ChildRu
         }
     }
     if let Some(files) = rules.open_files
-        && let Err(errno) = set_limit(libc::RLIMIT_NOFILE, files, false)
+        && let Err(errno) = set_limit(Resource::Nofile, files, false)
     {
         fail(status, Stage::Limit, errno);
     }
     if let Some(procs) = rules.procs
-        && let Err(errno) = set_limit(libc::RLIMIT_NPROC, procs, true)
+        && let Err(errno) = set_limit(Resource::Nproc, procs, true)
     {
         fail(status, Stage::Limit, errno);
     }
