@@ -108,11 +108,11 @@ impl JobDir {
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             point(Point::DirMade);
             if let Some(launch) = launch {
-                write_new(&self.dir.join("launch.json"), launch, false)?;
+                write_new(&self.dir.join("launch.json"), launch)?;
                 point(Point::LaunchWritten);
             }
             // As a whole: whoever finds it can read it, and knows that the lock was taken before.
-            self.replace("spec", spec, false, Point::SpecWritten)
+            self.replace("spec", spec, Point::SpecWritten)
         });
         point(Point::Recorded);
         match made {
@@ -161,16 +161,16 @@ impl JobDir {
         quell_sys::read_own(&self.live_path(), 64).is_ok_and(|text| text == FINISHING)
     }
 
-    /// Replaces the state. With `sync` a power cut can't take it back.
-    pub fn publish(&self, record: &Record, sync: bool) -> io::Result<()> {
-        self.replace("state", record, sync, Point::StateWritten)?;
+    /// Replaces the state.
+    pub fn publish(&self, record: &Record) -> io::Result<()> {
+        self.replace("state", record, Point::StateWritten)?;
         point(Point::StatePublished);
-        if sync { self.sync_dir() } else { Ok(()) }
+        Ok(())
     }
 
-    /// Writes the receipt beside the state. With `sync`, the next state that is synced makes it safe from a power cut.
-    pub fn keep(&self, receipt: &Receipt, sync: bool) -> io::Result<()> {
-        self.replace("receipt", receipt, sync, Point::ReceiptWritten)?;
+    /// Writes the receipt beside the state.
+    pub fn keep(&self, receipt: &Receipt) -> io::Result<()> {
+        self.replace("receipt", receipt, Point::ReceiptWritten)?;
         point(Point::ReceiptKept);
         Ok(())
     }
@@ -185,14 +185,18 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("spare")))
     }
 
-    fn replace(&self, name: &str, value: &impl Serialize, sync: bool, written: Point) -> io::Result<()> {
+    fn replace(&self, name: &str, value: &impl Serialize, written: Point) -> io::Result<()> {
         let (new, old) = (self.dir.join(format!("{name}.new")), self.dir.join(format!("{name}.json")));
-        let replaced = write_new(&new, value, sync).and_then(|()| {
+        let replaced = write_new(&new, value).and_then(|()| {
             point(written);
-            // A rename over a file has ext4 write out the new one at once, which nobody waits for here: a synced one is
-            // on disk already, and any other is worth nothing after a power cut.
+            // A rename over a file has ext4 write the new one to the disk at once, which is nothing to wait for: see
+            // `harden`.
             match renameat_with(CWD, &new, CWD, &old, RenameFlags::EXCHANGE) {
-                Ok(()) => gone_is_fine(fs::remove_file(&new)),
+                Ok(()) => {
+                    // What stays is in nobody's way.
+                    let _ = fs::remove_file(&new);
+                    Ok(())
+                }
                 // The first one; or a file system that can't exchange.
                 Err(_) => fs::rename(&new, &old),
             }
@@ -203,7 +207,15 @@ impl JobDir {
         replaced
     }
 
-    fn sync_dir(&self) -> io::Result<()> {
+    /// Waits until everything of it is on the disk: from then on a power cut can't take its end back. It takes its time,
+    /// and is for those whom nobody waits for.
+    pub fn harden(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)?.flatten() {
+            // What is no file of quell's own has nothing to be kept.
+            if let Ok(file) = quell_sys::open_own(&entry.path(), Use::Read) {
+                file.sync_all()?;
+            }
+        }
         File::open(&self.dir)?.sync_all()
     }
 
@@ -375,7 +387,7 @@ fn private_file() -> OpenOptions {
     options
 }
 
-fn write_new(path: &Path, value: &impl Serialize, sync: bool) -> io::Result<()> {
+fn write_new(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
     let create = || private_file().create_new(true).open(path);
@@ -387,6 +399,5 @@ fn write_new(path: &Path, value: &impl Serialize, sync: bool) -> io::Result<()> 
         }
         other => other?,
     };
-    file.write_all(&bytes)?;
-    if sync { file.sync_all() } else { Ok(()) }
+    file.write_all(&bytes)
 }

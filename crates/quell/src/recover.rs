@@ -410,7 +410,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         verdict: Some(receipt.verdict.clone()),
         survivors: receipt.survivors.clone(),
     };
-    job.keep(receipt, true)?;
+    job.keep(receipt)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
@@ -424,7 +424,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         };
         news.extend(log_once(job, receipt, ended)?);
     }
-    job.publish(&record, true)?;
+    job.publish(&record)?;
     if let Some(dir) = old.and_then(|old| old.keeper_cgroup.as_deref()) {
         // Whoever is still in it is no part of the job.
         let _ = quell_contain::remove_recorded(dir, job.id());
@@ -432,6 +432,8 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     if !survived {
         job.settle()?;
     }
+    // It is over all the same if this fails.
+    let _ = job.harden();
     tell_hooks(job, lost.spec.as_deref(), news);
     Ok(())
 }

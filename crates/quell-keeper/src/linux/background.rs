@@ -166,9 +166,8 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
     let understudy = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
     let outcome = split(request, plan, job, backstage, starter);
-    if outcome.is_err() {
-        let _ = store.remove();
-    }
+    // Whoever waited for the end was told, and nobody waits for this.
+    let _ = if outcome.is_err() { store.remove() } else { store.harden() };
     point(Point::NestKept);
     if let Some(nest) = nest {
         nest.leave();
@@ -352,8 +351,12 @@ impl Keeper<'_> {
             }
             let (end, again);
             (end, again, job, kit) = supervisor.run_background();
-            let Some(delay) = again else { return };
-            if !self.pause(&job, &mut kit, delay, &end.receipt) {
+            let go_on = again.is_some_and(|delay| self.pause(&job, &mut kit, delay, &end.receipt));
+            if !go_on {
+                // Else the understudy does so, when we are gone.
+                if kit.front.is_none() {
+                    let _ = job.store.as_ref().map(JobDir::harden);
+                }
                 return;
             }
             evidence = Evidence::new(Clock::start());
@@ -501,7 +504,7 @@ impl Kit {
                 (record.outcome, record.verdict) =
                     (Some(last.root.outcome.clone()), Some(last.verdict.clone()));
                 record.since.wall = wall();
-                store.keep(last, true).and_then(|()| store.publish(&record, true))
+                store.keep(last).and_then(|()| store.publish(&record))
             })
         };
         let published = insist(store, end);

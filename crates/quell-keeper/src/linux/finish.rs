@@ -30,7 +30,7 @@ impl Supervisor {
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
-        if let Err(error) = store.publish(&record, false) {
+        if let Err(error) = store.publish(&record) {
             self.trouble(format!("the record could not be written: {error}"));
         }
     }
@@ -140,17 +140,15 @@ impl Supervisor {
         let mut record = self.record(Some(receipt.verdict.clone()), survivors);
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
-        // Of a background job a user is told the end later, and from the record.
-        let sync = self.kit.desk.is_some() && self.again.is_none();
         if self.again.is_some() {
             record.state = "waiting".into();
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let kept = match sync {
-            true => insist(&store, || store.keep(receipt, true).and_then(|()| store.publish(&record, true))),
-            false => store.keep(receipt, false).and_then(|()| store.publish(&record, false)),
-        };
+        let write = || store.keep(receipt).and_then(|()| store.publish(&record));
+        // Of a background job a user is told the end later, and from the record.
+        let last = self.kit.desk.is_some() && self.again.is_none();
+        let kept = if last { insist(&store, write) } else { write() };
         // Before it counts as over: whoever waits for that finds the whole history.
         let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
         self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });

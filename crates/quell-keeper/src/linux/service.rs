@@ -161,9 +161,6 @@ impl Supervisor {
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
         desk.taps.read_last(|_, _| {});
-        if let Err(error) = desk.taps.sync() {
-            receipt.troubles.push(format!("the output could not be made safe from a power cut: {error}"));
-        }
         receipt.troubles.extend(desk.taps.take_trouble());
         receipt.output = Some(desk.taps.totals());
     }

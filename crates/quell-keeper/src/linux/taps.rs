@@ -157,16 +157,6 @@ impl Taps {
         bytes + self.err.totals().bytes
     }
 
-    /// Makes sure that a power cut can't take it back.
-    pub fn sync(&self) -> io::Result<()> {
-        for capture in [&self.out, &self.err] {
-            if capture.totals().bytes > 0 {
-                capture.sync()?;
-            }
-        }
-        Ok(())
-    }
-
     /// What went wrong, the first time that it did.
     pub fn take_trouble(&mut self) -> Option<String> {
         self.trouble.take()

@@ -196,14 +196,6 @@ impl CaptureWriter {
         self.end.time
     }
 
-    /// Waits until what was written to the segment in use is on the disk.
-    pub fn sync(&self) -> io::Result<()> {
-        match &self.open {
-            Some(files) => files.log.sync_data().and_then(|()| files.idx.sync_data()),
-            None => Ok(()),
-        }
-    }
-
     /// Writes what fits into one segment, and its point; says how much that was, at least a byte.
     fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.open.is_none() || self.room() <= POINT {

@@ -209,7 +209,7 @@ impl Fake {
     pub fn live(&self, home: &Home, state: &str) -> (JobId, Lock) {
         let job = home.job(self.id());
         let lock = job.create(&self.spec(), None).unwrap();
-        job.publish(&self.record(state), false).unwrap();
+        job.publish(&self.record(state)).unwrap();
         if let Some(name) = self.name {
             home.claim(name, self.id()).unwrap();
         }
@@ -218,8 +218,8 @@ impl Fake {
 
     /// Ends it, as its keeper does.
     pub fn end(&self, job: &JobDir, lock: Lock) {
-        job.keep(&self.receipt(), false).unwrap();
-        job.publish(&self.record("ended"), false).unwrap();
+        job.keep(&self.receipt()).unwrap();
+        job.publish(&self.record("ended")).unwrap();
         job.settle().unwrap();
         drop(lock);
     }

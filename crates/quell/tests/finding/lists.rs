@@ -98,7 +98,7 @@ fn a_job_that_nobody_keeps_is_lost_and_one_that_ended_is_not() {
     let fake = Fake::at(1);
     let (ended, lock) = fake.live(&place.home, "running");
     // Its keeper was killed after it had said so, before it could put the job away.
-    place.home.job(ended).publish(&fake.record("ended"), false).unwrap();
+    place.home.job(ended).publish(&fake.record("ended")).unwrap();
     drop(lock);
     let found = list(&place.home, &Filter::default()).unwrap().jobs;
     assert_eq!((found[0].id, found[0].state), (ended, JobState::Ended));
