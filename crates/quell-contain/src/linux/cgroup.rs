@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobId, Limits};
@@ -69,9 +70,9 @@ pub fn own_dir() -> Result<PathBuf, CgroupError> {
 pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
     let mounts = Path::new("/proc/self/mountinfo");
     let (root, mount) =
-        cgroup2_mount(&fs::read_to_string(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
+        cgroup2_mount(&quell_sys::read_text(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
     let membership = PathBuf::from(format!("/proc/{pid}/cgroup"));
-    let text = fs::read_to_string(&membership).map_err(at(&membership))?;
+    let text = quell_sys::read_text(&membership).map_err(at(&membership))?;
     let own = v2_path(&text).ok_or(CgroupError::NotMounted)?;
     dir_of(&root, &mount, own).ok_or_else(|| CgroupError::Outside(own.to_owned()))
 }
@@ -143,7 +144,7 @@ impl Cgroup {
         for procs in [own.join("cgroup.procs"), path.join("cgroup.procs")] {
             OpenOptions::new().write(true).open(&procs).map_err(at(&procs))?;
         }
-        let cgroup = Self::open(path)?;
+        let cgroup = Self::open_made(path)?;
         set_limits(own, path, limits)?;
         Ok(cgroup)
     }
@@ -151,6 +152,10 @@ impl Cgroup {
     /// Opens a cgroup that exists. What only looks like one is an error: files of these names can be laid out anywhere.
     pub fn open(path: &Path) -> Result<Self, CgroupError> {
         check_is_cgroup(path).map_err(at(path))?;
+        Self::open_made(path)
+    }
+
+    fn open_made(path: &Path) -> Result<Self, CgroupError> {
         let kill = path.join("cgroup.kill");
         let kill = OpenOptions::new().write(true).open(&kill).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CgroupError::NoKill,
@@ -202,11 +207,10 @@ impl Cgroup {
 
     /// Whether a living process is in it or below. A removed cgroup is empty.
     pub fn populated(&self) -> io::Result<bool> {
-        let mut text = String::new();
-        let mut file = &self.events;
-        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-        match read {
-            Ok(_) => Ok(!text.lines().any(|line| line == "populated 0")),
+        // A few words; and one read of all of it is what the kernel counts as having heard the news.
+        let mut text = [0; 128];
+        match self.events.read_at(&mut text, 0) {
+            Ok(length) => Ok(!text[..length].split(|&byte| byte == b'\n').any(|line| line == b"populated 0")),
             // ENODEV: it is gone, and with it everyone who was in it.
             Err(error) if error.raw_os_error() == Some(19) => {
                 self.removed.set(true);
@@ -236,7 +240,7 @@ impl Cgroup {
 
     /// Removes it and those below. Fails while a living process is in it.
     pub fn remove(&self) -> io::Result<()> {
-        remove_tree(&self.path)
+        remove_below(&self.path)
     }
 }
 

@@ -19,7 +19,7 @@ use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::prepare::{self, open_outlets};
 use super::spec::job_of;
-use super::supervise::{AUDIT_PATIENCE, Job, Kit, Supervisor};
+use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
 use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::mask::Mask;
@@ -203,6 +203,8 @@ pub struct Front {
     births: u32,
     /// When the keeper is continued, if it is still stopped then.
     asleep: Option<Instant>,
+    /// When memory that is not needed for waiting is given back.
+    slim_at: Option<Instant>,
     /// Who started a background job, until it runs.
     starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
@@ -236,6 +238,7 @@ impl Front {
             woken: false,
             births: 0,
             asleep: None,
+            slim_at: None,
             starter: None,
             owner: None,
         };
@@ -342,6 +345,10 @@ impl Front {
                     self.keeper.signal(Signal::CONT);
                 }
             }
+            if self.slim_at.is_some_and(|due| due <= Instant::now()) {
+                self.slim_at = None;
+                quell_sys::let_go_of_code();
+            }
             let due = self.answer_due.into_iter().chain(self.phase_due).min();
             if due.is_some_and(|due| due <= Instant::now()) {
                 self.rouse_keeper();
@@ -350,7 +357,8 @@ impl Front {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.answer_due.into_iter().chain(self.phase_due).chain(self.asleep).min()
+        let dues = [self.answer_due, self.phase_due, self.asleep, self.slim_at];
+        dues.into_iter().flatten().min()
     }
 
     fn is_asleep(&self) -> bool {
@@ -433,6 +441,7 @@ impl Front {
             Note::Running => {
                 // The keeper has told it.
                 self.starter = None;
+                self.slim_at = self.request.background.as_ref().map(|_| Instant::now() + LASTING);
                 None
             }
             Note::Resting => {

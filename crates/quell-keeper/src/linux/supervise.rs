@@ -32,6 +32,8 @@ const COUNT_AGAIN: Duration = Duration::from_millis(500);
 /// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
 /// the job has said so by then.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+/// After how long a background job is one that may last: only then is it worth while to need less memory.
+pub const LASTING: Duration = Duration::from_secs(1);
 /// How long the audit waits for those it has killed.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -99,6 +101,8 @@ pub struct Supervisor {
     /// After which wait the program is started again.
     pub(super) again: Option<Duration>,
     kill_told: bool,
+    /// When memory that is not needed for waiting is given back.
+    slim_at: Option<Instant>,
     /// Whether the last count failed.
     uncounted: bool,
 }
@@ -126,6 +130,7 @@ impl Supervisor {
             ready: None,
             again: None,
             kill_told: false,
+            slim_at: None,
             uncounted: false,
         }
     }
@@ -263,6 +268,7 @@ impl Supervisor {
             desk.polled(&mut fds);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
+        wake = wake.into_iter().chain(self.slim_at).min();
         if killing || (counting && self.uncounted) {
             let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
             wake = Some(wake.map_or(again, |wake| wake.min(again)));
@@ -288,6 +294,10 @@ impl Supervisor {
             self.hear_front();
         }
         self.grant(wishes);
+        if self.slim_at.is_some_and(|due| due <= Instant::now()) {
+            self.slim_at = None;
+            quell_sys::let_go_of_code();
+        }
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
             if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
@@ -318,6 +328,7 @@ impl Supervisor {
                     point(Point::StarterTold);
                 }
                 self.look_for_readiness();
+                self.slim_at = self.kit.desk.as_ref().map(|_| Instant::now() + LASTING);
             }
             Err(error) => {
                 let text = error.error.to_string();

@@ -72,6 +72,14 @@ pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// All of a file whose size nobody tells before, as the kernel's own are: read in one go where it can be.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::with_capacity(8192);
+    // Without the limit a file is asked for its size, which is 0 here, and then read in pieces that begin with 32 bytes.
+    File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Connects to the socket at `path`, for `patience` at most: one whose queue is full, because nobody takes from it, would
 /// be waited for without an end. Who listens there must be this user or root.
 pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {

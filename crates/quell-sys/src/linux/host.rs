@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::Usage;
@@ -88,7 +88,7 @@ pub fn seconds_since(start: u64) -> f64 {
 
 /// The id of this boot; empty where /proc doesn't tell.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    super::read_text(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default().trim().to_owned()
 }
 
 /// The kernel's release, such as `6.18.1`.

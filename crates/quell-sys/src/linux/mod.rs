@@ -5,6 +5,7 @@ mod early;
 mod files;
 mod host;
 mod launch;
+mod memory;
 mod pidfd;
 mod pidns;
 mod process;
@@ -14,7 +15,7 @@ mod stream;
 mod wait;
 
 pub use early::closed_at_start;
-pub use files::{AT_ONCE, Use, connect_within, is_trusted, open_own, raised_rights, read_own};
+pub use files::{AT_ONCE, Use, connect_within, is_trusted, open_own, raised_rights, read_own, read_text};
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, own_home, page_size, poll_until,
     raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second, ticks_since_boot,
@@ -23,6 +24,7 @@ pub use host::{
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
 };
+pub use memory::let_go_of_code;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{

@@ -1,0 +1,77 @@
+//! The memory of a process that waits for a long time.
+
+/// Lets go of the pages of the program's own file that this process has looked at: its code and its constants. They stay in
+/// the kernel's cache, and those that are needed again are mapped again; a keeper that waits needs a tenth of them.
+pub fn let_go_of_code() {
+    #[cfg(target_pointer_width = "64")]
+    for (start, length) in segments() {
+        // SAFETY: these are private mappings of a file that nobody has written to: what is read there later is the same.
+        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    }
+}
+
+/// The parts of the program that are mapped from its file and never written, page by page.
+#[cfg(target_pointer_width = "64")]
+fn segments() -> Vec<(usize, usize)> {
+    const PAGE: u64 = 4096;
+    // SAFETY: reads words that the kernel gave to this process at its exec.
+    let (at, count, page) = unsafe {
+        (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PAGESZ))
+    };
+    if at == 0 || page != PAGE {
+        return Vec::new();
+    }
+    // SAFETY: the kernel says that so many headers of the program are there, and nobody ever changes them.
+    let headers = unsafe { std::slice::from_raw_parts(at as *const libc::Elf64_Phdr, count as usize) };
+    // Where it was put, beside where its file says.
+    let Some(own) = headers.iter().find(|header| header.p_type == libc::PT_PHDR) else { return Vec::new() };
+    let base = at.wrapping_sub(own.p_vaddr);
+    let read_only = |header: &&libc::Elf64_Phdr| {
+        // What is made read-only after its relocation is in a part that is writable by its header.
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0
+    };
+    let pages = |header: &libc::Elf64_Phdr| {
+        let start = base.wrapping_add(header.p_vaddr) & !(PAGE - 1);
+        let end = (base.wrapping_add(header.p_vaddr) + header.p_filesz).next_multiple_of(PAGE);
+        (start as usize, (end - start) as usize)
+    };
+    headers.iter().filter(read_only).map(pages).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident_code() -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let exe = std::env::current_exe().unwrap().display().to_string();
+        let mut counts = false;
+        let mut sum = 0;
+        for line in maps.lines() {
+            if line.contains('-') && !line.contains("kB") {
+                counts = line.contains(" r-xp ") && line.ends_with(&exe);
+            } else if counts && let Some(kib) = line.strip_prefix("Rss:") {
+                sum += kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn a_process_goes_on_without_the_code_that_it_let_go_of() {
+        // In a process of its own: the other tests' threads would have it mapped again.
+        if std::env::var_os("QUELL_TEST_ALONE").is_none() {
+            let test = "linux::memory::tests::a_process_goes_on_without_the_code_that_it_let_go_of";
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            let done = alone.args(["--exact", test]).env("QUELL_TEST_ALONE", "1").output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+            return;
+        }
+        let before = resident_code();
+        let text = format!("{:?}", segments());
+        let_go_of_code();
+        let after = resident_code();
+        assert!(after < before * 3 / 4, "{before} KiB, then {after} KiB");
+        assert_eq!(text, format!("{:?}", segments()));
+    }
+}
