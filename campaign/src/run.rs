@@ -145,7 +145,7 @@ fn all_kinds(wish: &Wish, figures: &Figures) {
                 wrapper = Some(unshare);
             }
             Kind::Points => match env::var_os("QUELL_FAULTS_BIN") {
-                Some(program) => drop(command.env("QUELL_BIN", program)),
+                Some(program) => drop(command.env("QUELL_BIN", &program).env("QUELL_CLOCK_BIN", program)),
                 None => {
                     quell_tests::skip(
                         "campaign --kind points",

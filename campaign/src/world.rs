@@ -2,7 +2,7 @@
 //! and bystanders that nobody may hit.
 
 use std::{
-    fs,
+    env, fs,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -95,7 +95,14 @@ impl World {
     pub fn quell(&self, verb: &str) -> Quell<'_> {
         let quell = self.lab.quell(verb);
         match &self.clock {
-            Some(clock) => quell.env("LD_PRELOAD", self.clock_library()).env("QUELL_CAMPAIGN_CLOCK", clock),
+            Some(clock) => {
+                // A quell without libraries can't be given another clock.
+                let quell = match env::var_os("QUELL_CLOCK_BIN") {
+                    Some(program) => quell.program(self.lab.clocked_path(Path::new(&program))),
+                    None => quell,
+                };
+                quell.env("LD_PRELOAD", self.clock_library()).env("QUELL_CAMPAIGN_CLOCK", clock)
+            }
             None => quell,
         }
     }

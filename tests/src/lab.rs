@@ -165,6 +165,12 @@ impl Lab {
         self.reachable(program, "quell-with-points", &REACHABLE)
     }
 
+    /// A quell that can be given another clock, at a path that the user can reach.
+    pub fn clocked_path(&self, program: &Path) -> PathBuf {
+        static REACHABLE: OnceLock<bool> = OnceLock::new();
+        self.reachable(program, "quell-with-a-clock", &REACHABLE)
+    }
+
     /// The actors, at a path that the user can reach.
     pub fn actor_path(&self) -> PathBuf {
         static REACHABLE: OnceLock<bool> = OnceLock::new();
