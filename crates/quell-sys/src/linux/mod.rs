@@ -36,7 +36,10 @@ pub use procfs::{
     proc_is_ours, stat, uid_of, users_of, variable_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
-pub use stream::{columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, write};
+pub use stream::{
+    begin_sync, columns, null, open_to_read, peer, pipe, read, set_nonblocking, splice, terminal, widen,
+    write,
+};
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

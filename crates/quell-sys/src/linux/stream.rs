@@ -68,6 +68,23 @@ pub fn splice(pipe: impl AsFd, file: impl AsFd, most: usize) -> io::Result<usize
     Ok(rustix::io::retry_on_intr(|| rustix::pipe::splice(&pipe, None, &file, None, most, flags))?)
 }
 
+/// Makes a pipe hold `bytes`, or as many as its user may have it hold; says how many that are.
+pub fn widen(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
+    rustix::pipe::fcntl_setpipe_size(&pipe, bytes)
+        .or_else(|_| rustix::pipe::fcntl_getpipe_size(&pipe))
+        .map_err(io::Error::from)
+}
+
+/// Has the kernel begin to write some of a file to the disk, and does not wait for it. What is not written for this, a sync
+/// writes, and tells of errors.
+pub fn begin_sync(file: impl AsFd, from: u64, length: u64) {
+    let (Ok(from), Ok(length)) = (from.try_into(), length.try_into()) else { return };
+    // SAFETY: a descriptor and three numbers; the kernel refuses what makes no sense.
+    unsafe {
+        libc::sync_file_range(file.as_fd().as_raw_fd(), from, length, libc::SYNC_FILE_RANGE_WRITE);
+    }
+}
+
 /// Writes what there is room for.
 pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::write(&fd, bytes))?)
