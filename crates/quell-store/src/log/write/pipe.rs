@@ -1,5 +1,6 @@
 //! From a pipe into a capture, with nothing lost in between.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -7,6 +8,10 @@ use std::os::unix::fs::FileExt;
 use quell_sys::fault::{Point as Step, point};
 
 use super::{CaptureWriter, POINT, line_ends};
+
+#[cfg(test)]
+#[path = "pipe_tests.rs"]
+mod tests;
 
 /// How much is looked at together: it is still in the processor's cache when its lines are counted.
 const PIECE: usize = 64 * 1024;
@@ -71,7 +76,7 @@ impl CaptureWriter {
 
 /// Shows `length` bytes of `file` to `see`, those from `start` on.
 fn read_back(
-    file: &std::fs::File,
+    file: &File,
     mut start: u64,
     length: usize,
     buffer: &mut Vec<u8>,
