@@ -5,6 +5,7 @@ mod background;
 mod desk;
 mod evidence;
 mod finish;
+mod flood;
 mod front;
 mod input;
 mod prepare;

@@ -14,11 +14,14 @@ use quell_core::{Output, StreamTotals};
 use quell_store::{CaptureWriter, Stream, Taken};
 use quell_sys::Polled;
 
-/// How much is read at a time, and in a row before others are looked after.
+use super::flood::{self, Flood};
+
+/// How much is read of a terminal at a time.
 const CHUNK: usize = 64 * 1024;
-const IN_A_ROW: usize = 16 * CHUNK;
+/// How much is taken in a row before others are looked after, and from a pipe at once: all that one holds.
+const IN_A_ROW: usize = flood::WIDE;
 /// How much a last read takes: far more than pipes hold. Who still writes then is no part of the tree.
-const AT_LAST: usize = 256 * CHUNK;
+const AT_LAST: usize = 16 * IN_A_ROW;
 
 /// Both ends of the job's output.
 #[derive(Debug)]
@@ -54,12 +57,19 @@ impl Ends {
     }
 }
 
+/// What a look at the pipes has given.
+struct Round {
+    taken: usize,
+    /// Whether to let more gather first.
+    scant: bool,
+}
+
 /// The ends with their captures.
 pub struct Taps {
     pub ends: Ends,
     out: CaptureWriter,
     err: CaptureWriter,
-    buffer: Vec<u8>,
+    floods: [Flood; 2],
     began: Instant,
     began_ns: u64,
     last_ns: u64,
@@ -77,7 +87,7 @@ impl Taps {
             ends,
             out,
             err,
-            buffer: Vec::new(),
+            floods: Default::default(),
             began: Instant::now(),
             began_ns: now.as_nanos() as u64,
             last_ns,
@@ -93,57 +103,74 @@ impl Taps {
     }
 
     /// Takes what has come, and shows it to `see`.
-    pub fn read(&mut self, ready: &[bool], see: impl FnMut(Stream, &[u8])) {
+    pub fn read(&mut self, ready: &[bool], mut see: impl FnMut(Stream, &[u8])) {
         let streams = [ready.first() == Some(&true), ready.get(1) == Some(&true)];
-        self.take(streams, IN_A_ROW, see);
+        // In bytes, not in rounds: where little is kept, a round is small.
+        let mut total = 0;
+        while total < IN_A_ROW {
+            let round = self.take(streams, &mut see);
+            if round.scant {
+                // Nothing tells of a pipe that has filled up, so this can only be waited for.
+                std::thread::sleep(flood::PAUSE);
+            }
+            if round.scant || round.taken == 0 {
+                break;
+            }
+            total += round.taken;
+        }
     }
 
     /// Takes all that has come by now.
-    pub fn read_last(&mut self, see: impl FnMut(Stream, &[u8])) {
-        self.take([true, true], AT_LAST, see);
-    }
-
-    fn take(&mut self, streams: [bool; 2], most: usize, mut see: impl FnMut(Stream, &[u8])) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(CHUNK, 0);
-        // In bytes, not in rounds: where little is kept, a round is small.
+    pub fn read_last(&mut self, mut see: impl FnMut(Stream, &[u8])) {
         let mut total = 0;
-        while total < most {
-            let before = total;
-            for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
-                let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
-                let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
-                // Both streams share one clock that never stands still, so that their order can be told later.
-                let elapsed = self.began.elapsed().as_nanos() as u64;
-                self.last_ns = (self.began_ns + elapsed).max(self.last_ns + 1);
-                let capture = if at == 0 { &mut self.out } else { &mut self.err };
-                // A terminal is no pipe, and what it says can only be read.
-                let taken = match self.ends.err {
-                    Some(_) => capture.take(end, &mut buffer, self.last_ns),
-                    None => Taken::Refused,
-                };
-                let (length, kept) = match taken {
-                    Taken::Nothing => continue,
-                    Taken::Bytes(length, kept) => (length, kept),
-                    Taken::Refused => {
-                        // Nothing there is an error too, and as good as nothing.
-                        let Ok(length @ 1..) = quell_sys::read(end, &mut buffer) else { continue };
-                        (length, capture.write(&buffer[..length], self.last_ns))
-                    }
-                };
-                total += length;
-                if let Err(error) = kept {
-                    let what = format!("some of {} could not be kept: {error}", stream.as_str());
-                    self.trouble.get_or_insert(what);
-                }
-                see(stream, &buffer[..length]);
-            }
-            if total == before {
-                break;
+        while total < AT_LAST {
+            match self.take([true, true], &mut see).taken {
+                0 => break,
+                taken => total += taken,
             }
         }
-        // An idle keeper should be small: what was needed once is given back.
-        self.buffer = Vec::new();
+    }
+
+    /// Takes once from each of the `streams`.
+    fn take(&mut self, streams: [bool; 2], see: &mut impl FnMut(Stream, &[u8])) -> Round {
+        // An idle keeper should be small: what is needed now is given back.
+        let mut buffer = Vec::new();
+        let mut round = Round { taken: 0, scant: false };
+        for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+            let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
+            let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
+            // Both streams share one clock that never stands still, so that their order can be told later.
+            let elapsed = self.began.elapsed().as_nanos() as u64;
+            self.last_ns = (self.began_ns + elapsed).max(self.last_ns + 1);
+            let capture = if at == 0 { &mut self.out } else { &mut self.err };
+            let mut see = |bytes: &[u8]| see(stream, bytes);
+            // A terminal is no pipe, and what it says can only be read.
+            let result = match self.ends.err {
+                Some(_) => capture.take(end, IN_A_ROW, &mut buffer, self.last_ns, &mut see),
+                None => Taken::Refused,
+            };
+            let (length, kept) = match result {
+                Taken::Nothing => continue,
+                Taken::Bytes { length, all, kept } => {
+                    round.scant |= self.floods[at].is_scant(end, length, self.last_ns) && all;
+                    (length, kept)
+                }
+                Taken::Refused => {
+                    buffer.resize(CHUNK, 0);
+                    // Nothing there is an error too, and as good as nothing.
+                    let Ok(length @ 1..) = quell_sys::read(end, &mut buffer) else { continue };
+                    let kept = capture.write(&buffer[..length], self.last_ns);
+                    see(&buffer[..length]);
+                    (length, kept)
+                }
+            };
+            round.taken += length;
+            if let Err(error) = kept {
+                let what = format!("some of {} could not be kept: {error}", stream.as_str());
+                self.trouble.get_or_insert(what);
+            }
+        }
+        round
     }
 
     /// What it came to.

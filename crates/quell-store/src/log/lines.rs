@@ -4,7 +4,7 @@ use std::io;
 
 use super::read::{Cut, LogReader, Piece};
 use super::segment::CHUNK;
-use super::{Cursor, Stream};
+use super::{Cursor, Stream, first_line_end};
 
 /// The longest line that is given out in one, in bytes.
 pub const MAX_LINE: usize = CHUNK;
@@ -145,7 +145,7 @@ impl Lines {
             split: false,
         });
         let room = MAX_LINE - line.bytes.len();
-        let end = rest.iter().take(room + 1).position(|byte| *byte == b'\n');
+        let end = first_line_end(&rest[..rest.len().min(room + 1)]);
         let length = end.unwrap_or(rest.len().min(room));
         line.bytes.extend_from_slice(&rest[..length]);
         line.ended = end.is_some();

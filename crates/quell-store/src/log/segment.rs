@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{POINT, Point, SegmentId, Stream, at, believable, line_ends};
+use super::{POINT, Point, SegmentId, Stream, at, believable, first_line_end, line_ends};
 
 /// How many bytes are read at once.
 pub(super) const CHUNK: usize = 64 * 1024;
@@ -131,7 +131,7 @@ impl Opened {
     /// The offset of the first line end from `from` on and before `to`.
     pub fn line_end(&self, from: u64, to: u64) -> io::Result<Option<u64>> {
         self.scan(from, to, |offset, bytes| {
-            bytes.iter().position(|byte| *byte == b'\n').map(|index| offset.saturating_add(index as u64))
+            first_line_end(bytes).map(|index| offset.saturating_add(index as u64))
         })
     }
 

@@ -1,9 +1,12 @@
 //! The writer of one stream.
 
+mod pipe;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quell_core::StreamTotals;
 use quell_sys::Use;
 use quell_sys::fault::{Point as Step, point};
+
+pub use pipe::Taken;
 
 use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, believable, line_ends};
 use crate::home::gone_is_fine;
@@ -46,17 +51,6 @@ struct Segment {
     lines: u64,
     /// What it takes on disk.
     disk: u64,
-}
-
-/// What became of bytes in a pipe.
-#[derive(Debug)]
-pub enum Taken {
-    /// There were none.
-    Nothing,
-    /// So many were taken; with an error they are cut.
-    Bytes(usize, io::Result<()>),
-    /// They could not be written, and are in the pipe still.
-    Refused,
 }
 
 #[derive(Debug)]
@@ -129,7 +123,7 @@ impl CaptureWriter {
             match self.put(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => {
-                    self.cut(bytes);
+                    self.cut(bytes.len() as u64, line_ends(bytes));
                     return Err(error);
                 }
             }
@@ -138,40 +132,10 @@ impl CaptureWriter {
     }
 
     /// What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
-    fn cut(&mut self, bytes: &[u8]) {
+    fn cut(&mut self, bytes: u64, lines: u64) {
         self.close();
         self.gap = true;
-        self.end.offset = self.end.offset.saturating_add(bytes.len() as u64);
-        self.end.lines = self.end.lines.saturating_add(line_ends(bytes));
-    }
-
-    /// Adds what is in `pipe`, as much as fits into `buffer`, where it can be seen afterwards; `time_ns` as for
-    /// [`Self::write`]. If the writer is killed here, each byte is in the pipe or on the disk: another one goes on with
-    /// [`Self::resume`], and nothing is missing.
-    pub fn take(&mut self, pipe: impl AsFd, buffer: &mut [u8], time_ns: u64) -> Taken {
-        self.end.time = self.end.time.max(time_ns);
-        if (self.open.is_none() || self.room() <= POINT) && self.roll().is_err() {
-            return Taken::Refused;
-        }
-        let room = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX).min(buffer.len());
-        let before = self.last().bytes;
-        let Some(files) = &self.open else { return Taken::Refused };
-        let taken = match quell_sys::splice(pipe, &files.log, room) {
-            Ok(taken) => taken,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            // A full disk, or one that can't do this.
-            Err(_) => return Taken::Refused,
-        };
-        if taken == 0 {
-            return Taken::Nothing;
-        }
-        point(Step::OutputTaken);
-        let bytes = &mut buffer[..taken];
-        let kept = files.log.read_exact_at(bytes, before).and_then(|()| self.index(bytes));
-        if kept.is_err() {
-            self.cut(bytes);
-        }
-        Taken::Bytes(taken, kept)
+        self.end = self.end.after(self.end.time, bytes, lines);
     }
 
     /// What the stream has come to, and how much of it is not on disk.
@@ -211,13 +175,12 @@ impl CaptureWriter {
                 Err(error) => return Err(error),
             }
         };
-        self.index(&bytes[..written])?;
+        self.index(written as u64, line_ends(&bytes[..written]))?;
         Ok(written)
     }
 
-    /// Puts down a point behind `bytes`, which are in the segment in use already.
-    fn index(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (length, lines) = (bytes.len() as u64, line_ends(bytes));
+    /// Puts down a point behind so many bytes and line ends, which are in the segment in use already.
+    fn index(&mut self, length: u64, lines: u64) -> io::Result<()> {
         let end = self.end.after(self.end.time, length, lines);
         let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
         files.idx.write_all(&end.to_bytes())?;
@@ -402,6 +365,3 @@ fn now() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
-
-#[cfg(test)]
-mod tests;

@@ -83,6 +83,13 @@ pub fn splice(pipe: impl AsFd, file: impl AsFd, most: usize) -> io::Result<usize
     Ok(rustix::io::retry_on_intr(|| rustix::pipe::splice(&pipe, None, &file, None, most, flags))?)
 }
 
+/// Makes a pipe hold `bytes`, or as many as its user may have it hold; says how many that are.
+pub fn widen(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
+    rustix::pipe::fcntl_setpipe_size(&pipe, bytes)
+        .or_else(|_| rustix::pipe::fcntl_getpipe_size(&pipe))
+        .map_err(io::Error::from)
+}
+
 /// Writes what there is room for.
 pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::write(&fd, bytes))?)

@@ -143,3 +143,15 @@ fn only_files_of_the_stream_are_segments() {
         assert_eq!(parse(name), None, "{name}");
     }
 }
+
+#[test]
+fn the_first_line_end_is_found_wherever_it_is() {
+    for length in 0..130 {
+        let mut bytes = vec![b'x'; length];
+        assert_eq!(first_line_end(&bytes), None);
+        for at in (0..length).rev() {
+            bytes[at] = b'\n';
+            assert_eq!(first_line_end(&bytes), Some(at));
+        }
+    }
+}

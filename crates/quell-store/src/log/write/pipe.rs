@@ -1,0 +1,98 @@
+//! From a pipe into a capture, with nothing lost in between.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use quell_sys::fault::{Point as Step, point};
+
+use super::{CaptureWriter, POINT, line_ends};
+
+#[cfg(test)]
+#[path = "pipe_tests.rs"]
+mod tests;
+
+/// How much is looked at together: it is still in the processor's cache when its lines are counted.
+const PIECE: usize = 64 * 1024;
+
+/// What became of bytes in a pipe.
+#[derive(Debug)]
+pub enum Taken {
+    /// There were none.
+    Nothing,
+    /// Some were taken.
+    Bytes {
+        /// How many.
+        length: usize,
+        /// Whether these were all that the pipe had.
+        all: bool,
+        /// With an error they are cut.
+        kept: io::Result<()>,
+    },
+    /// They could not be written, and are in the pipe still.
+    Refused,
+}
+
+impl CaptureWriter {
+    /// Adds what is in `pipe`, at most `most` bytes, and shows it to `see`, piece by piece; `buffer` is as large as it has
+    /// to be for that. `time_ns` as for [`Self::write`]. If the writer is killed here, each byte is in the pipe or on the
+    /// disk: another one goes on with [`Self::resume`], and nothing is missing.
+    pub fn take(
+        &mut self,
+        pipe: impl AsFd,
+        most: usize,
+        buffer: &mut Vec<u8>,
+        time_ns: u64,
+        mut see: impl FnMut(&[u8]),
+    ) -> Taken {
+        self.end.time = self.end.time.max(time_ns);
+        if (self.open.is_none() || self.room() <= POINT) && self.roll().is_err() {
+            return Taken::Refused;
+        }
+        let most = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX).min(most);
+        let before = self.last().bytes;
+        let Some(files) = &self.open else { return Taken::Refused };
+        let length = match quell_sys::splice(pipe, &files.log, most) {
+            Ok(0) => return Taken::Nothing,
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Taken::Nothing,
+            // A full disk, or one that can't do this.
+            Err(_) => return Taken::Refused,
+        };
+        point(Step::OutputTaken);
+        let mut lines = 0;
+        let read = read_back(&files.log, before, length, buffer, |bytes| {
+            lines += line_ends(bytes);
+            see(bytes);
+        });
+        let kept = read.and_then(|()| self.index(length as u64, lines));
+        if kept.is_err() {
+            self.cut(length as u64, lines);
+        }
+        Taken::Bytes { length, all: length < most, kept }
+    }
+}
+
+/// Shows `length` bytes of `file` to `see`, those from `start` on.
+fn read_back(
+    file: &File,
+    mut start: u64,
+    length: usize,
+    buffer: &mut Vec<u8>,
+    mut see: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    if buffer.len() < length.min(PIECE) {
+        buffer.resize(length.min(PIECE), 0);
+    }
+    let mut left = length;
+    while left > 0 {
+        let piece = left.min(PIECE);
+        let bytes = &mut buffer[..piece];
+        file.read_exact_at(bytes, start)?;
+        see(bytes);
+        start += piece as u64;
+        left -= piece;
+    }
+    Ok(())
+}
