@@ -12,10 +12,10 @@ pub type Outcome = Result<f64, String>;
 type Work<'a> = Box<dyn FnMut() -> Outcome + 'a>;
 
 /// A contender that has taken this much in all has had its rounds: a row is to end some time.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The first round counts after all if it took this long: such a contender gets few.
 const LONG: Duration = Duration::from_secs(10);
-/// Failures in a row after which a contender is out.
+/// Failures in a row after which a contender is out; one is enough if it took long.
 const FAILURES: usize = 3;
 
 /// What quell is held to.
@@ -150,7 +150,6 @@ impl<'a> Row<'a> {
             "id": self.id,
             "title": self.title,
             "unit": self.unit,
-            "large": options.large,
             "quick": options.quick,
             "bars": self.bars.iter().map(Bar::json).collect::<Vec<_>>(),
             "contenders": contenders,
@@ -208,7 +207,7 @@ impl<'a> Running<'a> {
             Err(why) => {
                 self.failures += 1;
                 eprintln!("  {}: {why}", self.name);
-                if self.failures >= FAILURES {
+                if self.failures >= FAILURES || took > LONG {
                     self.work = None;
                     self.out = Some(why);
                 }

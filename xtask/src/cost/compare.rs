@@ -102,9 +102,6 @@ mod tests {
         let counts = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 7)).collect::<Counts>();
         let found = compare(&counts(&["list", "run"]), &counts(&["run", "stop"]));
         let found: Vec<_> = found.iter().map(|row| (row.name.as_str(), row.standing)).collect();
-        assert_eq!(
-            found,
-            [("list", Standing::Missing), ("run", Standing::Same), ("stop", Standing::New)]
-        );
+        assert_eq!(found, [("list", Standing::Missing), ("run", Standing::Same), ("stop", Standing::New)]);
     }
 }

@@ -35,6 +35,7 @@ pub fn count(verb: Verb, counter: Counter, quell: &Path, job: &Path) -> Result<(
         Verb::Run => counted(counter, &["run", "--contain", "reaper", "--", TRUE])?,
         Verb::Start => counted(counter, &["start", "--contain", "reaper", "--", TRUE])?,
         Verb::List => counted(counter, &["list"])?,
+        Verb::StopOver => counted(counter, &["stop", "it"])?,
         Verb::Stop => {
             finish(&mut quell_command(&long("1")))?;
             ready();
@@ -62,7 +63,8 @@ fn long(count: &str) -> [&str; 10] {
 fn settle(quell: &Path, job: &Path) -> Result<(), String> {
     let failed = |path: &Path, why| format!("{}: {why}", path.display());
     // Read first: what is mounted may cover them.
-    let programs = [(quell, QUELL), (job, JOB)].map(|(from, to)| (fs::read(from).map_err(|why| failed(from, why)), to));
+    let programs =
+        [(quell, QUELL), (job, JOB)].map(|(from, to)| (fs::read(from).map_err(|why| failed(from, why)), to));
     finish(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "tmpfs", PLACE]))?;
     for (bytes, to) in programs {
         let to = Path::new(to);
@@ -158,7 +160,9 @@ impl Counter {
             Counter::Instructions => {
                 let text = read(CALLGRIND.into())?;
                 let text = String::from_utf8_lossy(&text).into_owned();
-                text.lines().filter_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok()).sum()
+                text.lines()
+                    .filter_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok())
+                    .sum()
             }
         };
         if count == 0 { Err(format!("{self:?}: nothing was counted")) } else { Ok(count) }

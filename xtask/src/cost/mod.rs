@@ -17,11 +17,13 @@ use serde_json::{Value, json};
 use compare::{Compared, Counts, Standing, TOLERATED, compare, difference};
 
 /// How often system calls are counted; the least counts, for who is interrupted does more.
-const CALLS_ROUNDS: usize = 7;
+const CALLS_ROUNDS: usize = 5;
 /// The same for instructions, which differ by less and take longer.
 const INSTRUCTIONS_ROUNDS: usize = 2;
 /// One count takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What stands behind the name of what did not come to its end.
+const BEGINNING: &str = ", its beginning";
 /// Says that this is the one inside.
 const INSIDE: &str = "--inside";
 
@@ -39,8 +41,10 @@ enum Verb {
     Run,
     /// A job that ends by itself: client, understudy and keeper to their end. Instructions: the client's.
     Start,
-    /// The client's side.
+    /// The client's side. No instructions: how often it looks at the record while it waits depends on who is faster.
     Stop,
+    /// Of a job that is over: what it takes to find it and to say so.
+    StopOver,
     /// The other side of a stop: a job from its start to its end, client, understudy and keeper.
     Kept,
     /// The same with more processes.
@@ -49,10 +53,11 @@ enum Verb {
     List,
 }
 
-const VERBS: [(Verb, &str); 6] = [
+const VERBS: [(Verb, &str); 7] = [
     (Verb::Run, "run"),
     (Verb::Start, "start"),
     (Verb::Stop, "stop"),
+    (Verb::StopOver, "stop, over already"),
     (Verb::Kept, "start, stopped"),
     (Verb::KeptMany, "start, 20 stopped"),
     (Verb::List, "list"),
@@ -95,7 +100,7 @@ pub fn main(words: &[String]) -> Result<ExitCode, String> {
             now[key] = known[key].clone();
             continue;
         };
-        let counts = outside.counts(counter, rounds)?;
+        let (counts, spread) = outside.counts(counter, rounds)?;
         // What valgrind can follow, and what it makes of an instruction, differs between its versions.
         let other = known[key]["counted_with"].as_str().filter(|known| *known != version);
         let before = match other.filter(|_| counter == Counter::Instructions) {
@@ -106,7 +111,10 @@ pub fn main(words: &[String]) -> Result<ExitCode, String> {
             None => from_json(&known[key]["counts"]),
         };
         let compared = compare(&before, &counts);
-        compared.iter().for_each(show);
+        compared.iter().for_each(|row| show(row, &spread));
+        if counts.keys().any(|name| name.ends_with(BEGINNING)) {
+            println!("  ({version} can't follow to the end where only the beginning is counted)");
+        }
         let bad = |row: &Compared| matches!(row.standing, Standing::Risen(_) | Standing::Missing);
         failed |= compared.iter().any(bad);
         now[key] = json!({"counted_with": version, "counts": counts});
@@ -127,7 +135,7 @@ pub fn main(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(row: &Compared) {
+fn show(row: &Compared, spread: &Counts) {
     let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let part = row.before.zip(row.now).map(|(before, now)| difference(before, now) * 100.0);
     let part = part.map(|part| format!("{part:+.1} %")).unwrap_or_default();
@@ -138,8 +146,14 @@ fn show(row: &Compared) {
         Standing::New => "not in the baseline",
         Standing::Missing => "MISSING",
     };
-    let line =
-        format!("  {:22} before {:>9}  now {:>9}  {part:>9}  {note}", row.name, number(row.before), number(row.now));
+    let spread =
+        spread.get(&row.name).map(|spread| format!("(samples differ by {spread})")).unwrap_or_default();
+    let line = format!(
+        "  {:22} before {:>9}  now {:>9}  {part:>9}  {spread}  {note}",
+        row.name,
+        number(row.before),
+        number(row.now)
+    );
     println!("{}", line.trim_end());
 }
 
@@ -175,11 +189,17 @@ impl Outside {
         if !rustix::process::geteuid().is_root() {
             unshare.extend(["--user", "--map-root-user"]);
         }
-        let probe = Command::new(unshare[0]).args(&unshare[1..]).args(["mount", "-t", "tmpfs", "tmpfs", "/tmp"]).output();
+        let probe = Command::new(unshare[0])
+            .args(&unshare[1..])
+            .args(["mount", "-t", "tmpfs", "tmpfs", "/tmp"])
+            .output();
         match probe {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
-                return Ok(Err(format!("no namespaces here: {}", String::from_utf8_lossy(&output.stderr).trim())));
+                return Ok(Err(format!(
+                    "no namespaces here: {}",
+                    String::from_utf8_lossy(&output.stderr).trim()
+                )));
             }
             Err(why) => return Ok(Err(format!("unshare: {why}"))),
         }
@@ -193,22 +213,24 @@ impl Outside {
         }
     }
 
-    fn counts(&self, counter: Counter, rounds: usize) -> Result<Counts, String> {
-        let mut counts = Counts::new();
+    /// The least count of each, and how much more the most was.
+    fn counts(&self, counter: Counter, rounds: usize) -> Result<(Counts, Counts), String> {
+        let (mut counts, mut spread) = (Counts::new(), Counts::new());
         for (verb, name) in VERBS {
             // The keeper is another program's run, which callgrind would have to follow.
-            if matches!(verb, Verb::Kept | Verb::KeptMany) && counter == Counter::Instructions {
+            if matches!(verb, Verb::Stop | Verb::Kept | Verb::KeptMany) && counter == Counter::Instructions {
                 continue;
             }
             let all = (0..rounds).map(|_| self.once(name, counter)).collect::<Result<Vec<_>, _>>()?;
-            if std::env::var_os("QUELL_COST_VERBOSE").is_some() {
-                println!("    {name}: {:?}", all.iter().map(|(count, _)| count).collect::<Vec<_>>());
-            }
             let whole = all.iter().all(|(_, whole)| *whole);
-            let name = if whole { name.to_owned() } else { format!("{name}, its beginning") };
-            counts.insert(name, all.iter().map(|(count, _)| *count).min().unwrap_or(0));
+            let name = if whole { name.to_owned() } else { format!("{name}{BEGINNING}") };
+            let (least, most) = all
+                .iter()
+                .fold((u64::MAX, 0), |(least, most), (count, _)| (least.min(*count), most.max(*count)));
+            counts.insert(name.clone(), least);
+            spread.insert(name, most - least);
         }
-        Ok(counts)
+        Ok((counts, spread))
     }
 
     /// One count, and whether the verb came to its end.

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 /// How long a line is, with its end: ten million of them are 1 GiB.
 const LINE: usize = 107;
+/// How long one peer may take, which reads line by line.
+const AGENT_SECONDS: &str = "60";
 
 pub fn bulk<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let mib = if lab.options.quick { 256 } else { 1024 };
@@ -28,6 +30,7 @@ pub fn lines<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 }
 
 fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a> {
+    let row = row.rounds(10);
     let shell = move |script: &str| ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     let (cat, own, agent_script, pueue_script) = (script.clone(), script.clone(), script.clone(), script);
     row.peer("cat", "`… | cat > file`: no times, no cap, no record", move || {
@@ -42,22 +45,31 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
         move || {
             let start = Instant::now();
             let (id, _) = agent.start(&shell(&agent_script))?;
-            finish(agent.call(&["wait", "--poll", "0", "--until", "300", &id]))?;
+            let waited = output(agent.call(&["wait", "--poll", "0", "--until", AGENT_SECONDS, &id]));
             let elapsed = ms(start);
+            if !waited?.0.contains("\"state\":\"exited\"") {
+                finish(agent.call(&["kill", "--signal", "KILL", &id]))?;
+                return Err(format!("not within {AGENT_SECONDS} s"));
+            }
             let _ = fs::remove_dir_all(lab.path("agent-exec"));
             Ok(elapsed)
         }
     })
-    .maybe("pueue", "the program writes into the file itself", Pueue::start(lab, 0), |pueue| {
-        move || {
-            let start = Instant::now();
-            let (id, _) = pueue.add(std::slice::from_ref(&pueue_script))?;
-            finish(pueue.client(&["wait", "--quiet", &id]))?;
-            let elapsed = ms(start);
-            finish(pueue.client(&["clean"]))?;
-            Ok(elapsed)
-        }
-    })
+    .maybe(
+        "pueue",
+        "the program writes into the file itself; `wait` looks every 2 s",
+        Pueue::start(lab, 0),
+        |pueue| {
+            move || {
+                let start = Instant::now();
+                let (id, _) = pueue.add(std::slice::from_ref(&pueue_script))?;
+                finish(pueue.client(&["wait", "--quiet", &id]))?;
+                let elapsed = ms(start);
+                finish(pueue.client(&["clean"]))?;
+                Ok(elapsed)
+            }
+        },
+    )
     .quell("quell start; quell wait", "times and an exact cut, synced to disk at the end", move || {
         let start = Instant::now();
         let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
