@@ -115,7 +115,7 @@ pub fn main(words: &[String]) -> Result<ExitCode, String> {
         if counts.keys().any(|name| name.ends_with(BEGINNING)) {
             println!("  ({version} can't follow to the end where only the beginning is counted)");
         }
-        let bad = |row: &Compared| matches!(row.standing, Standing::Risen(_) | Standing::Missing);
+        let bad = |row: &Compared| matches!(row.standing, Standing::Risen | Standing::Missing);
         failed |= compared.iter().any(bad);
         now[key] = json!({"counted_with": version, "counts": counts});
     }
@@ -127,8 +127,7 @@ pub fn main(words: &[String]) -> Result<ExitCode, String> {
     }
     if failed {
         println!(
-            "more than {:.0} % dearer, or not counted any more: mend it, or say `cargo xtask cost --bless` on purpose",
-            TOLERATED * 100.0
+            "more than {TOLERATED} % dearer, or not counted any more: mend it, or say `cargo xtask cost --bless` on purpose"
         );
         return Ok(ExitCode::FAILURE);
     }
@@ -141,8 +140,8 @@ fn show(row: &Compared, spread: &Counts) {
     let part = part.map(|part| format!("{part:+.1} %")).unwrap_or_default();
     let note = match row.standing {
         Standing::Same => "",
-        Standing::Risen(_) => "RISEN",
-        Standing::Fallen(_) => "fallen: worth a new baseline",
+        Standing::Risen => "RISEN",
+        Standing::Fallen => "fallen: worth a new baseline",
         Standing::New => "not in the baseline",
         Standing::Missing => "MISSING",
     };
@@ -217,7 +216,7 @@ impl Outside {
     fn counts(&self, counter: Counter, rounds: usize) -> Result<(Counts, Counts), String> {
         let (mut counts, mut spread) = (Counts::new(), Counts::new());
         for (verb, name) in VERBS {
-            // The keeper is another program's run, which callgrind would have to follow.
+            // The keeper is executed, and not every valgrind can follow that.
             if matches!(verb, Verb::Stop | Verb::Kept | Verb::KeptMany) && counter == Counter::Instructions {
                 continue;
             }
