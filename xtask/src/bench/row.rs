@@ -29,6 +29,13 @@ pub enum Bar {
         /// What is aimed at.
         aim: Option<f64>,
     },
+    /// Nothing but aimed at: so many times the median of another contender.
+    Aim {
+        /// Whose.
+        of: &'static str,
+        /// What is aimed at.
+        most: f64,
+    },
     /// At most so much.
     Most {
         /// The bar.
@@ -66,6 +73,12 @@ impl<'a> Row<'a> {
     /// Quell's figures are to be at most `most` times those of `of`.
     pub fn bar(mut self, of: &'static str, most: f64, aim: impl Into<Option<f64>>) -> Self {
         self.bars.push(Bar::Times { of, most, aim: aim.into() });
+        self
+    }
+
+    /// It would be good if quell's figures were at most `most` times those of `of`.
+    pub fn aim(mut self, of: &'static str, most: f64) -> Self {
+        self.bars.push(Bar::Aim { of, most });
         self
     }
 
@@ -161,6 +174,7 @@ impl Bar {
     fn json(&self) -> Value {
         match self {
             Bar::Times { of, most, aim } => json!({"of": of, "most": most, "aim": aim}),
+            Bar::Aim { of, most } => json!({"of": of, "most": most, "only_aim": true}),
             Bar::Most { most, aim } => json!({"most": most, "aim": aim}),
         }
     }

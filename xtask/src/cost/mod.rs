@@ -41,7 +41,7 @@ enum Verb {
     Run,
     /// A job that ends by itself: client, understudy and keeper to their end. Instructions: the client's.
     Start,
-    /// The client's side. No instructions: how often it looks at the record while it waits depends on who is faster.
+    /// The client's side. No instructions: those of a wait depend on how busy the machine is.
     Stop,
     /// Of a job that is over: what it takes to find it and to say so.
     StopOver,
