@@ -13,8 +13,7 @@ cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks ge
 
   --rounds N      rounds of each row [30]
   --only ROW      this row only; may be given many times. What is known of the others is kept
-  --quick         5 rounds, less output: for a look, not for a record
-  --large         also 10,000 processes, 100,000 finished jobs, 5,000 live ones
+  --quick         5 rounds, less output, fewer jobs and processes: for a look, not for a record
   --no-install    take the peers that are there already, install none
   --no-build      take the release that is there already
   --peers DIR     where peers are installed [target/bench-peers]

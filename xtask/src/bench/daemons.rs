@@ -43,6 +43,22 @@ impl<'a, 'p> Pueue<'a, 'p> {
         command
     }
 
+    /// Whether no task waits or runs any more.
+    pub fn all_done(&self) -> Result<bool, String> {
+        let tasks = &self.status()?["tasks"];
+        Ok(tasks.as_object().into_iter().flatten().all(|(_, task)| task["status"]["Done"].is_object()))
+    }
+
+    /// Whether this task is over.
+    pub fn done(&self, id: &str) -> Result<bool, String> {
+        Ok(self.status()?["tasks"][id]["status"]["Done"].is_object())
+    }
+
+    fn status(&self) -> Result<serde_json::Value, String> {
+        let (text, _) = output(self.client(&["status", "--json"]))?;
+        serde_json::from_str(&text).map_err(|why| format!("pueue status: {why}"))
+    }
+
     /// Adds a task that starts at once: its number, and how long it took to get it.
     pub fn add(&self, words: &[String]) -> Result<(String, f64), String> {
         let mut command = self.client(&["add", "--immediate", "--print-task-id", "--"]);

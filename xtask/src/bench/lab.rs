@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use quell_core::Signal;
-use quell_sys::PidFd;
+use quell_sys::{PidFd, Polled, poll_until};
 
 use super::options::Options;
 use super::peers::Peers;
@@ -18,6 +19,8 @@ use super::row::Outcome;
 const MARK: &str = "QUELL_BENCH";
 /// How long something may take that is no part of a figure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command may take at all.
+const LIMIT: Duration = Duration::from_secs(90);
 /// How often it is looked at something that tells nobody when it happens. Never within a figure of a contender.
 const LOOK: Duration = Duration::from_micros(300);
 
@@ -163,6 +166,12 @@ impl<'a> Lab<'a> {
     /// Ends everything that was started here, and says what had to be ended by force.
     pub fn close(self) -> Vec<String> {
         let mut words = Vec::new();
+        // A job that has ended costs its keeper less than one that is stopped: thousands may be left.
+        let runs_job =
+            |pin: &PidFd| fs::read_link(format!("/proc/{}/exe", pin.pid())).is_ok_and(|exe| exe == self.job);
+        self.marked().iter().filter(|pin| runs_job(pin)).for_each(|pin| {
+            pin.signal(Signal::KILL);
+        });
         if self.home().exists() {
             let _ = self.quell(&["stop", "--all", "--now"]).status();
         }
@@ -192,21 +201,35 @@ impl<'a> Lab<'a> {
     }
 }
 
+/// Runs it to its end, or kills it when it has taken too long: then nobody else gets to run.
+fn status(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    // Our own child, not yet reaped: the number is its own.
+    let over = PidFd::open(child.id())
+        .and_then(|pin| poll_until(&[Polled::Read(pin.as_fd())], Some(Instant::now() + LIMIT)));
+    if !over.is_ok_and(|ready| ready[0]) {
+        child.kill()?;
+        child.wait()?;
+        return Err(std::io::Error::other(format!("not within {LIMIT:?}")));
+    }
+    child.wait()
+}
+
 /// Runs it to its end: how long that took.
 pub fn time(mut command: Command) -> Outcome {
     let start = Instant::now();
-    let status = command.status();
+    let status = status(&mut command);
     let elapsed = ms(start);
     check(&command, status).map(|()| elapsed)
 }
 
 /// Runs it to its end, unmeasured.
 pub fn finish(mut command: Command) -> Result<(), String> {
-    let status = command.status();
+    let status = status(&mut command);
     check(&command, status)
 }
 
-fn check(command: &Command, status: std::io::Result<std::process::ExitStatus>) -> Result<(), String> {
+fn check(command: &Command, status: std::io::Result<ExitStatus>) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {

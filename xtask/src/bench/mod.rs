@@ -94,7 +94,6 @@ pub fn main(words: Vec<String>) -> Result<ExitCode, String> {
     let quell = build(&options)?;
     let peers = Peers::gather(&options);
     results["host"] = host;
-    results["rounds"] = json!(options.rounds);
     results["peers"] = peers.json();
     let mut broken_off = false;
     for (id, make) in rows::ALL {

@@ -8,10 +8,8 @@ pub struct Options {
     pub rounds: usize,
     /// The rows; none means all.
     pub only: Vec<String>,
-    /// Less of everything.
+    /// Less of everything, and nothing that takes minutes and gigabytes.
     pub quick: bool,
-    /// The rows that take minutes and gigabytes too.
-    pub large: bool,
     /// Whether peers that are missing are installed.
     pub install: bool,
     /// Whether the release is built.
@@ -34,7 +32,6 @@ impl Options {
             rounds: 0,
             only: Vec::new(),
             quick: false,
-            large: false,
             install: true,
             build: true,
             peers: target.join("bench-peers"),
@@ -54,7 +51,6 @@ impl Options {
                 "--peers" => options.peers = absolute(value()?)?,
                 "--out" => options.out = absolute(value()?)?,
                 "--quick" => options.quick = true,
-                "--large" => options.large = true,
                 "--no-install" => options.install = false,
                 "--no-build" => options.build = false,
                 "--rows" => options.rows = true,

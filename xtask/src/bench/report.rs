@@ -92,8 +92,8 @@ fn markdown(results: &Value) -> String {
          contender\nonce, in turning order, so that a busy moment falls on all of them; the first round is thrown away. \
          Ratios are of medians in\none run: look at those, not at the milliseconds. The plots show the median, and a line \
          from the minimum to the 95th\npercentile. All samples are in [results.json](results.json).\n\n\
-         {} rounds on {}, commit {}: Linux {}, {} × {}, {}, as {}.\n",
-        results["rounds"],
+         Up to {} rounds (fewer where each takes long: each table says how many) on {}, commit {}: Linux {}, {} × {}, {}, as {}.\n",
+        most_rounds(results),
         text_of(&host["date"]),
         text_of(&host["commit"]),
         text_of(&host["kernel"]),
@@ -113,6 +113,11 @@ fn markdown(results: &Value) -> String {
         let _ = writeln!(text, "| {} | {} |", text_of(&peer["name"]), cell(&word));
     }
     text
+}
+
+fn most_rounds(results: &Value) -> u64 {
+    let contenders = array(&results["rows"]).iter().flat_map(|row| array(&row["contenders"]));
+    contenders.filter_map(|contender| contender["rounds"].as_u64()).max().unwrap_or(0)
 }
 
 /// What stands between two bars of a table.
@@ -145,8 +150,14 @@ fn summary(text: &mut String, results: &Value) {
         write!(text, "\n## The bars\n\n| work | quell | median | is | bar | |\n|---|---|---|---|---|---|\n");
     for row in array(&results["rows"]) {
         for own in array(&row["contenders"]).iter().filter(|contender| contender["ours"] == true) {
-            let Some(median) = own["median"].as_f64() else { continue };
+            let Some(median) = own["median"].as_f64() else {
+                let (title, why) = (cell(text_of(&row["title"])), cell(text_of(&own["missing"])));
+                let name = text_of(&own["name"]);
+                let _ = writeln!(text, "| {title} | `{name}` | none: {why} | | | **not met** |");
+                continue;
+            };
             for bar in array(&row["bars"]) {
+                let aim = bar["only_aim"] == true;
                 let Some((bar, is, met)) = judged(row, bar, median) else { continue };
                 let _ = writeln!(
                     text,
@@ -155,7 +166,12 @@ fn summary(text: &mut String, results: &Value) {
                     text_of(&own["name"]),
                     figure(median),
                     text_of(&row["unit"]),
-                    if met { "met" } else { "**not met**" }
+                    match (met, aim) {
+                        (true, false) => "met",
+                        (false, false) => "**not met**",
+                        (true, true) => "aim met",
+                        (false, true) => "aim not met",
+                    }
                 );
             }
         }
@@ -176,7 +192,8 @@ fn section(text: &mut String, row: &Value) {
         let aim = bar["aim"].as_f64().map(|aim| format!(", aim {}", figure(aim))).unwrap_or_default();
         let most = figure(bar["most"].as_f64().unwrap_or_default());
         let of = bar["of"].as_str().map_or_else(|| format!(" {unit}"), |of| format!(" × {of}"));
-        let _ = writeln!(text, "Bar: at most {most}{of}{aim}.");
+        let word = if bar["only_aim"] == true { "Aim" } else { "Bar" };
+        let _ = writeln!(text, "{word}: at most {most}{of}{aim}.");
     }
     let _ = write!(
         text,

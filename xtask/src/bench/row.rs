@@ -12,10 +12,10 @@ pub type Outcome = Result<f64, String>;
 type Work<'a> = Box<dyn FnMut() -> Outcome + 'a>;
 
 /// A contender that has taken this much in all has had its rounds: a row is to end some time.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The first round counts after all if it took this long: such a contender gets few.
 const LONG: Duration = Duration::from_secs(10);
-/// Failures in a row after which a contender is out.
+/// Failures in a row after which a contender is out; one is enough if it took long.
 const FAILURES: usize = 3;
 
 /// What quell is held to.
@@ -28,6 +28,13 @@ pub enum Bar {
         most: f64,
         /// What is aimed at.
         aim: Option<f64>,
+    },
+    /// Nothing but aimed at: so many times the median of another contender.
+    Aim {
+        /// Whose.
+        of: &'static str,
+        /// What is aimed at.
+        most: f64,
     },
     /// At most so much.
     Most {
@@ -66,6 +73,12 @@ impl<'a> Row<'a> {
     /// Quell's figures are to be at most `most` times those of `of`.
     pub fn bar(mut self, of: &'static str, most: f64, aim: impl Into<Option<f64>>) -> Self {
         self.bars.push(Bar::Times { of, most, aim: aim.into() });
+        self
+    }
+
+    /// It would be good if quell's figures were at most `most` times those of `of`.
+    pub fn aim(mut self, of: &'static str, most: f64) -> Self {
+        self.bars.push(Bar::Aim { of, most });
         self
     }
 
@@ -150,7 +163,6 @@ impl<'a> Row<'a> {
             "id": self.id,
             "title": self.title,
             "unit": self.unit,
-            "large": options.large,
             "quick": options.quick,
             "bars": self.bars.iter().map(Bar::json).collect::<Vec<_>>(),
             "contenders": contenders,
@@ -162,6 +174,7 @@ impl Bar {
     fn json(&self) -> Value {
         match self {
             Bar::Times { of, most, aim } => json!({"of": of, "most": most, "aim": aim}),
+            Bar::Aim { of, most } => json!({"of": of, "most": most, "only_aim": true}),
             Bar::Most { most, aim } => json!({"most": most, "aim": aim}),
         }
     }
@@ -208,7 +221,7 @@ impl<'a> Running<'a> {
             Err(why) => {
                 self.failures += 1;
                 eprintln!("  {}: {why}", self.name);
-                if self.failures >= FAILURES {
+                if self.failures >= FAILURES || took > LONG {
                     self.work = None;
                     self.out = Some(why);
                 }

@@ -26,12 +26,13 @@ const SEVERAL: usize = 10;
 
 pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let title = "idle background job, all processes that keep it: PSS, when it is the only one";
-    let alone = row(lab, Row::new("idle-pss", title, "KiB").most(1024.0, 512.0), What::Pss, 1);
+    let alone = row(lab, Row::new("idle-pss", title, "KiB").most(1024.0, 512.0), What::Pss, 1).rounds(10);
     let title = format!("the same, each of {SEVERAL}: what they share is divided");
     let several =
-        row(lab, Row::new("idle-pss-several", title, "KiB").most(1024.0, 512.0), What::Pss, SEVERAL);
+        row(lab, Row::new("idle-pss-several", title, "KiB").most(1024.0, 512.0), What::Pss, SEVERAL)
+            .rounds(10);
     let title = "the same, RSS, when it is the only one: what they share is counted twice";
-    let rss = row(lab, Row::new("idle-rss", title, "KiB"), What::Rss, 1);
+    let rss = row(lab, Row::new("idle-rss", title, "KiB"), What::Rss, 1).rounds(10);
     let title = "the same, wake-ups a second";
     let wakes = row(lab, Row::new("idle-wake-ups", title, "1/s").most(0.0, None), What::WakeUps, 1).rounds(3);
     Ok(vec![alone, several, rss, wakes])

@@ -6,65 +6,77 @@ use std::thread;
 use std::time::Instant;
 
 use crate::bench::daemons::{AgentExec, Pueue};
-use crate::bench::lab::{Lab, finish, ms, output, ready, time};
-use crate::bench::row::{Outcome, Row};
+use crate::bench::lab::{Lab, finish, ms, output, time};
+use crate::bench::row::Row;
 
 const RAW: &str = "raw killpg + wait";
 const WORKERS: usize = 2;
 
 /// Milliseconds a job, so that less is better as everywhere.
 pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let each = if lab.options.quick { 5 } else { 20 };
-    let truth = || vec!["/bin/true".to_owned()];
+    let each = if lab.options.quick { 10 } else { 50 };
+    let jobs = (each * WORKERS) as f64;
     let row = Row::new("rate", format!("jobs started and ended, {WORKERS} at once: time a job"), "ms")
+        .rounds(15)
         .bar("agent-exec", 0.2, None)
         .bar("pueue", 1.0 / 3.0, None)
         .maybe("agent-exec", "`run` until it has ended", AgentExec::find(lab), |agent| {
-            move || workers(each, &|| agent.call(&["run", "--", "/bin/true"]), finish)
-        })
-        .maybe("pueue", "all added, then one `wait` for all", Pueue::start(lab, WORKERS), |pueue| {
             move || {
-                let start = Instant::now();
-                for _ in 0..each * WORKERS {
-                    let mut command = pueue.client(&["add", "--"]);
-                    command.args(truth());
-                    finish(command)?;
-                }
-                finish(pueue.client(&["wait", "--quiet", "--all"]))?;
-                let elapsed = ms(start) / (each * WORKERS) as f64;
-                finish(pueue.client(&["clean"]))?;
-                Ok(elapsed)
+                let (_, start) = workers(each, &|| agent.call(&["run", "--", "/bin/true"]), finish)?;
+                Ok(ms(start) / jobs)
             }
         })
+        .maybe(
+            "pueue",
+            "no limit of how many run at once; until `status` says that all are done, as `wait` looks every 2 s",
+            Pueue::start(lab, 0),
+            |pueue| {
+                move || {
+                    let add = || pueue.client(&["add", "--immediate", "--", "/bin/true"]);
+                    let (_, start) = workers(each, &add, finish)?;
+                    while !pueue.all_done()? {}
+                    let elapsed = ms(start) / jobs;
+                    finish(pueue.client(&["clean"]))?;
+                    Ok(elapsed)
+                }
+            },
+        )
         .quell("quell run", "in the foreground, recorded", move || {
-            workers(each, &|| lab.quell(&["run", "--", "/bin/true"]), finish)
+            let (_, start) = workers(each, &|| lab.quell(&["run", "--", "/bin/true"]), finish)?;
+            Ok(ms(start) / jobs)
         })
-        .quell("quell start; quell wait", "in the background, synced to disk", move || {
-            let pair = || (lab.quell(&["start", "--", "/bin/true"]), lab.quell(&["wait"]));
-            workers(each, &pair, |(start, mut wait)| {
-                wait.arg(output(start)?.0);
-                finish(wait)
-            })
+        .quell("quell start; quell wait", "in the background, synced to disk; one `wait` for all", move || {
+            let begin = || lab.quell(&["start", "--", "/bin/true"]);
+            let (ids, start) = workers(each, &begin, |command| Ok(output(command)?.0))?;
+            let mut wait = lab.quell(&["wait"]);
+            wait.args(ids);
+            finish(wait)?;
+            Ok(ms(start) / jobs)
         });
     Ok(vec![row])
 }
 
-/// Does `each` jobs in each worker. A lab is for one thread: jobs are made here and done there.
-fn workers<T: Send>(each: usize, make: &dyn Fn() -> T, work: fn(T) -> Result<(), String>) -> Outcome {
+/// Does `each` jobs in each worker: what came of them, and when they began. A lab is for one thread: jobs are made here and
+/// done there.
+fn workers<T: Send, R: Send>(
+    each: usize,
+    make: &dyn Fn() -> T,
+    work: fn(T) -> Result<R, String>,
+) -> Result<(Vec<R>, Instant), String> {
     let jobs: Vec<Vec<T>> = (0..WORKERS).map(|_| (0..each).map(|_| make()).collect()).collect();
     let start = Instant::now();
-    let results: Vec<Result<(), String>> = thread::scope(|scope| {
-        let go = |jobs: Vec<T>| scope.spawn(move || jobs.into_iter().try_for_each(work));
+    let results: Vec<Result<Vec<R>, String>> = thread::scope(|scope| {
+        let go = |jobs: Vec<T>| scope.spawn(move || jobs.into_iter().map(work).collect());
         let workers: Vec<_> = jobs.into_iter().map(go).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or(Err("a worker panicked".into()))).collect()
     });
-    results.into_iter().collect::<Result<(), String>>()?;
-    Ok(ms(start) / (each * WORKERS) as f64)
+    let results = results.into_iter().collect::<Result<Vec<_>, String>>()?;
+    Ok((results.into_iter().flatten().collect(), start))
 }
 
 /// `list` with few and with many jobs that have ended: copies of the record of a real one.
 pub fn list<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let many = if lab.options.large { 100_000 } else { 1000 };
+    let many = if lab.options.quick { 1000 } else { 100_000 };
     for count in [100, many] {
         fill(lab, count)?;
     }
@@ -163,9 +175,6 @@ fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
 
 /// Thousands of jobs that live at once.
 pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    if !lab.options.large {
-        return Err("only with --large".into());
-    }
     let count = if lab.options.quick { 500 } else { 5000 };
     let list = Row::new("live-list", format!("`list` with {count} live jobs"), "ms").quell(
         "quell list",
@@ -197,12 +206,11 @@ pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 /// So many live jobs, of which none is there yet, or all.
 fn crowd(lab: &Lab<'_>, count: usize) -> Result<(), String> {
     let (live, _) = output(lab.quell(&["list", "--ids", "--limit", "0"]))?;
-    for _ in live.lines().count()..count {
-        let file = lab.fresh("ready");
+    let missing = count.saturating_sub(live.lines().count());
+    let make = || {
         let mut command = lab.quell(&["start", "--"]);
-        command.args(lab.tree(1, &file));
-        finish(command)?;
-        ready(&file)?;
-    }
-    Ok(())
+        command.args(lab.tree(1, &lab.fresh("ready")));
+        command
+    };
+    workers(missing.div_ceil(WORKERS), &make, finish).map(drop)
 }

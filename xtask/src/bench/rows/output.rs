@@ -10,6 +10,8 @@ use std::time::Instant;
 
 /// How long a line is, with its end: ten million of them are 1 GiB.
 const LINE: usize = 107;
+/// How long one peer may take, which reads line by line.
+const AGENT_SECONDS: &str = "60";
 
 pub fn bulk<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let mib = if lab.options.quick { 256 } else { 1024 };
@@ -28,37 +30,36 @@ pub fn lines<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 }
 
 fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a> {
+    let row = row.rounds(10);
     let shell = move |script: &str| ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    let cat = |and_then: &'static str| {
-        let script = script.clone();
+    let (cat, own, agent_script, pueue_script) = (script.clone(), script.clone(), script.clone(), script);
+    row.peer("cat", "`… | cat > file`: no times, no cap, no record", move || {
+        let file = lab.fresh("cat");
+        let mut command = lab.command("/bin/sh");
+        command.args(["-c", &format!("{cat} | cat > {}", file.display())]);
+        let elapsed = time(command)?;
+        whole(&file, bytes)?;
+        Ok(elapsed)
+    })
+    .maybe("agent-exec", "keeps all of it", AgentExec::find(lab), |agent| {
         move || {
-            let file = lab.fresh("cat");
-            let name = file.display();
-            let mut command = lab.command("/bin/sh");
-            command.args([
-                "-c",
-                &format!("{script} | cat > {name}{}", and_then.replace("FILE", &name.to_string())),
-            ]);
-            let elapsed = time(command)?;
-            whole(&file, bytes)?;
+            let start = Instant::now();
+            let (id, _) = agent.start(&shell(&agent_script))?;
+            let waited = output(agent.call(&["wait", "--poll", "0", "--until", AGENT_SECONDS, &id]));
+            let elapsed = ms(start);
+            if !waited?.0.contains("\"state\":\"exited\"") {
+                finish(agent.call(&["kill", "--signal", "KILL", &id]))?;
+                return Err(format!("not within {AGENT_SECONDS} s"));
+            }
+            let _ = fs::remove_dir_all(lab.path("agent-exec"));
             Ok(elapsed)
         }
-    };
-    let (own, agent_script, pueue_script) = (script.clone(), script.clone(), script.clone());
-    row.peer("cat", "`… | cat > file`: no times, no cap, no record, not synced", cat(""))
-        // No part of the bar: it shows what the disk asks of whoever promises that the end outlives a power cut, as quell does.
-        .peer("cat; sync", "the same, and `sync -d file`", cat(" && sync -d FILE"))
-        .maybe("agent-exec", "keeps all of it", AgentExec::find(lab), |agent| {
-            move || {
-                let start = Instant::now();
-                let (id, _) = agent.start(&shell(&agent_script))?;
-                finish(agent.call(&["wait", "--poll", "0", "--until", "300", &id]))?;
-                let elapsed = ms(start);
-                let _ = fs::remove_dir_all(lab.path("agent-exec"));
-                Ok(elapsed)
-            }
-        })
-        .maybe("pueue", "the program writes into the file itself", Pueue::start(lab, 0), |pueue| {
+    })
+    .maybe(
+        "pueue",
+        "the program writes into the file itself; `wait` looks every 2 s",
+        Pueue::start(lab, 0),
+        |pueue| {
             move || {
                 let start = Instant::now();
                 let (id, _) = pueue.add(std::slice::from_ref(&pueue_script))?;
@@ -67,19 +68,20 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
                 finish(pueue.client(&["clean"]))?;
                 Ok(elapsed)
             }
-        })
-        .quell("quell start; quell wait", "times and an exact cut, synced to disk at the end", move || {
-            let start = Instant::now();
-            let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
-            command.args(shell(&own));
-            let (id, _) = output(command)?;
-            finish(lab.quell(&["wait", &id]))?;
-            let elapsed = ms(start);
-            let dir = lab.home().join("jobs").join(&id);
-            kept(&dir, bytes)?;
-            finish(lab.quell(&["rm", &id]))?;
-            Ok(elapsed)
-        })
+        },
+    )
+    .quell("quell start; quell wait", "times and an exact cut; synced to disk when all is told", move || {
+        let start = Instant::now();
+        let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
+        command.args(shell(&own));
+        let (id, _) = output(command)?;
+        finish(lab.quell(&["wait", &id]))?;
+        let elapsed = ms(start);
+        let dir = lab.home().join("jobs").join(&id);
+        kept(&dir, bytes)?;
+        finish(lab.quell(&["rm", &id]))?;
+        Ok(elapsed)
+    })
 }
 
 fn whole(file: &Path, bytes: u64) -> Outcome {

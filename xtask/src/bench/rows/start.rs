@@ -10,7 +10,7 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let told = lab.path("supervised");
     let row = Row::new("start", "start in the background until the id is printed", "ms")
         .bar("pueue", 1.0, None)
-        .bar("setsid -f", 1.5, 1.5)
+        .aim("setsid -f", 1.5)
         .maybe(
             "setsid -f",
             "says nothing of what it has started; keeps nothing; can't stop it",

@@ -52,7 +52,7 @@ pub fn thousand<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 }
 
 pub fn ten_thousand<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    if lab.options.large { Ok(vec![crowd(lab, 10_000).rounds(10)]) } else { Err("only with --large".into()) }
+    if lab.options.quick { Err("not with --quick".into()) } else { Ok(vec![crowd(lab, 10_000).rounds(10)]) }
 }
 
 fn crowd<'a>(lab: &'a Lab<'_>, count: usize) -> Row<'a> {
@@ -161,11 +161,6 @@ fn pueued(lab: &Lab<'_>, pueue: &Pueue<'_, '_>) -> Outcome {
     ready(&file)?;
     let start = Instant::now();
     finish(pueue.client(&["kill", &id]))?;
-    loop {
-        let (text, _) = output(pueue.client(&["status", "--json"]))?;
-        let json: serde_json::Value = serde_json::from_str(&text).map_err(|why| format!("status: {why}"))?;
-        if json["tasks"][&id]["status"]["Done"].is_object() {
-            return Ok(ms(start));
-        }
-    }
+    while !pueue.done(&id)? {}
+    Ok(ms(start))
 }
