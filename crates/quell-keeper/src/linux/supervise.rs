@@ -104,8 +104,9 @@ pub struct Supervisor {
     kill_told: bool,
     /// Whether the last count failed.
     uncounted: bool,
-    /// Until when there is no other round of the kill.
+    /// Until when there is no other round of the kill, and whether an event has asked for one.
     resting: Option<Instant>,
+    round_owed: bool,
     /// From when on the dead are collected again, while many die.
     collect_from: Instant,
 }
@@ -135,6 +136,7 @@ impl Supervisor {
             kill_told: false,
             uncounted: false,
             resting: None,
+            round_owed: false,
             collect_from: Instant::now(),
         }
     }
@@ -274,7 +276,7 @@ impl Supervisor {
         }
         if killing || (counting && self.uncounted) {
             let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
-            wake = wake.into_iter().chain(Some(again)).chain(self.resting).min();
+            wake = wake.into_iter().chain(Some(again)).chain(self.resting.filter(|_| self.round_owed)).min();
         }
         // poll fails only for want of memory. Then everything is looked at, as if it were ready.
         let ready = quell_sys::poll_until(&fds, wake).unwrap_or_else(|_| vec![true; fds.len()]);
@@ -406,10 +408,11 @@ impl Supervisor {
                     self.happen(Happening::Leaked { members: self.evidence.left.len() });
                 }
             }
-            if count != Count::Alive(0) && self.resting.is_some_and(|until| Instant::now() < until) {
+            let rests = self.resting.is_some_and(|until| Instant::now() < until);
+            self.round_owed = rests && count != Count::Alive(0);
+            if self.round_owed {
                 return;
             }
-            self.resting = None;
             self.step(Event::Counted(count));
         }
     }
