@@ -32,6 +32,8 @@ pub struct Round {
     pub signals: Vec<SentSignal>,
     /// What else it did, in words.
     pub note: String,
+    /// Whether its last look found nobody new: all that is to be done is to wait for those who die.
+    pub settled: bool,
 }
 
 impl Hold {
@@ -311,6 +313,7 @@ impl Hold {
             });
             struck.into_iter().for_each(|pid| trail.strike(pid));
             point(Point::Swept);
+            round.settled = new == 0;
             if self.reap_orphans().is_ok_and(|living| living == 0) || new == 0 {
                 break;
             }

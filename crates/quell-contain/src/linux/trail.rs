@@ -13,6 +13,8 @@ use super::walk::{Below, Proven, Seen, pin};
 
 /// How many pins are kept at most; who is beyond that is pinned again when it is needed.
 const PINS: usize = 16 * 1024;
+/// How many files the keeper may want for itself, clients and all; where there are hardly more, no pins are kept.
+const FOR_OURSELVES: usize = 256;
 /// From how many on it may be cheaper to ask everyone on the host for their parent than each of them for its children.
 const MANY: usize = 64;
 
@@ -213,8 +215,8 @@ impl Trail {
             queue.push_back(id.pid);
         }
         let room = *self.room.get_or_insert_with(|| {
-            // The keeper needs some for itself.
-            usize::try_from(quell_sys::open_files_allowed() / 2).unwrap_or(PINS).min(PINS)
+            let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
+            (allowed / 2).saturating_sub(FOR_OURSELVES).min(PINS)
         });
         let grip = if self.pins < room {
             self.pins += 1;

@@ -505,8 +505,10 @@ impl Supervisor {
                     }
                     let (began, since) = (self.evidence.now(), Instant::now());
                     let round = self.hold.kill_round();
+                    // A tree that still grows is not given any time.
+                    let rest = (REST * since.elapsed()).min(KILL_AGAIN);
+                    self.resting = round.settled.then(|| Instant::now() + rest);
                     self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
-                    self.resting = Some(Instant::now() + (REST * since.elapsed()).min(KILL_AGAIN));
                     // Who is not gone yet is waited for, not killed again at once.
                     if self.hold.count() == Count::Alive(0) {
                         self.count();
