@@ -355,13 +355,12 @@ impl Supervisor {
 
     fn look_at_children(&mut self) {
         self.notice_root_exit();
-        if self.life.state() == State::Running {
-            if self.job.session == SessionKind::Shared && self.hold.root_stopped() {
-                self.say(&Note::RootStopped);
-            }
+        let running = self.life.state() == State::Running;
+        if running && self.job.session == SessionKind::Shared && self.hold.root_stopped() {
+            self.say(&Note::RootStopped);
         }
-        let (now, state) = (Instant::now(), self.life.state());
-        let due = match state {
+        let now = Instant::now();
+        let due = match self.life.state() {
             State::Running | State::Draining => true,
             State::Asking | State::Killing => self.collect_from <= now,
             State::Created | State::Starting | State::Ended => false,
