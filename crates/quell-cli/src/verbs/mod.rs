@@ -26,7 +26,10 @@ mod test;
 mod tree;
 mod wait;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use quell::{Error, Home, Quell};
 use serde::Serialize;
@@ -95,27 +98,45 @@ fn envelope(verb: &str, data: &impl Serialize) -> String {
     format!("{}\n", quell_core::success(verb, data))
 }
 
-/// Does the same with many jobs at once, each in a thread of its own; where there can be no more threads, one after the other.
+/// How many jobs are dealt with at the same time; each waits for its own tree.
+const AT_ONCE: usize = 64;
+
+/// Does the same with many jobs, some of them at a time, and shows what became of each to `each`, in their order and as soon
+/// as it is known. Where there can be no threads, one after the other.
 fn at_once<T: Send>(
     jobs: &[quell::Job],
     act: impl Fn(&quell::Job) -> Result<T, Error> + Sync,
-) -> Vec<Result<T, Error>> {
+    mut each: impl FnMut(&quell::Job, Result<T, Error>),
+) {
+    let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
+    let work = |tell: mpsc::Sender<(usize, Result<T, Error>)>| {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(job) = jobs.get(at)
+        {
+            let _ = tell.send((at, act(job)));
+        }
+    };
     std::thread::scope(|scope| {
-        let act = &act;
-        let begun: Vec<_> = jobs
-            .iter()
-            .map(|job| {
-                std::thread::Builder::new().spawn_scoped(scope, move || act(job)).map_err(|_| act(job))
-            })
-            .collect();
+        let worker = |_| {
+            let (tell, work) = (tell.clone(), &work);
+            std::thread::Builder::new().spawn_scoped(scope, move || work(tell)).is_ok()
+        };
+        if (0..AT_ONCE.min(jobs.len())).filter(|number| worker(*number)).count() == 0 {
+            work(tell.clone());
+        }
+        drop(tell);
+        let (mut done, mut shown) = (BTreeMap::new(), 0);
+        for (at, result) in told {
+            done.insert(at, result);
+            while let Some(result) = done.remove(&shown) {
+                each(&jobs[shown], result);
+                shown += 1;
+            }
+        }
+        // A thread that panicked has said why.
         let failed = || Err(Error::Keeper("a thread of this command failed".into()));
-        begun
-            .into_iter()
-            .map(|begun| match begun {
-                // A thread that panicked has said why.
-                Ok(thread) => thread.join().unwrap_or_else(|_| failed()),
-                Err(done) => done,
-            })
-            .collect()
-    })
+        for (at, job) in jobs.iter().enumerate().skip(shown) {
+            each(job, done.remove(&at).unwrap_or_else(failed));
+        }
+    });
 }

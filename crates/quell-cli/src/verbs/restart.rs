@@ -35,11 +35,9 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         Err(error) => return fail("restart", args.json, &error),
     };
     let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
-    let done = at_once(&jobs, |job| again(job, &how, patience));
     let mut worst = 0;
-    for (old, done) in jobs.iter().zip(done) {
-        worst = worst.max(report(old, args.json, done));
-    }
+    let restart = |job: &Job| again(job, &how, patience);
+    at_once(&jobs, restart, |old, done| worst = worst.max(report(old, args.json, done)));
     ExitCode::from(worst)
 }
 

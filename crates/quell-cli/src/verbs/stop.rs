@@ -10,9 +10,6 @@ use super::{at_once, envelope, fail, quell};
 use crate::args::StopArgs;
 use crate::output;
 
-/// How many jobs are stopped at the same time; each waits for its own tree.
-const AT_ONCE: usize = 64;
-
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
 
@@ -24,16 +21,13 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     };
     let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
     let mut worst = 0;
-    for batch in jobs.chunks(AT_ONCE) {
-        let ended = at_once(batch, |job| job.stop(&how));
-        for (job, ended) in batch.iter().zip(ended) {
-            // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
-            if matches!(ended, Err(Error::NoSuchJob(_))) && args.jobs.is_empty() {
-                continue;
-            }
+    let stop = |job: &Job| job.stop(&how);
+    at_once(&jobs, stop, |job, ended| {
+        // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
+        if !matches!(ended, Err(Error::NoSuchJob(_))) || !args.jobs.is_empty() {
             worst = worst.max(report(job, args.json, ended));
         }
-    }
+    });
     if jobs.is_empty() && !args.json {
         output::to_stderr("quell: no live job is meant by that\n");
     }

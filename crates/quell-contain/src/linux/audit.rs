@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled};
 
+use super::cgroup::own_dir;
 use super::roll::{Roll, identity};
 use super::stop::Round;
 
@@ -25,7 +26,7 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
     // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
-        for pid in quell_sys::pids().unwrap_or_default() {
+        for pid in candidates(&here) {
             if pid == me || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid)) {
                 continue;
             }
@@ -67,6 +68,18 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
         }
     }
     (round, Vec::new())
+}
+
+/// Who may be in the same cgroups as we are, `here`: the members of our cgroup v2, if that can be listed, else everybody.
+fn candidates(here: &[String]) -> Vec<u32> {
+    let in_v2 = here.iter().any(|line| line.starts_with("0::"));
+    let listed = own_dir().ok().filter(|_| in_v2).and_then(|dir| {
+        let text = std::fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+        let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        // We are in it ourselves, or it is another one.
+        pids.contains(&quell_sys::pid()).then_some(pids)
+    });
+    listed.unwrap_or_else(|| quell_sys::pids().unwrap_or_default())
 }
 
 /// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.

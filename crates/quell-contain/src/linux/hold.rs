@@ -13,6 +13,7 @@ use quell_sys::{ChildRules, Launch, Polled, Program};
 
 use super::cgroup::{Cgroup, CgroupError, dir_of_process, own_dir};
 use super::roll::{Roll, identity, short_command};
+use super::trail::Trail;
 use super::walk::Below;
 use super::{Unavailable, scope};
 
@@ -56,6 +57,8 @@ pub struct Hold {
     pub(super) root_gone: bool,
     pub(super) strays: Vec<ProcId>,
     pub(super) roll: Roll,
+    /// Whom the kill has found so far.
+    pub(super) trail: Trail,
     /// Nothing stronger than the reaper was asked for in so many words.
     pub(super) may_concede: bool,
     pub(super) concession: Option<String>,
@@ -336,6 +339,7 @@ impl Hold {
             root_gone: false,
             strays: Vec::new(),
             roll: Roll::default(),
+            trail: Trail::default(),
             may_concede: false,
             concession: None,
         }

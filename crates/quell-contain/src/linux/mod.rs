@@ -12,6 +12,7 @@ mod roll;
 mod scope;
 mod search;
 mod stop;
+mod trail;
 mod walk;
 
 use quell_core::{HeldBy, Limits, ProcId};

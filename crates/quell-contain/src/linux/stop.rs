@@ -1,6 +1,5 @@
 //! How a tree is emptied: ask, brake, kill, sweep, audit; and how it is counted.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
@@ -12,8 +11,11 @@ use super::audit;
 use super::cgroup::Cgroup;
 use super::hold::{Hold, Place};
 use super::roll::{Roll, identity};
-use super::walk::{Below, Proven, Seen, walk};
+use super::trail::Trail;
+use super::walk::{Below, Seen};
 
+/// How often the set of those to be asked is taken down, because somebody had died meanwhile.
+const ASK_PASSES: usize = 2;
 /// How often the brake goes over the tree in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 8;
 /// How often the sweep goes over the tree in one round before it waits for an event.
@@ -30,6 +32,8 @@ pub struct Round {
     pub signals: Vec<SentSignal>,
     /// What else it did, in words.
     pub note: String,
+    /// Whether its last look found nobody new: all that is to be done is to wait for those who die.
+    pub settled: bool,
 }
 
 impl Hold {
@@ -89,21 +93,34 @@ impl Hold {
         Ok(1)
     }
 
-    /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books.
+    /// Whether a look that costs the same for any tree finds life in it: at its cgroup, its root and the first of our
+    /// children. The dead among those are collected.
+    fn is_obviously_alive(&self) -> bool {
+        if self.cgroup().is_some_and(|cgroup| cgroup.populated().is_ok_and(|populated| populated)) {
+            return true;
+        }
+        // Among the caller's own children the job's have to be told from the others.
+        if !self.strays.is_empty() {
+            return false;
+        }
+        let root = self.root.map(|root| root.pid);
+        if root.is_some_and(|root| matches!(quell_sys::peek(root), Ok(None))) {
+            return true;
+        }
+        let first = quell_sys::first_own_children().unwrap_or_default();
+        first.into_iter().any(|pid| Some(pid) != root && matches!(quell_sys::reap(pid), Ok(None)))
+    }
+
+    /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books. Otherwise it is at least so many.
     pub fn count(&self) -> Count {
+        // Counted again at every death: the death of each of many must not cost a look at all the others.
+        if self.is_obviously_alive() {
+            return Count::Alive(1);
+        }
         let living = match self.reap_orphans() {
             Ok(living) => living,
             Err(error) => return Count::Unknown(format!("the children can't be listed: {error}")),
         };
-        if self.kind() == HeldBy::Pidns && self.root_gone && living > 0 {
-            let mut members = 0;
-            self.walk(|_| {
-                members += 1;
-                Below::Visit
-            });
-            // A walk can miss those who fork and die; only init's own end proves that nobody is left.
-            return Count::Alive(members.max(1));
-        }
         // Read in any case: news that are not read are news for ever.
         let populated = self.cgroup().map(Cgroup::populated);
         let doubtful = self.doubtful();
@@ -118,12 +135,21 @@ impl Hold {
     }
 
     /// Walks over the members; a PID namespace's init is quell's and no member.
-    pub(super) fn walk(&self, mut visit: impl FnMut(&Seen) -> Below) {
-        let init = self.root.filter(|_| self.kind() == HeldBy::Pidns);
-        walk(
+    pub(super) fn walk(&self, visit: impl FnMut(&Seen) -> Below) {
+        self.walk_on(&mut Trail::default(), visit);
+    }
+
+    /// The same over those that are not on `trail` yet.
+    fn walk_on(&self, trail: &mut Trail, mut visit: impl FnMut(&Seen) -> Below) {
+        let init = self.init();
+        trail.walk(
             |pid| !self.is_foreign(pid),
             |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
         );
+    }
+
+    fn init(&self) -> Option<ProcId> {
+        self.root.filter(|_| self.kind() == HeldBy::Pidns)
     }
 
     /// Everyone alive now, noted on the roll.
@@ -145,49 +171,47 @@ impl Hold {
     /// keeper passes the request on once, politely, and nobody hears it twice.
     ///
     /// The set is taken down before the first signal, as whoever obeys leaves children to be looked for elsewhere. The
-    /// root's own group hears it as one, which no fork can slip through; everyone else is pinned again and asked.
+    /// root's own group hears it as one, which no fork can slip through; everyone else through its pin. Whoever is born
+    /// later than that may be the work of somebody's own handler, and is left to finish it.
     pub fn ask(&mut self, signal: Signal) -> Round {
         let mut round = Round::default();
-        let began = quell_sys::ticks_since_boot();
         let mut roll = std::mem::take(&mut self.roll);
-        let mut asked = BTreeSet::new();
         let group = self.root.filter(|_| self.group).map(|root| root.pid);
-        for pass in 0..2 {
-            let mut set = Vec::new();
-            self.walk(|seen| {
+        let (mut trail, mut set) = (Trail::default(), Vec::new());
+        for _ in 0..ASK_PASSES {
+            self.walk_on(&mut trail, |seen| {
                 roll.see(&seen.stat);
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
-                // The second pass is for those that were forked behind the first one's back. Whoever started later than
-                // the asking began may be the work of somebody's own handler, and is left to finish it.
-                let missed = seen.stat.start < began && group != Some(seen.stat.pgid);
-                if !asked.contains(&identity(&seen.stat)) && (pass == 0 || missed) {
-                    set.push((Proven::of(seen), group == Some(seen.stat.pgid)));
-                }
+                set.push((identity(&seen.stat), group == Some(seen.stat.pgid)));
                 Below::Visit
             });
-            // Who of the group is alive now hears it in the next instant.
-            let alive: Vec<bool> = set.iter().map(|(member, _)| member.pin_again().is_some()).collect();
-            let heard =
-                pass == 0 && group.is_some_and(|group| quell_sys::signal_group(group, signal).is_ok());
-            if heard {
-                point(Point::GroupAsked);
+            // Whoever dies meanwhile leaves its children to us behind the walk's back.
+            if !trail.has_lost() {
+                break;
             }
-            for ((member, in_group), alive) in set.iter().zip(alive) {
-                let sent = match (alive, heard && *in_group) {
-                    (false, _) => Sent::Gone,
-                    (true, true) => Sent::Yes,
-                    (true, false) => member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(signal)),
-                };
-                asked.insert(member.id);
-                roll.asked(member.id);
-                round.push(signal, member.id, sent);
-            }
-            if signal != Signal::KILL && signal != Signal::CONT {
-                for (member, _) in &set {
-                    member.pin_again().map(|pidfd| pidfd.signal(Signal::CONT));
-                }
+            trail.list_again();
+        }
+        // Who of the group was alive just now hears it in the next instant.
+        let heard = group.filter(|group| quell_sys::signal_group(*group, signal).is_ok());
+        if heard.is_some() {
+            point(Point::GroupAsked);
+        }
+        let is_heard = |in_group: bool| in_group && heard.is_some();
+        for (id, in_group) in &set {
+            let sent = match (trail.knows(id.pid), is_heard(*in_group)) {
+                (false, _) => Sent::Gone,
+                (true, true) => Sent::Yes,
+                (true, false) => trail.signal(id.pid, signal),
+            };
+            roll.asked(*id);
+            round.push(signal, *id, sent);
+        }
+        if signal != Signal::KILL && signal != Signal::CONT {
+            heard.map(|group| quell_sys::signal_group(group, Signal::CONT));
+            for (id, _) in set.iter().filter(|(_, in_group)| !is_heard(*in_group)) {
+                trail.signal(id.pid, Signal::CONT);
             }
         }
         self.roll = roll;
@@ -199,7 +223,8 @@ impl Hold {
     pub fn kill_round(&mut self) -> Round {
         let mut round = Round::default();
         let mut roll = std::mem::take(&mut self.roll);
-        self.brake(&mut roll);
+        let mut trail = std::mem::take(&mut self.trail);
+        self.brake(&mut roll, &mut trail);
         point(Point::Braked);
         if self.group
             && let Some(root) = self.root
@@ -226,40 +251,39 @@ impl Hold {
             }
             point(Point::CgroupKilled);
         }
-        self.sweep(&mut roll, &mut round);
-        self.roll = roll;
+        self.sweep(&mut roll, &mut trail, &mut round);
+        (self.roll, self.trail) = (roll, trail);
         point(Point::KillRoundDone);
         round
     }
 
-    /// Shows to `act` each member that is not in `known` yet; all of them are about to be killed.
-    fn each_new(&self, known: &mut BTreeSet<ProcId>, roll: &mut Roll, mut act: impl FnMut(&Seen)) {
-        self.walk(|seen| {
-            let id = identity(&seen.stat);
-            if known.insert(id) {
-                roll.see(&seen.stat);
-                roll.killed(id);
-                act(seen);
-            }
+    /// Shows to `act` each member that is not on the trail yet; all of them are about to be killed. How many there were.
+    fn each_new(&self, trail: &mut Trail, roll: &mut Roll, mut act: impl FnMut(&Seen)) -> usize {
+        let mut new = 0;
+        self.walk_on(trail, |seen| {
+            new += 1;
+            roll.see(&seen.stat);
+            roll.killed(identity(&seen.stat));
+            act(seen);
             Below::Visit
         });
+        new
     }
 
     /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
     /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
-    fn brake(&self, roll: &mut Roll) {
+    fn brake(&self, roll: &mut Roll, trail: &mut Trail) {
         if let Some(cgroup) = self.cgroup() {
             cgroup.brake();
         }
-        let mut stopped = BTreeSet::new();
         for _ in 0..BRAKE_PASSES {
-            let before = stopped.len();
-            self.each_new(&mut stopped, roll, |seen| {
+            trail.list_again();
+            let new = self.each_new(trail, roll, |seen| {
                 if self.kind() == HeldBy::Reaper {
                     seen.pidfd.signal(Signal::STOP);
                 }
             });
-            if stopped.len() == before || self.kind() != HeldBy::Reaper {
+            if new == 0 || self.kind() != HeldBy::Reaper {
                 break;
             }
         }
@@ -267,16 +291,30 @@ impl Hold {
 
     /// Kills whoever is below us, and reaps: the orphans of those who died are our children by then, and no one else
     /// can reap them. A tight loop, as a chain of processes that fork and die has to be outrun.
-    fn sweep(&self, roll: &mut Roll, round: &mut Round) {
-        let mut struck = BTreeSet::new();
-        for pass in 0..SWEEP_PASSES {
-            let before = struck.len();
-            self.each_new(&mut struck, roll, |seen| {
+    ///
+    /// Who has got a KILL makes no more children, so it is looked below each of them once after that. What it had made
+    /// until then and left behind is our child: each pass looks at all of those.
+    fn sweep(&self, roll: &mut Roll, trail: &mut Trail, round: &mut Round) {
+        trail.forget_the_dead();
+        trail.list_again();
+        for id in trail.unstruck().into_iter().filter(|id| Some(*id) != self.init()) {
+            let result = trail.signal(id.pid, Signal::KILL);
+            round.push(Signal::KILL, id, result);
+            if result == Sent::Yes {
+                trail.strike(id.pid);
+            }
+        }
+        for _ in 0..SWEEP_PASSES {
+            let mut struck = Vec::new();
+            let new = self.each_new(trail, roll, |seen| {
                 let result = seen.pidfd.signal(Signal::KILL);
                 round.push(Signal::KILL, identity(&seen.stat), result);
+                struck.extend((result == Sent::Yes).then_some(seen.stat.pid));
             });
+            struck.into_iter().for_each(|pid| trail.strike(pid));
             point(Point::Swept);
-            if self.reap_orphans().is_ok_and(|living| living == 0) || (pass > 0 && struck.len() == before) {
+            round.settled = new == 0;
+            if self.reap_orphans().is_ok_and(|living| living == 0) || new == 0 {
                 break;
             }
         }
@@ -291,6 +329,7 @@ impl Hold {
     /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
     pub fn collect_root(&mut self) -> Result<(), String> {
         self.group = false;
+        self.trail = Trail::default();
         if let Some(root) = self.root {
             let _ = quell_sys::reap(root.pid);
         }

@@ -1,11 +1,11 @@
-//! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown.
-
-use std::collections::VecDeque;
+//! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown. The way it goes
+//! is in `trail.rs`.
 
 use quell_core::ProcId;
 use quell_sys::{PidFd, Stat};
 
 use super::roll::identity;
+use super::trail::Trail;
 
 /// A living descendant. The descriptor pins it, so what is sent there can reach nobody else.
 pub struct Seen {
@@ -16,7 +16,7 @@ pub struct Seen {
 }
 
 /// Whether the walk goes on below a process.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
     /// Yes.
     Visit,
@@ -24,55 +24,19 @@ pub enum Below {
     Skip,
 }
 
-/// Shows every living descendant of this process to `visit`, parents first, except the children that are not `mine`
-/// and what is below them.
-///
-/// A process counts only if it was alive, as its pin shows, after /proc had named a parent that is proven itself: us,
-/// or one of ours that was still alive then. Thus neither a pid that was reused between two reads nor a stranger can
-/// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck. It holds
-/// two pins at a time, however large the tree is.
-pub fn walk(mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
-    let me = quell_sys::pid();
-    let mut queue = VecDeque::new();
-    for pid in quell_sys::own_children().unwrap_or_default() {
-        if let Some(seen) = pin(pid, |stat| stat.ppid == me)
-            && mine(pid)
-            && visit(&seen) == Below::Visit
-        {
-            queue.push_back(Proven::of(&seen));
-        }
-    }
-    descend(queue, Some(me), visit);
-}
-
-/// The same for what is below processes that the caller has proven, of which this one need be no ancestor: an orphan is
-/// nobody's child then, and has to be found in another way.
+/// Shows what is below processes that the caller has proven, of which this one need be no ancestor: an orphan is nobody's
+/// child then, and has to be found in another way.
 pub fn walk_below(from: impl IntoIterator<Item = Proven>, visit: impl FnMut(&Seen) -> Below) {
-    descend(from.into_iter().collect(), None, visit);
-}
-
-/// `heir` is who adopts the children of whoever dies meanwhile, if that is known.
-fn descend(mut queue: VecDeque<Proven>, heir: Option<u32>, mut visit: impl FnMut(&Seen) -> Below) {
-    while let Some(parent) = queue.pop_front() {
-        let Some(pinned) = parent.pin_again() else { continue };
-        for pid in quell_sys::children(parent.id.pid, parent.threads).unwrap_or_default() {
-            let ours =
-                |stat: &Stat| heir == Some(stat.ppid) || (stat.ppid == parent.id.pid && pinned.is_alive());
-            if let Some(seen) = pin(pid, ours)
-                && visit(&seen) == Below::Visit
-            {
-                queue.push_back(Proven::of(&seen));
-            }
-        }
-    }
+    Trail::default().walk_below(from, visit);
 }
 
 /// A member that was proven, to be found again.
+#[derive(Debug)]
 pub struct Proven {
     /// Who it is.
     pub id: ProcId,
     inode: u64,
-    threads: u32,
+    pub(super) threads: u32,
 }
 
 impl Proven {

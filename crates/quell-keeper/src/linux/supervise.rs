@@ -27,6 +27,9 @@ use crate::StartReply;
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
 /// event tells of that. The wait for those that are dying is ended by their exits, not by this.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// How many times as long as it took to go over all children or members is waited before that is done again for another
+/// death: those who are dying need the processors too. A count of zero ends the wait at once.
+const REST: u32 = 3;
 /// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
 const COUNT_AGAIN: Duration = Duration::from_millis(500);
 /// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
@@ -109,6 +112,11 @@ pub struct Supervisor {
     pub(super) publish_at: Option<Instant>,
     /// Whether the last count failed.
     uncounted: bool,
+    /// Until when there is no other round of the kill, and whether an event has asked for one.
+    resting: Option<Instant>,
+    round_owed: bool,
+    /// From when on the dead are collected again, while many die.
+    collect_from: Instant,
 }
 
 impl Supervisor {
@@ -137,6 +145,9 @@ impl Supervisor {
             slim_at: None,
             publish_at: None,
             uncounted: false,
+            resting: None,
+            round_owed: false,
+            collect_from: Instant::now(),
         }
     }
 
@@ -277,7 +288,7 @@ impl Supervisor {
         wake = wake.into_iter().chain(self.slim_at).chain(publish_at).min();
         if killing || (counting && self.uncounted) {
             let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
-            wake = Some(wake.map_or(again, |wake| wake.min(again)));
+            wake = wake.into_iter().chain(Some(again)).chain(self.resting.filter(|_| self.round_owed)).min();
         }
         // poll fails only for want of memory. Then everything is looked at, as if it were ready.
         let ready = quell_sys::poll_until(&fds, wake).unwrap_or_else(|_| vec![true; fds.len()]);
@@ -365,11 +376,19 @@ impl Supervisor {
 
     fn look_at_children(&mut self) {
         self.notice_root_exit();
-        if self.life.state() == State::Running {
-            if self.job.session == SessionKind::Shared && self.hold.root_stopped() {
-                self.say(&Note::RootStopped);
-            }
+        let running = self.life.state() == State::Running;
+        if running && self.job.session == SessionKind::Shared && self.hold.root_stopped() {
+            self.say(&Note::RootStopped);
+        }
+        let now = Instant::now();
+        let due = match self.life.state() {
+            State::Running | State::Draining => true,
+            State::Asking | State::Killing => self.collect_from <= now,
+            State::Created | State::Starting | State::Ended => false,
+        };
+        if due {
             let _ = self.hold.reap_orphans();
+            self.collect_from = Instant::now() + REST * now.elapsed();
         }
     }
 
@@ -408,6 +427,11 @@ impl Supervisor {
                 if self.job.rules.until == Until::Root {
                     self.happen(Happening::Leaked { members: self.evidence.left.len() });
                 }
+            }
+            let rests = self.resting.is_some_and(|until| Instant::now() < until);
+            self.round_owed = rests && count != Count::Alive(0);
+            if self.round_owed {
+                return;
             }
             self.step(Event::Counted(count));
         }
@@ -499,8 +523,11 @@ impl Supervisor {
                     if ran && !std::mem::replace(&mut self.kill_told, true) {
                         self.happen(Happening::Killed);
                     }
-                    let began = self.evidence.now();
+                    let (began, since) = (self.evidence.now(), Instant::now());
                     let round = self.hold.kill_round();
+                    // A tree that still grows is not given any time.
+                    let rest = (REST * since.elapsed()).min(KILL_AGAIN);
+                    self.resting = round.settled.then(|| Instant::now() + rest);
                     self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
                     // Who is not gone yet is waited for, not killed again at once.
                     if self.hold.count() == Count::Alive(0) {

@@ -120,6 +120,11 @@ pub fn raise_open_files() -> Option<u64> {
     Some(soft)
 }
 
+/// How many files this process may have open.
+pub fn open_files_allowed() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// What all collected children and their collected children have used.
 pub fn rusage_children() -> Usage {
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();

@@ -17,9 +17,9 @@ mod wait;
 pub use early::closed_at_start;
 pub use files::{AT_ONCE, Use, connect_within, is_trusted, open_own, raised_rights, read_own, read_text};
 pub use host::{
-    Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, own_home, page_size, poll_until,
-    raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second, ticks_since_boot,
-    unix_ms, user_name, user_namespaces,
+    Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, open_files_allowed, own_home,
+    page_size, poll_until, raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second,
+    ticks_since_boot, unix_ms, user_name, user_namespaces,
 };
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
@@ -33,9 +33,9 @@ pub use process::{
     stop_self, take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, holds_file, holds_socket,
-    in_first_pid_namespace, inner_pid, listeners, living_thread, newest_pid, own_children, pids,
-    proc_is_ours, stat, uid_of, users_of, variable_of,
+    Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, first_own_children,
+    holds_file, holds_socket, in_first_pid_namespace, inner_pid, listeners, living_thread, newest_pid,
+    own_children, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_of,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
 pub use stream::{

@@ -36,21 +36,22 @@ impl Stat {
     pub fn parse(text: &str) -> Option<Self> {
         let (pid, rest) = text.split_once(" (")?;
         let (comm, rest) = rest.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let number = |index: usize| fields.get(index)?.parse().ok();
-        Some(Self {
-            pid: pid.parse().ok()?,
-            comm: comm.to_owned(),
-            state: *fields.first()?.as_bytes().first()?,
-            ppid: number(1)?,
-            pgid: number(2)?,
-            sid: number(3)?,
-            flags: number(6)?,
-            threads: number(17)?,
-            start: fields.get(19)?.parse().ok()?,
-            cpu: (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).fold(0, u64::saturating_add),
-            resident: fields.get(21).and_then(|text| text.parse().ok()).unwrap_or(0),
-        })
+        // The state, and then numbers: the first of them is the parent.
+        let mut fields = rest.split(' ');
+        let state = *fields.next()?.as_bytes().first()?;
+        let mut next = |skip: usize| fields.nth(skip)?.parse::<u64>().ok();
+        let mut small = |skip: usize| next(skip)?.try_into().ok();
+        let (ppid, pgid, sid, flags) = (small(0)?, small(0)?, small(0)?, small(2)?);
+        let mut cpu: u64 = next(4)?;
+        for _ in 0..3 {
+            // What its children have used is a signed number to the kernel.
+            cpu = cpu.saturating_add(next(0).unwrap_or(0));
+        }
+        let threads = next(2)?.try_into().ok()?;
+        let start = next(1)?;
+        let resident = next(1).unwrap_or(0);
+        let (pid, comm) = (pid.parse().ok()?, comm.to_owned());
+        Some(Self { pid, comm, state, ppid, pgid, sid, flags, threads, start, cpu, resident })
     }
 }
 
@@ -67,11 +68,24 @@ fn read(path: &str, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What one read gives of a file of /proc that the kernel makes in one piece.
+fn read_piece<'b>(path: &str, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    let mut file = File::open(path)?;
+    let length = loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
+    Ok(&buffer[..length])
+}
+
 /// The stat line of `pid`.
 pub fn stat(pid: u32) -> io::Result<Stat> {
     let path = format!("/proc/{pid}/stat");
-    let bytes = read(&path, 8192)?;
-    Stat::parse(&String::from_utf8_lossy(&bytes))
+    let mut buffer = [0; 4096];
+    let bytes = read_piece(&path, &mut buffer)?;
+    Stat::parse(&String::from_utf8_lossy(bytes))
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))
 }
 
@@ -84,6 +98,21 @@ pub fn proc_is_ours() -> bool {
 pub fn own_children() -> io::Result<Vec<u32>> {
     let pid = std::process::id();
     children(pid, 1)
+}
+
+/// The first children of this process, living and dead: some, if there are any.
+pub fn first_own_children() -> io::Result<Vec<u32>> {
+    let pid = std::process::id();
+    let mut buffer = [0; 512];
+    match read_piece(&format!("/proc/{pid}/task/{pid}/children"), &mut buffer) {
+        Ok(bytes) => {
+            // Each number has a space behind it; the last one may be cut.
+            let end = bytes.iter().rposition(|byte| *byte == b' ').unwrap_or(0);
+            Ok(numbers(&bytes[..end]))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => own_children(),
+        Err(error) => Err(error),
+    }
 }
 
 /// The children of `pid`, which has so many threads: each thread has its own.
@@ -170,6 +199,14 @@ pub fn pids() -> io::Result<Vec<u32>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// How many threads there are on the host, at least as many as processes.
+pub fn threads_on_host() -> Option<usize> {
+    let mut buffer = [0; 256];
+    let text = read_piece("/proc/loadavg", &mut buffer).ok()?;
+    let text = std::str::from_utf8(text).ok()?;
+    text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+}
+
 /// The pid that was given out last.
 pub fn newest_pid() -> Option<u32> {
     let bytes = read("/proc/loadavg", 256).ok()?;
@@ -178,8 +215,9 @@ pub fn newest_pid() -> Option<u32> {
 
 /// The command line of `pid`, its arguments apart; empty for a kernel thread or a corpse.
 pub fn cmdline(pid: u32) -> Vec<String> {
-    let bytes = read(&format!("/proc/{pid}/cmdline"), 4096).unwrap_or_default();
-    let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let mut buffer = [0; 4096];
+    let bytes = read_piece(&format!("/proc/{pid}/cmdline"), &mut buffer).unwrap_or_default();
+    let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if text.is_empty() {
         return Vec::new();
     }
@@ -269,7 +307,8 @@ pub fn in_first_pid_namespace() -> bool {
 /// Whether the environment of `pid`, as it was at its exec, holds `needle`.
 pub fn environ_contains(pid: u32, needle: &str) -> bool {
     let Ok(bytes) = read(&format!("/proc/{pid}/environ"), 4 << 20) else { return false };
-    !needle.is_empty() && bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
+    // The search in a text is much faster than one over windows; what is no text stands for nothing in a needle.
+    !needle.is_empty() && String::from_utf8_lossy(&bytes).contains(needle)
 }
 
 #[cfg(test)]

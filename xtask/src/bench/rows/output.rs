@@ -70,18 +70,22 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
             }
         },
     )
-    .quell("quell start; quell wait", "times and an exact cut; synced to disk when all is told", move || {
-        let start = Instant::now();
-        let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
-        command.args(shell(&own));
-        let (id, _) = output(command)?;
-        finish(lab.quell(&["wait", &id]))?;
-        let elapsed = ms(start);
-        let dir = lab.home().join("jobs").join(&id);
-        kept(&dir, bytes)?;
-        finish(lab.quell(&["rm", &id]))?;
-        Ok(elapsed)
-    })
+    .quell(
+        "quell start; quell wait",
+        "times and an exact cut; synced to disk when all is told",
+        move || {
+            let start = Instant::now();
+            let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
+            command.args(shell(&own));
+            let (id, _) = output(command)?;
+            finish(lab.quell(&["wait", &id]))?;
+            let elapsed = ms(start);
+            let dir = lab.home().join("jobs").join(&id);
+            kept(&dir, bytes)?;
+            finish(lab.quell(&["rm", &id]))?;
+            Ok(elapsed)
+        },
+    )
 }
 
 fn whole(file: &Path, bytes: u64) -> Outcome {

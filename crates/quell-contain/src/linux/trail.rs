@@ -1,0 +1,249 @@
+//! A walk that remembers whom it has shown: the next one reads nothing of those again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Instant;
+
+use quell_core::{ProcId, Signal};
+use quell_sys::{PidFd, Polled, Sent, Stat};
+
+use super::roll::identity;
+use super::walk::{Below, Proven, Seen, pin};
+
+/// How many pins are kept at most; who is beyond that is pinned again when it is needed.
+const PINS: usize = 16 * 1024;
+/// How many files the keeper may want for itself, clients and all; where there are hardly more, no pins are kept.
+const FOR_OURSELVES: usize = 256;
+/// From how many on it may be cheaper to ask everyone on the host for their parent than each of them for its children.
+const MANY: usize = 64;
+
+/// Whom the walks of one stop have found. Each is pinned, so that a number which is given out anew is noticed.
+#[derive(Debug, Default)]
+pub struct Trail {
+    known: BTreeMap<u32, Known>,
+    pins: usize,
+    room: Option<usize>,
+    /// Somebody was gone before it could be looked below.
+    lost: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: ProcId,
+    threads: u32,
+    grip: Grip,
+    below: Below,
+    /// Whether it was looked below.
+    listed: bool,
+    /// It has got a KILL: it makes no more children.
+    struck: bool,
+}
+
+#[derive(Debug)]
+enum Grip {
+    Kept(Rc<PidFd>),
+    Again(Proven),
+}
+
+impl Known {
+    fn new(id: ProcId, threads: u32, grip: Grip, below: Below) -> Self {
+        Self { id, threads, grip, below, listed: false, struck: false }
+    }
+
+    /// Its pin; none if it had to be made again and is dead.
+    fn pin(&self) -> Option<Rc<PidFd>> {
+        match &self.grip {
+            Grip::Kept(pin) => Some(pin.clone()),
+            Grip::Again(proven) => proven.pin_again().map(Rc::new),
+        }
+    }
+}
+
+impl Trail {
+    /// Shows every living descendant of this process that was not shown before to `visit`, parents first, except the
+    /// children that are not `mine` and what is below them.
+    ///
+    /// A process counts only if it was alive, as its pin shows, after /proc had named a parent that is proven itself: us,
+    /// or one of ours that was still alive then. Thus neither a pid that was reused between two reads nor a stranger can
+    /// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck.
+    pub fn walk(&mut self, mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
+        self.forget_the_dead();
+        self.lost = false;
+        let me = quell_sys::pid();
+        // Who is known is below us, wherever that is by now.
+        let unlisted = self.known.iter().filter(|(_, known)| !known.listed && known.below == Below::Visit);
+        let mut queue: VecDeque<u32> = unlisted.map(|(pid, _)| *pid).collect();
+        for pid in quell_sys::own_children().unwrap_or_default() {
+            if self.knows(pid) {
+                continue;
+            }
+            match pin(pid, |stat| stat.ppid == me) {
+                Some(seen) if mine(pid) => self.meet(seen, &mut visit, &mut queue),
+                Some(_) => {}
+                None => self.lost = true,
+            }
+        }
+        self.descend(queue, Some(me), visit);
+    }
+
+    /// The same for what is below processes that the caller has proven.
+    pub fn walk_below(&mut self, from: impl IntoIterator<Item = Proven>, visit: impl FnMut(&Seen) -> Below) {
+        let mut queue = VecDeque::new();
+        for proven in from {
+            let (id, threads) = (proven.id, proven.threads);
+            queue.push_back(id.pid);
+            self.known.insert(id.pid, Known::new(id, threads, Grip::Again(proven), Below::Visit));
+        }
+        self.descend(queue, None, visit);
+    }
+
+    /// Whether somebody has died since the last walk began, or was found dead by it: its children may have been missed.
+    /// The dead are forgotten.
+    pub fn has_lost(&mut self) -> bool {
+        self.forget_the_dead();
+        self.lost
+    }
+
+    /// Has the next walk look below all again who have not got a KILL.
+    pub fn list_again(&mut self) {
+        self.known.values_mut().filter(|known| !known.struck).for_each(|known| known.listed = false);
+    }
+
+    /// Whether `pid` is one of those that were shown, and was alive when the dead were last forgotten.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.known.contains_key(&pid)
+    }
+
+    /// Those that have not got a KILL yet.
+    pub fn unstruck(&self) -> Vec<ProcId> {
+        self.known.values().filter(|known| !known.struck).map(|known| known.id).collect()
+    }
+
+    /// Notes that `pid` has got a KILL. Its children are those that it has now.
+    pub fn strike(&mut self, pid: u32) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.struck = true;
+        }
+    }
+
+    /// Signals one that was shown.
+    pub fn signal(&self, pid: u32, signal: Signal) -> Sent {
+        let pin = self.known.get(&pid).and_then(Known::pin);
+        pin.map_or(Sent::Gone, |pin| pin.signal(signal))
+    }
+
+    /// Forgets who is dead: its number may be another one's by now.
+    pub fn forget_the_dead(&mut self) {
+        let kept = |known: &Known| match &known.grip {
+            Grip::Kept(pin) => Some(pin.clone()),
+            Grip::Again(_) => None,
+        };
+        let pins: Vec<Rc<PidFd>> = self.known.values().filter_map(kept).collect();
+        let polled: Vec<Polled<'_>> = pins.iter().map(|pin| Polled::Read(pin.as_fd())).collect();
+        let now = Some(Instant::now());
+        // A pin has news when all its threads have ended. Without memory for the poll each is asked alone.
+        let ended = if polled.is_empty() { Ok(vec![]) } else { quell_sys::poll_until(&polled, now) };
+        let mut ended = ended.ok().map(Vec::into_iter);
+        let before = self.known.len();
+        self.known.retain(|_, known| match (&known.grip, &mut ended) {
+            (Grip::Kept(_), Some(ended)) => !ended.next().unwrap_or(true),
+            (Grip::Kept(pin), None) => pin.is_alive(),
+            (Grip::Again(proven), _) => proven.pin_again().is_some(),
+        });
+        self.lost |= self.known.len() < before;
+        self.pins = self.known.values().filter(|known| matches!(known.grip, Grip::Kept(_))).count();
+    }
+
+    /// `heir` is who adopts the children of whoever dies meanwhile, if that is known.
+    fn descend(
+        &mut self,
+        mut queue: VecDeque<u32>,
+        heir: Option<u32>,
+        mut visit: impl FnMut(&Seen) -> Below,
+    ) {
+        while !queue.is_empty() {
+            if self.is_cheaper_by_scan(queue.len()) {
+                // Read after all of these were shown, as their own lists are: whoever `visit` has kept from forking has
+                // no other children.
+                let children = self.children_by_scan();
+                for parent in std::mem::take(&mut queue) {
+                    let of_this = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
+                    self.meet_children(parent, Some(of_this), heir, &mut visit, &mut queue);
+                }
+            } else if let Some(parent) = queue.pop_front() {
+                self.meet_children(parent, None, heir, &mut visit, &mut queue);
+            }
+        }
+    }
+
+    fn meet_children(
+        &mut self,
+        parent: u32,
+        children: Option<&[u32]>,
+        heir: Option<u32>,
+        visit: &mut impl FnMut(&Seen) -> Below,
+        queue: &mut VecDeque<u32>,
+    ) {
+        let Some(known) = self.known.get_mut(&parent) else { return };
+        known.listed = true;
+        let threads = known.threads;
+        let Some(pinned) = known.pin() else {
+            self.lost = true;
+            return;
+        };
+        let children = match children {
+            Some(children) => children.to_vec(),
+            None => quell_sys::children(parent, threads).unwrap_or_default(),
+        };
+        for pid in children {
+            if self.knows(pid) {
+                continue;
+            }
+            let ours = |stat: &Stat| heir == Some(stat.ppid) || (stat.ppid == parent && pinned.is_alive());
+            match pin(pid, ours) {
+                Some(seen) => self.meet(seen, visit, queue),
+                None => self.lost = true,
+            }
+        }
+    }
+
+    fn meet(&mut self, seen: Seen, visit: &mut impl FnMut(&Seen) -> Below, queue: &mut VecDeque<u32>) {
+        let below = visit(&seen);
+        let (id, threads) = (identity(&seen.stat), seen.stat.threads);
+        if below == Below::Visit {
+            queue.push_back(id.pid);
+        }
+        let room = *self.room.get_or_insert_with(|| {
+            let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
+            (allowed / 2).saturating_sub(FOR_OURSELVES).min(PINS)
+        });
+        let grip = if self.pins < room {
+            self.pins += 1;
+            Grip::Kept(Rc::new(seen.pidfd))
+        } else {
+            Grip::Again(Proven::of(&seen))
+        };
+        self.known.insert(id.pid, Known::new(id, threads, grip, below));
+    }
+
+    /// Whether so many lists of children cost more than a look at everybody who is not known yet.
+    fn is_cheaper_by_scan(&self, lists: usize) -> bool {
+        lists >= MANY
+            && quell_sys::threads_on_host().is_some_and(|all| lists > all.saturating_sub(self.known.len()))
+    }
+
+    /// The children that are not known yet of those who are: hints, as all that /proc says.
+    fn children_by_scan(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut children = BTreeMap::<u32, Vec<u32>>::new();
+        for pid in quell_sys::pids().unwrap_or_default() {
+            if !self.knows(pid)
+                && let Ok(stat) = quell_sys::stat(pid)
+                && self.knows(stat.ppid)
+            {
+                children.entry(stat.ppid).or_default().push(pid);
+            }
+        }
+        children
+    }
+}
