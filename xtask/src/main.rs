@@ -22,7 +22,7 @@ cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks ge
   --report        write the table and the plots anew from results.json, and end
 
 cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
-                              (needs valgrind and strace; QUELL_BIN is what is counted [target/release/quell])";
+                              (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

@@ -56,19 +56,14 @@ fn host() -> Value {
 /// Builds what is measured and says where it is.
 fn build(options: &Options) -> Result<PathBuf, String> {
     if options.build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--quiet", "--release", "--package", "quell-cli"])
-            .current_dir(root())
-            .status()
-            .map_err(|why| format!("cargo: {why}"))?;
+        let build = root().join("build");
+        let status = Command::new(&build).status().map_err(|why| format!("{}: {why}", build.display()))?;
         if !status.success() {
-            return Err(format!("cargo build: {status}"));
+            return Err(format!("{}: {status}", build.display()));
         }
     }
-    // This program is in the same directory: both are of the same profile.
-    let here = std::env::current_exe().map_err(|why| format!("where this program is: {why}"))?;
-    let quell = here.with_file_name("quell");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let quell = target.join("quell");
     if quell.exists() { Ok(quell) } else { Err(format!("{}: not built", quell.display())) }
 }
 
