@@ -1,4 +1,4 @@
-//! quell beside its peers, in one run: every round runs each contender of a row once, in turning order, so that a busy
+//! quell beside its peers, in one run: every round runs each contender of a row once, in changing order, so that a busy
 //! moment of the machine falls on all of them. Nothing here fails because something was slow.
 
 mod daemons;

@@ -136,12 +136,16 @@ impl<'a> Row<'a> {
         let mut running: Vec<Running<'a>> = self.contenders.into_iter().map(Running::new).collect();
         let count = running.len();
         // One round more: the first one fills caches and is thrown away.
+        let mut order: Vec<usize> = (0..count).collect();
+        let mut chance = 1;
         for round in 0..=rounds {
-            for place in 0..count {
+            // Else somebody would always come after the same one, which may have left the machine asleep.
+            shuffle(&mut order, &mut chance);
+            for &place in &order {
                 if halt::asked() {
                     return None;
                 }
-                running[(round + place) % count].go(round > 0);
+                running[place].go(round > 0);
             }
         }
         let contenders: Vec<Value> = running.iter().map(Running::json).collect();
@@ -177,6 +181,14 @@ impl Bar {
             Bar::Aim { of, most } => json!({"of": of, "most": most, "only_aim": true}),
             Bar::Most { most, aim } => json!({"most": most, "aim": aim}),
         }
+    }
+}
+
+/// Another order, the same in every run: `chance` goes on from one to the next.
+fn shuffle(order: &mut [usize], chance: &mut u64) {
+    for last in (1..order.len()).rev() {
+        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(last, (*chance >> 33) as usize % (last + 1));
     }
 }
 

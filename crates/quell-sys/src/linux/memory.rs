@@ -23,9 +23,17 @@ fn segments() -> Vec<(usize, usize)> {
     }
     // SAFETY: the kernel says that so many headers of the program are there, and nobody ever changes them.
     let headers = unsafe { std::slice::from_raw_parts(at as *const libc::Elf64_Phdr, count as usize) };
-    // Where it was put, beside where its file says.
-    let Some(own) = headers.iter().find(|header| header.p_type == libc::PT_PHDR) else { return Vec::new() };
-    let base = at.wrapping_sub(own.p_vaddr);
+    // They stand behind the first header of the file, in the first page of it. Where that was put, beside where the file says:
+    let start = at & !(PAGE - 1);
+    // SAFETY: the page is mapped, as the headers are in it, and an Elf64_Ehdr fits into what is left of it from its beginning.
+    let first = unsafe { &*(start as *const libc::Elf64_Ehdr) };
+    let is_start = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_offset == 0;
+    let own = headers.iter().find(is_start);
+    let Some(own) = own.filter(|_| first.e_ident.starts_with(b"\x7fELF") && first.e_phoff == at - start)
+    else {
+        return Vec::new();
+    };
+    let base = start.wrapping_sub(own.p_vaddr);
     let read_only = |header: &&libc::Elf64_Phdr| {
         // What is made read-only after its relocation is in a part that is writable by its header.
         header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0

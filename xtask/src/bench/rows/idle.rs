@@ -12,7 +12,7 @@ use crate::bench::row::Row;
 /// How long wake-ups are counted.
 const WATCH: Duration = Duration::from_secs(5);
 /// How long a keeper may take to come to rest.
-const REST: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy)]
 enum What {
