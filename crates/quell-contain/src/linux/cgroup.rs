@@ -66,6 +66,16 @@ pub fn own_dir() -> Result<PathBuf, CgroupError> {
     dir_of_process("self")
 }
 
+/// The same where the hierarchy is mounted as it usually is, without the list of all mounts, which takes the kernel longer
+/// than all else of this. It may not exist: where only a part of the hierarchy is mounted.
+fn usual_dir() -> Option<PathBuf> {
+    let is_cgroup =
+        |path: &&str| rustix::fs::statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC);
+    let mount = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().find(is_cgroup)?;
+    let text = quell_sys::read_text(Path::new("/proc/self/cgroup")).ok()?;
+    dir_of("/", mount, v2_path(&text)?)
+}
+
 /// The directory of the cgroup v2 that the process `pid` (a number, or `self`) is in.
 pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
     let mounts = Path::new("/proc/self/mountinfo");
@@ -123,9 +133,20 @@ impl Cgroup {
     /// Makes a cgroup for `id` below `base`, or below this process's own, with `limits`; nothing is left behind if that
     /// fails.
     pub fn create(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
-        let own = base.map_or_else(own_dir, |base| Ok(base.to_owned()))?;
-        let path = own.join(Self::name(id));
-        fs::create_dir(&path).map_err(at(&path))?;
+        let mut own = match base {
+            Some(base) => base.to_owned(),
+            None => usual_dir().map_or_else(own_dir, Ok)?,
+        };
+        let mut path = own.join(Self::name(id));
+        if let Err(error) = fs::create_dir(&path) {
+            if base.is_some() || error.kind() != io::ErrorKind::NotFound {
+                return Err(at(&path)(error));
+            }
+            // The usual place was not ours.
+            own = own_dir()?;
+            path = own.join(Self::name(id));
+            fs::create_dir(&path).map_err(at(&path))?;
+        }
         point(Point::CgroupMade);
         let made = Self::prepare(&own, &path, limits);
         if made.is_err() {
