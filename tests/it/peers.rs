@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::process::CommandExt,
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -99,7 +100,8 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     job.lose_all(&["understudy", "keeper", "root"]);
     assert!(!job.is_over(), "nobody is left to say so");
-    // A stranger has got their numbers; it started at another time.
+    // A stranger has got their numbers; it started at another time, which the kernel tells in hundredths of a second.
+    thread::sleep(Duration::from_millis(20));
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
     forge(&job.dir().join("state.json"), |state| {
         assert!(state["root"].is_object() && state["keeper"].is_object(), "{state}");

@@ -2,9 +2,13 @@
 //! time that a command needs to begin.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::Error;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+/// Whether they are all wanted now, as for completions and manual pages.
+pub static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 /// The arguments of a verb.
 pub struct Late<T>(pub T);
@@ -29,7 +33,11 @@ impl<T: FromArgMatches> FromArgMatches for Late<T> {
 
 impl<T: Args> Args for Late<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(T::augment_args)
+        if AT_ONCE.load(Ordering::Relaxed) {
+            T::augment_args(command)
+        } else {
+            command.defer(T::augment_args)
+        }
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -192,6 +192,7 @@ pub struct SweepArgs {
 
 /// The whole command line, for completions and manual pages.
 pub fn command() -> clap::Command {
+    late::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
     Cli::command()
 }
 

@@ -7,7 +7,7 @@ use quell_sys::fault::{Point, point};
 
 use quell_store::JobDir;
 
-use super::supervise::{AUDIT_PATIENCE, BRIEF, Supervisor};
+use super::supervise::{AUDIT_PATIENCE, Supervisor};
 use super::wire::Note;
 
 /// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
@@ -29,12 +29,6 @@ impl Supervisor {
             return;
         }
         let Some(store) = &self.job.store else { return };
-        // Most commands in the foreground are over before anybody looks; each file that is replaced costs the file system
-        // more than all the rest of a short run.
-        if self.life.state() == State::Running && self.kit.desk.is_none() && self.publish_at.is_none() {
-            self.publish_at = Some(Instant::now() + BRIEF);
-            return;
-        }
         let record = self.record(None, vec![]);
         if let Err(error) = store.publish(&record) {
             self.trouble(format!("the record could not be written: {error}"));

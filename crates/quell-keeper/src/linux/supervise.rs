@@ -37,8 +37,6 @@ const COUNT_AGAIN: Duration = Duration::from_millis(500);
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// After how long a background job is one that may last: only then is it worth while to need less memory.
 pub const LASTING: Duration = Duration::from_secs(1);
-/// How long a command in the foreground runs before its record says so; until then it says that it starts.
-pub(super) const BRIEF: Duration = Duration::from_millis(20);
 /// How long the audit waits for those it has killed.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -108,8 +106,6 @@ pub struct Supervisor {
     kill_told: bool,
     /// When memory that is not needed for waiting is given back.
     slim_at: Option<Instant>,
-    /// When the record is to say that the program runs.
-    pub(super) publish_at: Option<Instant>,
     /// Whether the last count failed.
     uncounted: bool,
     /// Until when there is no other round of the kill, and whether an event has asked for one.
@@ -143,7 +139,6 @@ impl Supervisor {
             again: None,
             kill_told: false,
             slim_at: None,
-            publish_at: None,
             uncounted: false,
             resting: None,
             round_owed: false,
@@ -284,8 +279,7 @@ impl Supervisor {
             desk.polled(&mut fds);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
-        let publish_at = self.publish_at.filter(|_| self.life.state() == State::Running);
-        wake = wake.into_iter().chain(self.slim_at).chain(publish_at).min();
+        wake = wake.into_iter().chain(self.slim_at).min();
         if killing || (counting && self.uncounted) {
             let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
             wake = wake.into_iter().chain(Some(again)).chain(self.resting.filter(|_| self.round_owed)).min();
@@ -311,10 +305,6 @@ impl Supervisor {
             self.hear_front();
         }
         self.grant(wishes);
-        if publish_at.is_some_and(|due| due <= Instant::now()) && self.life.state() == State::Running {
-            self.publish();
-            self.publish_at = None;
-        }
         if self.slim_at.is_some_and(|due| due <= Instant::now()) {
             self.slim_at = None;
             quell_sys::let_go_of_code();
