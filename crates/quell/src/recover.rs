@@ -103,6 +103,11 @@ impl Case {
         if record.as_ref().is_some_and(|record| !rebooted && has_keeper(record)) {
             return Ok(Self::Kept);
         }
+        // One who took over before anybody was born had nobody to put on record, and nobody got a go.
+        let unmade = |record: &Record| record.root.is_none() && record.run == 1 && record.state != "ended";
+        if record.as_ref().is_some_and(|record| unmade(record)) {
+            return Ok(Self::Unmade(spec));
+        }
         let over = |record: &Record| {
             record.state == "ended" && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
         };

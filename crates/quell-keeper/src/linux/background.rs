@@ -166,8 +166,9 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
     let understudy = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
     let outcome = split(request, plan, job, backstage, starter);
-    // Whoever waited for the end was told, and nobody waits for this.
-    let _ = if outcome.is_err() { store.remove() } else { store.harden() };
+    if outcome.is_err() {
+        let _ = store.remove();
+    }
     point(Point::NestKept);
     if let Some(nest) = nest {
         nest.leave();
@@ -353,10 +354,6 @@ impl Keeper<'_> {
             (end, again, job, kit) = supervisor.run_background();
             let go_on = again.is_some_and(|delay| self.pause(&job, &mut kit, delay, &end.receipt));
             if !go_on {
-                // Else the understudy does so, when we are gone.
-                if kit.front.is_none() {
-                    let _ = job.store.as_ref().map(JobDir::harden);
-                }
                 return;
             }
             evidence = Evidence::new(Clock::start());
@@ -521,6 +518,7 @@ impl Kit {
             }
         }
         // Only now: whoever waits for its end finds the whole history.
+        let _ = store.harden();
         let ended = published.and_then(|()| store.settle());
         let troubles: Vec<String> = ended.err().map(|error| error.to_string()).into_iter().collect();
         if let Some(desk) = &mut self.desk {

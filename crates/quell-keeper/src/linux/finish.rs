@@ -156,6 +156,10 @@ impl Supervisor {
             self.happen(Happening::Restarting { delay });
         }
         point(Point::EndLogged);
+        // Nobody watches over one who is alone: what it leaves undone after the end would stay so.
+        if last && self.kit.front.is_none() {
+            let _ = store.harden();
+        }
         let kept = kept.and_then(|()| if over { store.settle() } else { Ok(()) });
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth
@@ -170,6 +174,10 @@ impl Supervisor {
             && let Some(desk) = self.desk()
         {
             desk.dismiss();
+            // Whoever waited was told, and nobody waits for this but the understudy, which sees to it that it ends.
+            if self.kit.front.is_some() {
+                let _ = store.harden();
+            }
         }
     }
 }
