@@ -103,8 +103,12 @@ impl Case {
         if record.as_ref().is_some_and(|record| !rebooted && has_keeper(record)) {
             return Ok(Self::Kept);
         }
-        // One who took over before anybody was born had nobody to put on record, and nobody got a go.
-        let unmade = |record: &Record| record.root.is_none() && record.run == 1 && record.state != "ended";
+        // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
+        // record names no root either.
+        let unmade = |record: &Record| {
+            let over = ["ended", "waiting"].contains(&record.state.as_str());
+            record.root.is_none() && record.run == 1 && !over
+        };
         if record.as_ref().is_some_and(|record| unmade(record)) {
             return Ok(Self::Unmade(spec));
         }
