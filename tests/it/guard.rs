@@ -361,10 +361,10 @@ fn a_stopped_process_hears_the_request() {
 fn a_signal_that_ends_nobody_is_sent_once_and_kills_nobody() {
     let lab = Lab::as_me();
     allowed(&lab);
-    let script = "trap 'echo heard >>$HERE/heard' HUP; touch $HERE/ready; while :; do read -t 1 <><(:); done";
+    let script = "trap 'echo heard >>$HERE/heard' USR2; touch $HERE/ready; while :; do sleep 0.1; done";
     let mut stranger = Stranger::new(&lab, lab.user(), script);
     let done =
-        verb(&lab, "kill").args(["--json", "--signal", "HUP", "--grace", "0", &stranger.pid()]).finish();
+        verb(&lab, "kill").args(["--json", "--signal", "USR2", "--grace", "0", &stranger.pid()]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
     let data = &done.envelope()["data"];
     assert_eq!((&data["verdict"]["kind"], &data["still_running"]), (&"sent".into(), &true.into()));
