@@ -78,6 +78,8 @@ pub struct Client<'w> {
     pub points: &'w [String],
     /// Whether the last call was to meet one of them.
     pub struck: bool,
+    /// How many `gc` were done when it began.
+    pub gcs: usize,
 }
 
 impl Client<'_> {
@@ -100,6 +102,7 @@ impl Client<'_> {
 
     /// Runs a command, kills it in the midst at times, and checks what every answer has to be like.
     fn call(&mut self, verb: &str, words: &[String], command: &[String], may_die: bool) -> Option<Reply> {
+        self.gcs = self.world.ledger.gcs_done();
         let mut quell = self.world.quell(verb).args(["--json"]).args(words);
         if !command.is_empty() {
             quell = quell.command(command);
@@ -213,9 +216,10 @@ impl Client<'_> {
         if let Some(id) = id {
             self.figures.jobs.add(1);
             let facts = Job { tag, work, told: true, again, timed, ..Job::default() };
+            let tidied = self.world.ledger.may_be_tidied(self.gcs);
             self.world.ledger.note(&id, |job| {
                 let harms = std::mem::take(&mut job.harms);
-                *job = Job { harms, stops: job.stops, removed: job.removed, ..facts };
+                *job = Job { harms, stops: job.stops, removed: job.removed || tidied, ..facts };
                 if struck {
                     job.harms.insert(Harm::Start);
                 }
@@ -366,6 +370,7 @@ impl Client<'_> {
             job.tag = old.tag.clone();
             job.work = old.work.clone();
             (job.told, job.again, job.timed) = (true, old.again, old.timed);
+            job.removed |= self.world.ledger.may_be_tidied(self.gcs);
             // Its keepers have the same fault before them as the command.
             if self.struck {
                 job.harms.insert(Harm::Start);
@@ -406,10 +411,11 @@ impl Client<'_> {
 
     fn gc(&mut self) {
         // What is removed is not known beforehand: whatever has ended by then.
-        let told = self.world.ledger.told();
-        told.iter().for_each(|id| self.world.ledger.note(id, |job| job.removed = true));
         let count = self.chance.below(8).to_string();
-        self.call("gc", &["--max-count".to_owned(), count], &[], true);
+        let world = self.world;
+        world.ledger.while_tidying(|| {
+            self.call("gc", &["--max-count".to_owned(), count], &[], true);
+        });
     }
 
     fn list(&mut self) {

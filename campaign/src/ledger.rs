@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use crate::books::Work;
@@ -77,11 +80,16 @@ impl Job {
 
 /// All jobs of a scenario, by id.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<BTreeMap<String, Job>>);
+pub struct Ledger {
+    jobs: Mutex<BTreeMap<String, Job>>,
+    /// How many `gc` have begun, and how many are done.
+    gcs: AtomicUsize,
+    gcs_done: AtomicUsize,
+}
 
 impl Ledger {
     pub fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is known of a job, which may be one that nobody was told of.
@@ -99,6 +107,25 @@ impl Ledger {
     /// What is known of a job now.
     pub fn get(&self, id: &str) -> Job {
         self.jobs().get(id).cloned().unwrap_or_default()
+    }
+
+    /// Notes that whatever has ended may be removed until `gc` is done.
+    pub fn while_tidying(&self, gc: impl FnOnce()) {
+        self.gcs.fetch_add(1, Ordering::SeqCst);
+        self.told().iter().for_each(|id| self.note(id, |job| job.removed = true));
+        gc();
+        self.gcs_done.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What [`Self::may_be_tidied`] needs to know.
+    pub fn gcs_done(&self) -> usize {
+        self.gcs_done.load(Ordering::SeqCst)
+    }
+
+    /// Whether a `gc` was under way at some time since `before` was asked for: one that began a job then, and that ended at
+    /// once, may hear of it when it is removed already.
+    pub fn may_be_tidied(&self, before: usize) -> bool {
+        self.gcs.load(Ordering::SeqCst) > before
     }
 
     /// The ids of the jobs that a client was told of.

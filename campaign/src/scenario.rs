@@ -29,7 +29,9 @@ pub fn play(seed: u64, figures: &Figures, points: &[String]) -> Vec<String> {
         let working: Vec<_> = (0..clients)
             .map(|number| {
                 let chance = chance.part(number as u64);
-                scope.spawn(move || Client { world, figures, chance, points, struck: false }.work(calls))
+                scope.spawn(move || {
+                    Client { world, figures, chance, points, struck: false, gcs: 0 }.work(calls)
+                })
             })
             .collect();
         for client in working {
