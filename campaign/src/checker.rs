@@ -78,7 +78,9 @@ fn nothing_is_left(world: &World) {
     let left = world.lab.oracle.survivors_after(Duration::from_secs(8));
     for process in &left {
         // Held by nothing but lost keepers, a process that can't be found is said to be unproven; those here can be found.
-        world.violation("P2", format!("alive in the end: {process:?}, {}", what_it_does(process.pid)));
+        let facts = job_of(process.pid).map(|id| (world.ledger.get(&id), id));
+        let doing = what_it_does(process.pid);
+        world.violation("P2", format!("alive in the end: {process:?}, of {facts:?}, {doing}"));
     }
     // One who was killed at its very last step, when the job was over and swept already, has left its own cgroup.
     if world.ask("sweep", &["--json"]).is_none() {
@@ -101,6 +103,12 @@ fn nothing_is_left(world: &World) {
     for cgroup in cgroups() {
         world.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
     }
+}
+
+/// Of which job a process is.
+fn job_of(pid: u32) -> Option<String> {
+    let environment = fs::read_to_string(format!("/proc/{pid}/environ")).ok()?;
+    environment.split('\0').find_map(|word| word.strip_prefix("QUELL_JOB=")).map(str::to_owned)
 }
 
 /// What may tell why a process has not ended: whether it runs, where it waits, what it has open.

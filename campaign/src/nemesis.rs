@@ -306,6 +306,10 @@ impl<'w> Nemesis<'w> {
         let id = job.id.clone();
         self.kill_both(job);
         self.harm(&id, Harm::Reboot);
+        // One that has got its go and is about to become the program does not show yet whose it is.
+        if let Some(root) = job.process("root").filter(|root| root.signal("KILL")) {
+            quell_tests::eventually(Duration::from_secs(5), || !root.is_alive());
+        }
         for _ in 0..50 {
             let members = self.world.members(&id);
             if members.is_empty() {
