@@ -110,6 +110,12 @@ fn an_environment_without_an_equals_sign_is_an_error() {
     is_refused(&lab, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
     let file = lab.write("bad.env", "GOOD=1\nthis is no assignment\n");
     is_refused(&lab, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
+    // Such a line is a shell's. What may be a secret is not shown.
+    let file = lab.write("shell.env", "export TOKEN=hidden\n");
+    let words = ["--env-file", file.to_str().expect("UTF-8")];
+    is_refused(&lab, 125, |quell| quell.args(words).sh(TRACE));
+    let done = lab.run().args(words).sh(TRACE).finish();
+    assert!(done.stderr.contains("export TOKEN") && !done.stderr.contains("hidden"), "{}", done.stderr);
     is_refused(&lab, 125, |quell| quell.args(["--env-file", "/nonexistent/env"]).sh(TRACE));
 }
 

@@ -7,6 +7,7 @@ use quell_tests::{
     evidence::{cause, receipt, says_gone},
     host::{Contain, Setting, User, am_root, cgroup_mount},
     lab::Lab,
+    skip,
 };
 use serde_json::Value;
 
@@ -348,6 +349,20 @@ fn doctor_exits_with_1_where_only_the_weakest_containment_is_there() {
     let pidns = Contain::Pidns.available(User::Ordinary).is_ok();
     let wanted = if strongest || pidns { 0 } else { 1 };
     assert_eq!(done.code(), Some(wanted), "{}", done.stdout);
+}
+
+#[test]
+fn doctor_promises_nothing_where_no_job_can_run() {
+    let hidden = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"];
+    let can = std::process::Command::new(hidden[0]).args(&hidden[1..]).arg("true").status();
+    if !am_root() || !can.is_ok_and(|status| status.success()) {
+        return skip("doctor_promises_nothing_where_no_job_can_run", "needs root for a mount");
+    }
+    let lab = Lab::new(User::Root);
+    let done = lab.quell("doctor").wrapped(hidden).args(["--json"]).finish();
+    let data = &done.envelope()["data"];
+    assert_eq!(done.code(), Some(1), "{data:#}");
+    assert_eq!((&data["auto"], &data["containments"]), (&serde_json::Value::Null, &serde_json::json!([])));
 }
 
 #[test]

@@ -264,3 +264,32 @@ fn a_kept_job_is_not_touched() {
         assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
+
+/// A survivor that was named can't be found by a mark, and is not signalled for being named; but it is not forgotten.
+#[test]
+fn a_survivor_on_record_is_named_until_it_is_gone() {
+    for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Reaper) {
+        let lab = Lab::with(setting);
+        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let stranger = Stranger::start("exec sleep $N");
+        let survivor = stranger.wait_for(1).remove(0);
+        forge(&lab, "state.json", |state| {
+            state["survivors"] = json!([{ "pid": survivor.pid, "start": survivor.start }]);
+            state["verdict"] = json!({ "kind": "survivors", "count": 1 });
+        });
+        for _ in 0..2 {
+            let (done, report) = sweep(&lab);
+            assert_eq!(done.code(), Some(5), "{setting}: {report:#}");
+            let state = &lab.records()[0];
+            let text = fs::read_to_string(state.dir.join("state.json")).expect("a state");
+            let state: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(state["survivors"][0]["pid"], survivor.pid, "{setting}: {state:#}");
+            assert!(survivor.is_alive(), "{setting}");
+        }
+        assert!(survivor.signal("KILL"));
+        assert!(eventually(PATIENCE, || !survivor.is_alive()));
+        let (_, report) = sweep(&lab);
+        let receipt = only_receipt(&lab).expect("a receipt");
+        assert_eq!(verdict(&receipt), "unproven", "{setting}: {report:#}");
+    }
+}

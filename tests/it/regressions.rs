@@ -327,3 +327,73 @@ fn a_leak_was_forgotten_when_the_keeper_was_lost() {
         nothing_left(&lab, &setting.to_string()).expect("nothing is left");
     }
 }
+
+/// A terminal that hangs up is told of by the kernel and by the shell, a service manager sends TERM and HUP: the second
+/// signal was taken for a second request, and the tree had no grace.
+#[test]
+fn two_signals_for_one_event_took_away_the_grace() {
+    for pair in [["TERM", "HUP"], ["HUP", "TERM"], ["TERM", "TERM"], ["HUP", "HUP"]] {
+        let lab = Lab::as_me();
+        let script =
+            "trap 'sleep 0.5; exit 7' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
+        let mut running = lab.run().args(["--grace", "20s"]).script(script).start();
+        running.wait_ready().expect("ready");
+        running.front.signal(pair[0]);
+        // The first one is heard before the second is sent, so that they are not one for the kernel.
+        let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+        assert!(eventually(Duration::from_millis(80), stopping) || running.front.is_alive());
+        running.front.signal(pair[1]);
+        let status = running.wait_exit(PATIENCE).expect("quell returns");
+        assert_eq!(status.code(), Some(7), "{pair:?}: {}", running.stderr());
+        nothing_left(&lab, "in the end").expect("nothing");
+    }
+}
+
+/// In a PID namespace a root that was gone soon was not on the receipt, or somebody else was said to be the root.
+#[test]
+fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
+    for (round, setting) in times(rounds() / 8 + 1, &my_settings(&[Contain::Pidns])) {
+        let lab = Lab::with(setting);
+        let file = lab.path("receipt.json");
+        let options = ["--contain", setting.contain.word(), "--receipt"];
+        let quell = lab.run().args(options).args([&file]);
+        let done = quell.script("sleep $N >/dev/null 2>&1 & exit 7").finish();
+        assert_eq!(done.code(), Some(7), "{round}: {}", done.stderr);
+        let receipt = receipt(&file).expect("a receipt");
+        let root = &receipt["root"]["id"];
+        let members = receipt["members"].as_array().expect("members");
+        let member = members.iter().find(|member| member["pid"] == root["pid"]);
+        let command = member.map_or("", |member| member["command"].as_str().unwrap_or_default());
+        assert!(root.is_object() && command.contains("exit 7"), "{round}: {receipt:#}");
+        assert_eq!(member.map(|member| &member["fate"]), Some(&"exited".into()), "{round}: {receipt:#}");
+    }
+}
+
+/// Who had gone to another session and become another program was drawn as it was when it was first seen.
+#[test]
+fn the_tree_was_not_drawn_as_it_stood() {
+    for setting in my_settings(&[Contain::Cgroup, Contain::Reaper, Contain::Pidns]) {
+        let lab = Lab::with(setting);
+        let file = lab.path("receipt.json");
+        let options = ["--contain", setting.contain.word(), "--until", "tree", "--receipt"];
+        let quell = lab.run().args(options).args([&file]);
+        // Seen when the root exits, while it still is the shell's copy.
+        let script = "(until [ -e go ]; do sleep 0.01; done; exec setsid sleep $N) & exit 3";
+        let mut running = quell.script(script).start();
+        let left = || lab.records().iter().any(|record| record.dir.join("state.json").exists());
+        assert!(eventually(PATIENCE, left), "{setting}");
+        // No event tells that the keeper has seen the root's exit; if it comes later, there is less to be mended.
+        thread::sleep(Duration::from_millis(200));
+        lab.write("go", "");
+        wait_for_state(&lab, "sleep 50", "S");
+        running.front.signal("TERM");
+        running.wait_exit(PATIENCE).expect("quell returns");
+        let receipt = receipt(&file).expect("a receipt");
+        let members = receipt["members"].as_array().expect("members");
+        let sleeper = |member: &&serde_json::Value| {
+            member["pid"] == member["sid"]
+                && member["command"].as_str().is_some_and(|command| command.starts_with("sleep 50"))
+        };
+        assert!(members.iter().any(|member| sleeper(&member)), "{setting}: {receipt:#}");
+    }
+}

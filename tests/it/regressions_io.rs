@@ -169,3 +169,46 @@ fn a_receipt_descriptor_to_a_file_lost_what_was_in_it() {
     assert_eq!(lines[..2], ["before", "from the program"]);
     assert!(lines[2].starts_with(r#"{"schema":"quell/1""#), "{text}");
 }
+
+/// A start that failed had emptied the file that its receipt was to replace, and left an empty one where there was none.
+#[test]
+fn a_run_that_never_began_emptied_the_file_for_its_receipt() {
+    let lab = Lab::as_me();
+    let (old, new) = (lab.write("old.json", "precious\n"), lab.path("new.json"));
+    for file in [&old, &new] {
+        for words in [&["--cwd", "/nonexistent"][..], &[]] {
+            let quell = lab.run().args(["--receipt"]).args([file]).args(words);
+            let done = quell.command(["/nonexistent/program"]).finish();
+            assert!(matches!(done.code(), Some(125 | 127)), "{}", done.stderr);
+        }
+    }
+    assert_eq!(std::fs::read_to_string(&old).expect("the old one"), "precious\n");
+    assert!(!new.exists());
+    let done = lab.run().args(["--receipt"]).args([&old]).command(["true"]).finish();
+    assert!(done.code() == Some(0) && receipt(&old).is_ok(), "{}", done.stderr);
+}
+
+/// A receipt to the file that the program wrote to took the place of all that was in it.
+#[test]
+fn a_receipt_to_where_the_program_writes_took_its_place() {
+    let lab = Lab::as_me();
+    let log = lab.write("log", "before\n");
+    for name in ["/dev/stdout", "/dev/stderr", log.to_str().expect("UTF-8")] {
+        std::fs::write(&log, "before\n").expect("the log");
+        let append = format!(r#"exec "$@" >>{0} 2>>{0}"#, log.display());
+        let quell = lab.run().wrapped(["sh", "-c", &append, "sh"]).args(["--receipt", name]);
+        assert_eq!(quell.sh("echo from the program").finish().code(), Some(0));
+        let text = std::fs::read_to_string(&log).expect("the log");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), &lines[..2]), (3, &["before", "from the program"][..]), "{name}: {text}");
+        assert!(lines[2].starts_with(r#"{"schema":"quell/1""#), "{name}: {text}");
+    }
+}
+
+/// The opening of a fifo that nobody reads from took for ever.
+#[test]
+fn a_receipt_to_a_fifo_without_a_reader_hung_quell() {
+    let lab = Lab::as_me();
+    let fifo = lab.fifo();
+    is_refused(&lab, 125, |quell| quell.args(["--receipt"]).args([&fifo]).sh(TRACE));
+}

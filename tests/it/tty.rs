@@ -126,6 +126,18 @@ fn ctrl_z_stops_and_fg_and_bg_continue() {
 }
 
 #[test]
+fn a_program_that_stops_itself_gives_the_prompt_back() {
+    in_a_terminal("a_program_that_stops_itself_gives_the_prompt_back", |_, terminal, run| {
+        terminal.line(&format!("{run} bash -c 'kill -STOP $$; echo resumed; exit 6'"));
+        terminal.wait_for("stopped job", |screen| screen.contains("Stopped"));
+        terminal.line("clear; fg");
+        terminal.wait_for_line("resumed");
+        terminal.line("echo code=$?");
+        terminal.wait_for_line("code=6");
+    });
+}
+
+#[test]
 fn a_resize_reaches_the_program() {
     in_a_terminal("a_resize_reaches_the_program", |_, terminal, run| {
         terminal.line(&format!(

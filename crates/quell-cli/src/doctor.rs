@@ -39,7 +39,7 @@ fn describe(found: &Doctor) -> String {
             }
         }
         None => {
-            let _ = writeln!(text, "jobs can't be run here yet");
+            let _ = writeln!(text, "no job can be run here");
         }
     }
     text

@@ -444,12 +444,14 @@ pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, BadEnviron
         .collect()
 }
 
-/// Reads `KEY=VALUE`; the value may be empty and may hold more `=`.
+/// Reads `KEY=VALUE`; the value may be empty and may hold more `=`. A key with a blank, as in `export KEY=VALUE`, is none.
 pub fn parse_assignment(text: &str) -> Result<(String, String), BadAssignment> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !text.contains('\0') => {
+        Some((key, value)) if !key.is_empty() && !key.contains([' ', '\t']) && !text.contains('\0') => {
             Ok((key.to_owned(), value.to_owned()))
         }
-        Some(_) | None => Err(BadAssignment(text.to_owned())),
+        // What may be a secret is not shown.
+        Some((key, _)) => Err(BadAssignment(format!("{key}=…"))),
+        None => Err(BadAssignment(text.to_owned())),
     }
 }

@@ -134,6 +134,7 @@ impl Lost {
             cgroup: record.and_then(|record| record.cgroup.as_deref()),
             session: record.map_or(SessionKind::Shared, |record| record.session),
             marker: spec.map_or("", |spec| &spec.marker),
+            survivors: record.map_or(&[], |record| &record.survivors),
         }
     }
 
@@ -204,6 +205,13 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
     };
     let mut receipt = done.receipt(&lost, job);
     mask_members(&mut receipt, &lost, job);
+    // Nothing is new: what was told of them when they were first met says more.
+    let told = lost.record.as_deref().is_some_and(|record| {
+        matches!(record.verdict, Some(Verdict::Survivors { .. })) && record.survivors == receipt.survivors
+    });
+    if told && !receipt.survivors.is_empty() {
+        return Ok(Finish::Stopped(Box::new(receipt)));
+    }
     put_on_record(job, &lost, &receipt).map_err(failed)?;
     point(Point::LostSettled);
     // Until here: whoever waits for the lock finds a job that is over.
@@ -303,6 +311,7 @@ fn remove_unmade(job: &JobDir, spec: Option<&JobSpec>) {
         cgroup: None,
         session: SessionKind::Shared,
         marker: spec.map_or("", |spec| &spec.marker),
+        survivors: &[],
     };
     let plan = spec.map_or_else(StopPlan::default, |spec| spec.plan);
     quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: wall() });

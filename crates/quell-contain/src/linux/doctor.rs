@@ -15,6 +15,8 @@ pub fn doctor() -> Doctor {
     let bus = scope::probe(Duration::from_secs(2));
     let pidns = quell_sys::user_namespaces();
 
+    let proc = quell_sys::proc_is_ours();
+    let children = quell_sys::own_children();
     let mut containments = vec![HeldBy::Reaper];
     if cgroup.is_ok() {
         containments.push(HeldBy::Cgroup);
@@ -32,7 +34,6 @@ pub fn doctor() -> Doctor {
     };
     let yes_no = |ok: bool, yes: &str, no: &str| if ok { yes.to_owned() } else { no.to_owned() };
     let controllers = controllers();
-    let proc = quell_sys::proc_is_ours();
     let inode = quell_sys::pidfd_inode().is_some();
     let groups = quell_sys::pidfd_signals_groups();
     let exit = quell_sys::pidfd_has_exit_info();
@@ -49,8 +50,11 @@ pub fn doctor() -> Doctor {
         ),
         ability(
             "subreaper",
-            quell_sys::own_children().is_ok(),
-            "orphans come to the keeper; /proc lists them".into(),
+            children.is_ok(),
+            children.map_or_else(
+                |error| format!("/proc can't list our children: {error}"),
+                |_| "orphans come to the keeper; /proc lists them".into(),
+            ),
         ),
         Ability {
             name: "pidfd".into(),
@@ -88,12 +92,15 @@ pub fn doctor() -> Doctor {
         },
         ability("limits", true, limits()),
     ];
+    // Without /proc no pid can be trusted, and `run` refuses.
+    let auto = Some(auto).filter(|_| proc);
+    containments.retain(|_| proc);
     Doctor {
         system: format!("Linux {}", quell_sys::kernel_release()),
         abilities,
         containments,
-        auto: Some(auto),
-        defeated_by: defeated_by(auto),
+        auto,
+        defeated_by: auto.map(defeated_by).unwrap_or_default(),
     }
 }
 

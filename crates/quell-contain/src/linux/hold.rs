@@ -9,7 +9,7 @@ use std::time::Duration;
 use quell_core::{
     Contain, Fate, Held, HeldBy, JobId, Limits, Member, ProcId, RootOutcome, SessionKind, Signal,
 };
-use quell_sys::{ChildRules, Launch, Polled, Program};
+use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
 use super::cgroup::{Cgroup, CgroupError, dir_of_process, own_dir};
 use super::roll::{Roll, identity, short_command};
@@ -50,8 +50,10 @@ pub struct Hold {
     pub(super) root: Option<ProcId>,
     /// What the keeper before us has said of it.
     told: Told,
-    /// The root below that init, if it was seen alive.
+    /// The root below that init.
     pub(super) inner: Option<ProcId>,
+    /// Whether init has reported that it was stopped.
+    inner_stopped: bool,
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
     pub(super) group: bool,
     pub(super) root_gone: bool,
@@ -82,6 +84,8 @@ pub struct Told {
     pub held: Option<HeldBy>,
     /// Its direct child.
     pub root: Option<ProcId>,
+    /// The root below that, in a PID namespace.
+    pub inner: Option<ProcId>,
     /// Its cgroup.
     pub cgroup: Option<PathBuf>,
     /// Below which its cgroup was to be made.
@@ -124,7 +128,9 @@ impl Hold {
             Contain::Auto => match Self::find_cgroup(id, base, limits) {
                 Ok(place) => place,
                 Err(_) if limits.is_empty() => Place::Reaper,
-                Err(error) => return Err(error),
+                // No containment was asked for, but a limit, which only a cgroup holds.
+                Err(Unavailable::Containment { why, .. }) => return Err(Unavailable::limit(&why)),
+                Err(error @ Unavailable::Limit { .. }) => return Err(error),
             },
         };
         let may_concede = contain == Contain::Auto && limits.is_empty();
@@ -195,6 +201,7 @@ impl Hold {
         Told {
             held: self.told.held.or(Some(self.kind())),
             root: self.root.or(self.told.root),
+            inner: self.inner,
             cgroup: cgroup.or_else(|| self.told.cgroup.clone()),
             base: None,
         }
@@ -207,7 +214,7 @@ impl Hold {
             Place::Pidns { .. } => self.spawn_pidns(program, rules)?,
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => self.spawn_here(program, rules)?,
         };
-        let stat = match quell_sys::stat(pid) {
+        let mut stat = match quell_sys::stat(pid) {
             Ok(stat) => stat,
             Err(error) => {
                 put_away(birth, pid);
@@ -215,22 +222,30 @@ impl Hold {
             }
         };
         self.root = Some(identity(&stat));
-        // A PID namespace's init is quell's own; the root below it is seen by the first walk.
-        if self.kind() != HeldBy::Pidns {
-            let words: Vec<String> =
-                program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            let own = self.session == SessionKind::Own;
-            self.roll.add(Member {
-                id: identity(&stat),
-                ppid: stat.ppid,
-                pgid: if own { pid } else { stat.pgid },
-                sid: if own { pid } else { stat.sid },
-                uid: quell_sys::uid(),
-                user: None,
-                command: short_command(&words, &stat.comm),
-                fate: Fate::Exited,
-            });
+        // A PID namespace's init is quell's own; the root is its one child, unless it has failed.
+        if self.kind() == HeldBy::Pidns {
+            let below = quell_sys::children(pid, 1).unwrap_or_default();
+            let inner = below.first().and_then(|&pid| quell_sys::stat(pid).ok());
+            self.inner = inner.as_ref().map(identity);
+            match inner {
+                Some(inner) => stat = inner,
+                None => return Ok(birth),
+            }
         }
+        let pid = stat.pid;
+        let words: Vec<String> =
+            program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let own = self.session == SessionKind::Own;
+        self.roll.add(Member {
+            id: identity(&stat),
+            ppid: stat.ppid,
+            pgid: if own { pid } else { stat.pgid },
+            sid: if own { pid } else { stat.sid },
+            uid: quell_sys::uid(),
+            user: None,
+            command: short_command(&words, &stat.comm),
+            fate: Fate::Exited,
+        });
         Ok(birth)
     }
 
@@ -286,9 +301,6 @@ impl Hold {
 
     /// The program was executed: the root has left our group for certain.
     pub fn executed(&mut self) {
-        if self.kind() == HeldBy::Pidns {
-            self.inner = self.look().first().copied();
-        }
         self.group = self.session == SessionKind::Own && self.kind() != HeldBy::Pidns;
     }
 
@@ -309,6 +321,7 @@ impl Hold {
         let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
         hold.told = remembered;
+        hold.inner = told.inner;
         hold.root = told.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
                 && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
@@ -335,6 +348,7 @@ impl Hold {
             root: None,
             told: Told::default(),
             inner: None,
+            inner_stopped: false,
             group: false,
             root_gone: false,
             strays: Vec::new(),
@@ -368,16 +382,20 @@ impl Hold {
                         return None;
                     }
                     let said = quell_sys::read_report(fd);
+                    if said == Some(Report::Stopped) {
+                        self.inner_stopped = true;
+                        return None;
+                    }
                     *report = None;
                     match said {
-                        Some(said) if said.others => {
+                        Some(Report::Ended { outcome, others: true }) => {
                             self.root_gone = true;
-                            return Some(said.outcome);
+                            return Some(outcome);
                         }
                         // Alone, init exits with its report. Its end is the proof, and comes as a SIGCHLD.
-                        Some(said) => *leaving = Some(said.outcome),
+                        Some(Report::Ended { outcome, others: false }) => *leaving = Some(outcome),
                         // Init died before it could report: the kernel has killed the root with it.
-                        None => *leaving = Some(killed.clone()),
+                        Some(Report::Stopped) | None => *leaving = Some(killed.clone()),
                     }
                 }
                 quell_sys::peek(root.pid).ok()??;
@@ -393,8 +411,11 @@ impl Hold {
     }
 
     /// Whether the root was stopped by job control since this was last asked.
-    pub fn root_stopped(&self) -> bool {
-        self.kind() != HeldBy::Pidns && self.root.is_some_and(|root| quell_sys::take_stop(root.pid))
+    pub fn root_stopped(&mut self) -> bool {
+        if self.kind() == HeldBy::Pidns {
+            return std::mem::take(&mut self.inner_stopped);
+        }
+        self.root.is_some_and(|root| quell_sys::take_stop(root.pid))
     }
 
     /// Passes a signal on to the root; whether it was there to hear it.

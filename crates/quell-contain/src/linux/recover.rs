@@ -15,7 +15,7 @@ use super::place::{Place, remove_nest};
 use super::roll::{Roll, identity};
 use super::search::{Bond, Left, Search, ourselves};
 use super::stop::Round;
-use super::walk::{Proven, Seen};
+use super::walk::{Proven, Seen, pin};
 
 /// How often the brake goes over the members in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 64;
@@ -261,11 +261,17 @@ impl Work<'_> {
 
     fn survivors(&mut self) -> Vec<ProcId> {
         let mut alive = Vec::new();
-        let Self { search, tally, .. } = self;
+        let Self { search, tally, left, .. } = self;
         search.pass(|seen, _| {
             tally.roll.see(&seen.stat);
             alive.push(identity(&seen.stat));
         });
+        for id in left.survivors.iter().filter(|id| !alive.contains(id)).collect::<Vec<_>>() {
+            if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id) {
+                tally.roll.see(&seen.stat);
+                alive.push(*id);
+            }
+        }
         alive
     }
 

@@ -14,6 +14,8 @@ const COMMAND_LENGTH: usize = 200;
 #[derive(Debug, Default)]
 pub struct Roll {
     members: BTreeMap<ProcId, Member>,
+    /// What each called itself when its command was read; not of the root, which is known by what was asked for.
+    comms: BTreeMap<ProcId, String>,
     order: Vec<ProcId>,
     omitted: u64,
     asked: BTreeSet<ProcId>,
@@ -43,7 +45,14 @@ impl Roll {
     /// Notes a process that is proven to be of the tree.
     pub fn see(&mut self, stat: &Stat) {
         let id = identity(stat);
-        if self.members.contains_key(&id) {
+        if let Some(member) = self.members.get_mut(&id) {
+            // As it stands now: it may have gone to another session, lost its parent or become another program.
+            (member.ppid, member.pgid, member.sid) = (stat.ppid, stat.pgid, stat.sid);
+            if let Some(comm) = self.comms.get_mut(&id).filter(|comm| **comm != stat.comm) {
+                comm.clone_from(&stat.comm);
+                member.uid = quell_sys::uid_of(stat.pid).unwrap_or(member.uid);
+                member.command = short_command(&quell_sys::cmdline(stat.pid), &stat.comm);
+            }
             return;
         }
         let member = Member {
@@ -57,6 +66,9 @@ impl Roll {
             fate: Fate::Exited,
         };
         self.add(member);
+        if self.members.contains_key(&id) {
+            self.comms.insert(id, stat.comm.clone());
+        }
     }
 
     /// Notes a member whose particulars are known.

@@ -46,6 +46,9 @@ pub struct Left<'a> {
     pub session: SessionKind,
     /// The job's marker; empty where it is not known.
     pub marker: &'a str,
+    /// Who was named as a survivor. A record can be rewritten, so nobody is signalled for being named there; but while one
+    /// of them lives, the job is not gone.
+    pub survivors: &'a [ProcId],
 }
 
 /// How a member is got hold of.

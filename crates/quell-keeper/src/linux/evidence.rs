@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
@@ -158,6 +159,8 @@ pub struct Outlet {
     pub file: File,
     /// Whether we opened it, for the receipt and nothing else. What the caller opened is only written to.
     pub is_ours: bool,
+    /// Where it is, if it was not there before.
+    pub made: Option<PathBuf>,
 }
 
 impl Outlet {

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
@@ -37,6 +38,10 @@ pub fn signals(names: &[&str]) -> Vec<Signal> {
 /// How long a keeper may stay silent when it should speak, before it is woken; and then before it is given up.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// Stop signals that come this close together are one request: a terminal that hangs up is told of by the kernel and by the
+/// shell, `timeout` signals its child and then its group, a service manager sends TERM and HUP.
+const TOGETHER: Duration = Duration::from_millis(100);
+
 /// What a birth may take on top of that: two talks with the user's systemd.
 const BIRTH: Duration = Duration::from_secs(10);
 
@@ -68,6 +73,17 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
         return Err(RunError::Proc(why.into()));
     }
     let outlets = open_outlets(&request.receipts, &mut inherited)?;
+    let made: Vec<PathBuf> = outlets.iter().filter_map(|outlet| outlet.made.clone()).collect();
+    let finished = run_with(request, inherited, outlets);
+    if finished.is_err() {
+        // What never ran leaves nothing, but for a receipt that says why.
+        let is_empty = |path: &PathBuf| path.metadata().is_ok_and(|found| found.len() == 0);
+        made.iter().filter(|path| is_empty(path)).for_each(|path| drop(std::fs::remove_file(path)));
+    }
+    finished
+}
+
+fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> Result<Finished, RunError> {
     let owner = request.owner.map(pin_owner).transpose()?;
     if let Some(path) = &request.stdin {
         let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
@@ -194,6 +210,8 @@ pub struct Front {
     known: Known,
     stopping: bool,
     interrupted: bool,
+    /// When the first stop signal came.
+    asked: Option<Instant>,
     /// When the keeper must have said anything at all: it was asked something, or the root has ended.
     answer_due: Option<Instant>,
     /// When the present part of the job's life must be over, and the keeper have said so.
@@ -233,6 +251,7 @@ impl Front {
             known: Known::default(),
             stopping: false,
             interrupted: false,
+            asked: None,
             answer_due: None,
             phase_due: None,
             woken: false,
@@ -398,6 +417,12 @@ impl Front {
                 self.interrupted |= info.signal == Signal::INT;
                 return;
             }
+            let together = self.asked.is_some_and(|first| first.elapsed() < TOGETHER);
+            // A hang-up asks nobody to hurry.
+            if together || (self.asked.is_some() && info.signal == Signal::HUP) {
+                return;
+            }
+            self.asked.get_or_insert_with(Instant::now);
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
@@ -429,9 +454,10 @@ impl Front {
         self.woken = false;
         self.answer_due = None;
         match note {
-            Note::Born { held, root, cgroup } => {
+            Note::Born { held, root, inner, cgroup } => {
                 self.births += 1;
-                self.told = Told { held: Some(held), root: Some(root), cgroup, base: self.told.base.take() };
+                let (held, base) = (Some(held), self.told.base.take());
+                self.told = Told { held, root: Some(root), inner, cgroup, base };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
                 point(Point::BirthHeard);
@@ -462,7 +488,8 @@ impl Front {
             Note::RootStopped => {
                 // The shell that waits for us should see its job stopped. If the root goes on already (the shell has
                 // continued the whole group), the news is old.
-                if self.told.root.is_some_and(|root| quell_sys::is_stopped(root.pid)) {
+                let root = self.told.inner.or(self.told.root);
+                if root.is_some_and(|root| quell_sys::is_stopped(root.pid)) {
                     quell_sys::stop_self();
                 }
                 None

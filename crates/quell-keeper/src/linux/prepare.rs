@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use quell_contain::JOB_VARIABLE;
@@ -139,15 +140,33 @@ pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Resu
             }
             let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
             inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file), is_ours: false });
+            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None });
         }
     }
     for target in targets {
         if let ReceiptTarget::File(path) = target {
             let name = path.display().to_string();
-            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-            outlets.push(Outlet { file: file.map_err(|error| bad(&name, error))?, name, is_ours: true });
+            outlets.push(open_outlet(path).map_err(|error| bad(&name, error))?);
         }
     }
     Ok(outlets)
+}
+
+/// Opens a file for the receipt. What it holds is replaced when there is one to write, not before; and never if it is what
+/// the program itself writes to.
+fn open_outlet(path: &Path) -> std::io::Result<Outlet> {
+    let name = path.display().to_string();
+    let is_new = !path.exists();
+    let file = quell_sys::open_to_write(path)?;
+    let found = file.metadata()?;
+    let same = |other: BorrowedFd<'_>| {
+        let other = other.try_clone_to_owned().map(File::from).ok()?;
+        let of = other.metadata().ok()?;
+        ((of.dev(), of.ino()) == (found.dev(), found.ino())).then_some(other)
+    };
+    // Through their own descriptor, so that what both write stands one behind the other.
+    match same(std::io::stdout().as_fd()).or_else(|| same(std::io::stderr().as_fd())) {
+        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None }),
+        None => Ok(Outlet { name, file, is_ours: true, made: is_new.then(|| path.to_owned()) }),
+    }
 }

@@ -200,7 +200,8 @@ impl Supervisor {
         self.evidence.troubles.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
-            self.say(&Note::Born { held: self.hold.kind(), root, cgroup });
+            let inner = self.hold.recorded().inner;
+            self.say(&Note::Born { held: self.hold.kind(), root, inner, cgroup });
         }
         point(Point::BirthTold);
         self.birth = Some(birth);
@@ -471,7 +472,8 @@ impl Supervisor {
             let note = match &actor {
                 Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
                 Actor::Client { pid, .. } => format!("asked by pid {pid}"),
-                Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => format!("{cause:?}"),
+                Actor::Kernel => "the terminal hung up".into(),
+                Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
             };
             self.evidence.step(StepKind::StopAsked, note, vec![]);
             self.happen(Happening::StopAsked { cause, actor: actor.clone() });

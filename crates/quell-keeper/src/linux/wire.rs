@@ -30,8 +30,10 @@ pub enum Note {
     Born {
         /// What holds it.
         held: HeldBy,
-        /// Who it is.
+        /// Who it is; in a PID namespace its init.
         root: ProcId,
+        /// The root below that.
+        inner: Option<ProcId>,
         /// The cgroup that holds it.
         cgroup: Option<PathBuf>,
     },

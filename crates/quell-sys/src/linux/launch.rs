@@ -193,7 +193,7 @@ pub(crate) fn exit(code: i32) -> ! {
 
 /// The end of a stub that never became the program. Not by an exit: whoever takes over would have to take its code for the
 /// program's own.
-fn give_up() -> ! {
+pub(crate) fn give_up() -> ! {
     // SAFETY: the signal goes to this process alone, which has nothing to lose.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     exit(1)

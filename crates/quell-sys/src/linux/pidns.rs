@@ -7,32 +7,34 @@ use quell_core::{RootOutcome, Signal};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::launch::{
-    Arrays, ChildRules, Program, Stage, become_program, clone3, errno, exit, fail, wait_for_go,
+    Arrays, ChildRules, Program, Stage, become_program, clone3, errno, exit, fail, give_up, wait_for_go,
 };
 use super::{PidFd, signals, wait};
 
-/// A PID namespace that waits for its go.
+/// A PID namespace whose root waits for its go.
 #[derive(Debug)]
 pub struct PidnsChild {
     /// Its init. SIGKILL to it ends the namespace; its corpse appears when everyone in it is gone.
     pub init: PidFd,
-    /// A byte written here lets init start the program.
+    /// A byte written here lets init's one child, the root, become the program.
     pub go: OwnedFd,
     /// As in [`super::Launched`].
     pub status: OwnedFd,
-    /// Says how the root ended. See [`read_report`].
+    /// Says when the root is stopped, and how it ended. See [`read_report`].
     pub report: OwnedFd,
 }
 
-/// Makes the namespace and its init, which waits.
+/// Makes the namespace, its init, and the root below that, which waits.
 ///
 /// A user namespace is added where this user needs one for it; files keep their owner, as the one uid and gid are
-/// mapped to themselves. Before: this process has one thread. After: init lives and waits; if this process dies
-/// before or after the go, init dies with it (PDEATHSIG, and the pipe for the time before that is set).
+/// mapped to themselves. Before: this process has one thread. After: the root waits, or `status` says why there is none; if
+/// this process dies before or after the go, init dies with it (PDEATHSIG, and a pipe for the time before that is set).
 pub fn launch_pidns(program: &Program, rules: &ChildRules) -> io::Result<PidnsChild> {
     let (go_read, go) = pipe_with(PipeFlags::CLOEXEC)?;
     let (status, status_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (report, report_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (mapped_read, mapped_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (born, born_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let arrays = Arrays::new(program);
     let plain = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
     let (side, mapped) = match clone3(plain, None) {
@@ -43,17 +45,32 @@ pub fn launch_pidns(program: &Program, rules: &ChildRules) -> io::Result<PidnsCh
         Err(error) => return Err(error),
     };
     let Some(init) = side else {
-        drop((go, status, report));
-        init_main(program, &arrays, rules, &go_read, status_write.as_raw_fd(), report_write.as_raw_fd());
+        drop((go, status, report, mapped_write, born));
+        let to_root =
+            ToRoot { program, arrays: &arrays, rules, go: &go_read, status: status_write.as_raw_fd() };
+        init_main(&to_root, &mapped_read, born_write, report_write.as_raw_fd());
     };
     if mapped && let Err(error) = map_to_self(init.pid()) {
-        // Without its go init exits; nothing has run.
-        drop(go);
+        // Not mapped, init exits; nothing has run.
+        drop(mapped_write);
         let _ = wait::wait_exit(init.pid());
         let _ = wait::reap(init.pid());
         return Err(error);
     }
+    drop(born_write);
+    let _ = rustix::io::write(&mapped_write, b"m");
+    // The root is there, or init is gone, and has said why.
+    wait_for_go(&born);
     Ok(PidnsChild { init, go, status, report })
+}
+
+/// What init hands on to the root.
+struct ToRoot<'a> {
+    program: &'a Program,
+    arrays: &'a Arrays,
+    rules: &'a ChildRules,
+    go: &'a OwnedFd,
+    status: RawFd,
 }
 
 /// Maps the caller's user and group to themselves in the user namespace of `pid`.
@@ -71,19 +88,13 @@ pub(crate) fn map_to_self(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn init_main(
-    program: &Program,
-    arrays: &Arrays,
-    rules: &ChildRules,
-    go: &OwnedFd,
-    status: RawFd,
-    report: RawFd,
-) -> ! {
+fn init_main(to_root: &ToRoot<'_>, mapped: &OwnedFd, born: OwnedFd, report: RawFd) -> ! {
+    let status = to_root.status;
     // SAFETY: prctl with these arguments only sets a number in the process.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } == -1 {
         fail(status, Stage::Fork, errno());
     }
-    if !wait_for_go(go) {
+    if !wait_for_go(mapped) {
         exit(0);
     }
     if let Err(errno) = mount_proc() {
@@ -93,16 +104,20 @@ fn init_main(
     let root = match unsafe { libc::fork() } {
         -1 => fail(status, Stage::Fork, errno()),
         0 => {
-            if rules.own_session {
+            if !wait_for_go(to_root.go) {
+                give_up();
+            }
+            if to_root.rules.own_session {
                 let _ = rustix::process::setsid();
             }
-            become_program(program, arrays, rules, status)
+            become_program(to_root.program, to_root.arrays, to_root.rules, status)
         }
         root => root,
     };
     // The exec shows as the end of this pipe; init must not hold it open.
     // SAFETY: nothing in this process uses it any more.
     unsafe { libc::close(status) };
+    let _ = rustix::io::write(&born, b"b");
     super::set_name("quell-init");
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
@@ -147,22 +162,30 @@ fn keep_only(keep: RawFd) {
     }
 }
 
+/// How many stops of the root are reported: nobody may be reading, and init must not wait for that.
+const STOPS: usize = 1000;
+
 /// Init's life: reap whoever ends, report the root, and leave when nobody is left.
 fn reap_all(root: i32, report: RawFd) -> ! {
-    let mut ended = None;
+    // SAFETY: eight bytes from a valid place; into a pipe with room they are written as one.
+    let tell = |words: [i32; 2]| unsafe { libc::write(report, words.as_ptr().cast(), 8) };
+    let (mut ended, mut stops) = (None, 0);
     loop {
         // Once the root has ended, what is dead already is reaped before the report: it says whether anybody is left.
-        let options = libc::__WALL | if ended.is_some() { libc::WNOHANG } else { 0 };
+        let options = libc::__WALL | libc::WUNTRACED | if ended.is_some() { libc::WNOHANG } else { 0 };
         let mut wait_status = 0;
         // SAFETY: the status is written to a valid place.
         let pid = unsafe { libc::waitpid(-1, &mut wait_status, options) };
         let alone = pid == -1 && errno() == libc::ECHILD;
-        if pid == root {
+        if pid > 0 && libc::WIFSTOPPED(wait_status) {
+            if pid == root && stops < STOPS {
+                stops += 1;
+                tell([wait_status, 0]);
+            }
+        } else if pid == root {
             ended = Some(wait_status);
         } else if let Some(status) = ended.filter(|_| pid == 0 || alone) {
-            let words = [status, i32::from(!alone)];
-            // SAFETY: eight bytes from a valid place; into an empty pipe they are written as one.
-            unsafe { libc::write(report, words.as_ptr().cast(), 8) };
+            tell([status, i32::from(!alone)]);
             ended = None;
         }
         if alone {
@@ -171,16 +194,21 @@ fn reap_all(root: i32, report: RawFd) -> ! {
     }
 }
 
-/// What init reported of the root's end.
+/// What init reports of the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// How the root ended.
-    pub outcome: RootOutcome,
-    /// Whether anybody was alive in the namespace then. If not, init exits with its report.
-    pub others: bool,
+pub enum Report {
+    /// It was stopped by job control.
+    Stopped,
+    /// It has ended.
+    Ended {
+        /// How.
+        outcome: RootOutcome,
+        /// Whether anybody was alive in the namespace then. If not, init exits with its report.
+        others: bool,
+    },
 }
 
-/// Init's report; `None` if it died before it could make one.
+/// Init's next report; `None` if it died before it could make one.
 pub fn read_report(report: &OwnedFd) -> Option<Report> {
     let mut bytes = [0u8; 8];
     if !matches!(rustix::io::retry_on_intr(|| rustix::io::read(report, &mut bytes)), Ok(8)) {
@@ -188,11 +216,14 @@ pub fn read_report(report: &OwnedFd) -> Option<Report> {
     }
     let [status, others] =
         [0, 4].map(|at| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default()));
+    if libc::WIFSTOPPED(status) {
+        return Some(Report::Stopped);
+    }
     let outcome = match Signal::new(libc::WTERMSIG(status)) {
         Some(signal) if libc::WIFSIGNALED(status) => {
             RootOutcome::Signaled { signal, core: libc::WCOREDUMP(status) }
         }
         Some(_) | None => RootOutcome::Exited { code: libc::WEXITSTATUS(status) },
     };
-    Some(Report { outcome, others: others != 0 })
+    Some(Report::Ended { outcome, others: others != 0 })
 }

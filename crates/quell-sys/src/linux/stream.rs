@@ -48,6 +48,20 @@ pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// Opens `path` for writing, and makes it if it is not there; what it holds stays. Waits for nobody: a fifo without a reader
+/// is an error.
+pub fn open_to_write(path: &std::path::Path) -> io::Result<std::fs::File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)).map_err(|error| match error {
+        rustix::io::Errno::NXIO => io::Error::other("nobody reads from it"),
+        error => error.into(),
+    })?;
+    // Only the opening was not to wait.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file.into())
+}
+
 /// Makes reads and writes on `fd` return at once, here and wherever else the same pipe end is open.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
