@@ -7,6 +7,7 @@ mod counts;
 mod course;
 mod evidence;
 mod judge;
+mod links;
 mod output;
 
 use std::fs;
