@@ -325,5 +325,5 @@ fn read_report(
         return bad(format!("it can't be read: {error}"));
     }
     let suite = counts::read_junit(&bytes);
-    (report(suite.problem), Some(suite.found))
+    (report(suite.problem), suite.found)
 }
