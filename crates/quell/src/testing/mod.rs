@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use quell_core::guard::{Decision, Runner, decide_verb};
-use quell_core::{Cause, Fate, Receipt, RootOutcome, Until};
+use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
 
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 pub use counts::Counts;
@@ -207,7 +207,21 @@ impl TestAnswer {
         }
         let begun = Instant::now();
         self.started = quell_store::wall();
-        let job = quell.start(&start)?;
+        let job = match quell.start(&start) {
+            Ok(job) => job,
+            // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
+            Err(error)
+                if error.code() == "start_failed"
+                    && start.timeout.is_some_and(|time| begun.elapsed() >= time) =>
+            {
+                (self.status, self.reason) = (TestStatus::Timeout, error.to_string());
+                self.timeout_triggered = true;
+                self.duration = begun.elapsed().as_secs_f64();
+                self.ended = quell_store::wall();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.job = Some(job.id());
         meet(&job);
         let course = Course::follow(&job, begun, start.timeout).inspect_err(|_| {
@@ -261,7 +275,11 @@ impl TestAnswer {
         } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
             // Those who ended by themselves in the moment that they were given have done nothing wrong.
             let stayed = receipt.members.iter().filter(|member| member.fate != Fate::Exited);
-            self.leaked = stayed.map(TestProcess::from).collect();
+            // Who was met between fork and exec has the name of somebody else in the receipt.
+            let late = |member: &Member| course.before_stop.iter().find(|seen| seen.id == member.id);
+            self.leaked = stayed
+                .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))
+                .collect();
         }
         self.problems.extend(receipt.troubles.iter().cloned());
         self.receipt = Some(receipt);
