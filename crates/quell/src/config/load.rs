@@ -168,6 +168,10 @@ impl Loaded {
                 self.distrust(path, said.line, said.key);
                 continue;
             }
+            let Some(said) = guard::as_trusted(said, trusted, |line, what| self.distrust(path, line, what))
+            else {
+                continue;
+            };
             guard::put(&mut self.config.guard, &said, &before);
             self.ruled.push(said.key);
             let source = layer.source(path, said.line);
