@@ -9,6 +9,7 @@ use quell_core::guard::{
 };
 
 use super::{TestPlan, links};
+use crate::Config;
 
 /// The variable whose words pytest puts before its own.
 const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
@@ -69,6 +70,21 @@ pub(super) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict
         many => format!("all {many} targets are below {below}"),
     };
     Ok(Checked { command, scope: where_to, decision: Decision::allow(&scope.rule, reason) })
+}
+
+/// Whether evidence may be put there: as a report it has to be below the working directory, and it is nothing that quell
+/// itself goes by. Whoever may have tests run is not to write a policy with what is said of them.
+pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()> {
+    let word = PathWord { path: check_target(&text(file)?)?, place: Place::Here, exists: false };
+    let found = resolve(cwd, &word.path);
+    decide_place(&Scope { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "--evidence".into() }, &word, &found)?;
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    if found.real.starts_with(home) || Config::is_read_from(&found.real, cwd) {
+        let reason = format!("`{}` is among the files that quell itself goes by", word.path);
+        let hint = "choose another name for the evidence";
+        return Err(Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, hint)));
+    }
+    Ok(())
 }
 
 fn text(word: impl AsRef<std::ffi::OsStr>) -> Verdict<String> {

@@ -70,7 +70,9 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
     if !listed.allowed {
         return Ok(listed);
     }
-    Ok(match check::check(&gate.policy().test, plan, &cwd) {
+    let home = gate.home().dir();
+    let evidence = plan.evidence.as_deref().map_or(Ok(()), |file| check::check_evidence(file, &cwd, home));
+    Ok(match evidence.and_then(|()| check::check(&gate.policy().test, plan, &cwd)) {
         Ok(checked) => checked.decision,
         Err(refusal) => *refusal,
     })
@@ -79,11 +81,21 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 /// Runs the tests and says what they came to; `meet` gets the job as soon as there is one. An error means that nothing was
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
 pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
-    let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
     let words: Vec<String> =
         plan.start.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let target = words.join(" ");
+    // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
+    let listed = decide_verb(gate.policy(), "test");
+    if !listed.allowed {
+        return Err(gate.refuse("test", &target, listed));
+    }
+    if let Some(file) = &plan.evidence
+        && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
+    {
+        return Err(gate.refuse("test", &target, *refusal));
+    }
+    let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
 
     let checked = check::check(&gate.policy().test, plan, &cwd);
