@@ -59,8 +59,22 @@ const WRAPPER_VALUES: &[&str] = &[
     "--source",
 ];
 
-/// Options of wrappers by which the targets are seen from elsewhere.
-const ELSEWHERE: &[&str] = &["--chdir", "--directory", "--cwd", "--prefix", "--dir"];
+/// Words of wrappers by which the targets are seen from elsewhere: from a directory, or from a package of a workspace.
+const ELSEWHERE: &[&str] = &[
+    "--chdir",
+    "--directory",
+    "--cwd",
+    "--prefix",
+    "--dir",
+    "--filter",
+    "-F",
+    "--recursive",
+    "-r",
+    "--workspace",
+    "--workspaces",
+    "workspace",
+    "workspaces",
+];
 
 /// The last part of a path.
 fn last(word: &str) -> &str {
@@ -102,7 +116,9 @@ pub fn read_command(words: &[String]) -> TestCommand {
 /// The runner that is called there, and where its own words begin.
 fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
     let word = |at: usize| words.get(at).map(String::as_str);
-    match bare(last(word(at)?)) {
+    // `npx jest@29`.
+    let name = last(word(at)?);
+    match bare(name.split_once('@').map_or(name, |(name, _)| name)) {
         "pytest" | "py.test" => Some((Runner::Pytest, at + 1)),
         "jest" => Some((Runner::Jest, at + 1)),
         "vitest" => Some((Runner::Vitest, at + 1)),
