@@ -1,6 +1,11 @@
 //! What `quell test` refuses: with which code, and without running anything.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, fs::symlink},
+    path::PathBuf,
+};
 
 use quell_tests::{evidence::receipt, host::has_program, lab::Lab, skip};
 use serde_json::json;
@@ -106,7 +111,8 @@ fn what_is_refused_runs_nothing() {
         assert_eq!(last["decision"]["code"], code, "{last:#}");
     }
     assert!(audit(&lab).iter().all(|line| line["kind"] == "decision"), "nothing was done");
-    let done = lab.quell("test").args(["--json", "--scope", "tests"]).command(["./pytest", "tests"]).finish();
+    let good = ["./pytest", "tests/test_a.py"];
+    let done = lab.quell("test").args(["--json", "--scope", "tests"]).command(good).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
     assert!(lab.path("ran").exists(), "what is allowed runs");
 }
@@ -174,4 +180,157 @@ fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
     let done = lab.quell("test").args(["--json"]).command(["./pytest", "tests/passwd"]).finish();
     assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("PATH_SYMLINK_ESCAPE")));
     assert!(!lab.path("ran").exists());
+}
+
+/// A test, and a directory beside its own that has a test and a conftest which leave a file if they are run.
+fn outside(lab: &Lab) -> PathBuf {
+    let out = lab.path("out");
+    fs::create_dir(&out).expect("mkdir");
+    let leave = format!("open({:?}, 'w')\n", lab.path("ran"));
+    lab.write("out/test_out.py", &format!("def test_out():\n    {leave}"));
+    lab.write("out/conftest.py", &leave);
+    lab.write("tests/test_a.py", "def test_a():\n    pass\n");
+    out
+}
+
+#[test]
+fn a_real_pytest_runs_no_test_from_outside() {
+    if !has_program("pytest-3") {
+        return skip("a_real_pytest_runs_no_test_from_outside", "no pytest here");
+    }
+    let lab = lab();
+    let out = outside(&lab);
+    let tests = lab.path("tests");
+    fs::create_dir(tests.join("link[x")).expect("mkdir");
+    fs::create_dir(tests.join("sub")).expect("mkdir");
+    symlink(&out, tests.join("link")).expect("a link");
+    symlink(&out, tests.join("sub/link")).expect("a link");
+    let outside = out.join("test_out.py").display().to_string();
+    let (trace, debug) = (format!("--trace-config {outside}"), format!("--debug={outside}"));
+    let timeout = format!("--timeout {}", out.display());
+    let nbsp = format!("--junitprefix=a\u{a0}-k {outside}");
+    let tab = format!("--junitprefix=a\u{b}-k {outside}");
+    let bytes = OsString::from_vec([b"--junitprefix=\xff ", outside.as_bytes()].concat());
+    let dashes = "- x/../out/test_out.py";
+    let before = fs::read(&outside).expect("the test");
+    for (words, added, code) in [
+        (trace.split(' ').collect(), None, "PATH_ABSOLUTE"),
+        (vec![debug.as_str()], None, "PATH_ABSOLUTE"),
+        (timeout.split(' ').collect(), None, "PATH_ABSOLUTE"),
+        (vec![dashes], None, "PATH_OPTION"),
+        (vec![], Some(nbsp.into()), "PATH_ABSOLUTE"),
+        (vec![], Some(tab.into()), "PATH_ABSOLUTE"),
+        (vec![], Some(bytes), "PATH_CONTROL"),
+        (vec!["tests/link[x"], None, "PATH_SYMLINK_ESCAPE"),
+        (vec!["tests/sub"], None, "PATH_SYMLINK_ESCAPE"),
+    ] {
+        let quell = lab.quell("test").args(["--json", "--scope", "tests"]);
+        let quell =
+            quell.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTEST_ADDOPTS", added.unwrap_or_default());
+        let words =
+            ["pytest-3", "-p", "no:cacheprovider"].into_iter().chain(words).chain(["tests/test_a.py"]);
+        let done = quell.command(words).finish();
+        let what = done.stdout.clone();
+        assert!(!lab.path("ran").exists(), "it ran: {what}");
+        assert_eq!(fs::read(&outside).expect("the test"), before, "it was written: {what}");
+        assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!(code)), "{what}");
+    }
+    let quell = lab.quell("test").args(["--json", "--scope", "tests"]);
+    let done = quell.command(["pytest-3", "-p", "no:cacheprovider", "tests/test_a.py"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stdout);
+}
+
+#[test]
+fn who_may_run_pytest_may_not_run_any_python() {
+    let lab = lab();
+    lab.write("tests/test_a.py", "");
+    lab.write("-m", "open('ran', 'w')\n");
+    lab.write("own.toml", "[guard.test]\ncommands = [\"pytest\"]\n");
+    for words in [
+        &["python3", "-Ic", "-1;open('ran', 'w')", "-m", "pytest", "tests/test_a.py"][..],
+        &["python3", "--", "-m", "pytest", "tests"],
+    ] {
+        let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", lab.path("own.toml"));
+        let done = quell.command(words).finish();
+        assert!(!lab.path("ran").exists(), "{words:?}");
+        assert_eq!(done.envelope()["error"]["code"], "COMMAND_NOT_ALLOWED", "{words:?} {}", done.stdout);
+    }
+}
+
+#[test]
+fn evidence_is_not_written_over_what_quell_goes_by() {
+    let lab = lab();
+    let text = "[guard]\nmost = \"read\"\n";
+    fs::create_dir_all(lab.path("conf/quell")).expect("mkdir");
+    let policy = lab.write("conf/quell/config.toml", text);
+    let call = |evidence: &str| {
+        let quell = lab.quell("test").args(["--json", "--evidence", evidence]);
+        quell.env("XDG_CONFIG_HOME", lab.path("conf")).command(["true"]).finish()
+    };
+    // Where the verb itself is refused nothing is written at all.
+    for evidence in ["conf/quell/config.toml", "fine.json"] {
+        let done = call(evidence);
+        assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("EFFECT_DENIED")));
+        assert!(!lab.path("fine.json").exists());
+        assert_eq!(fs::read_to_string(&policy).expect("the policy"), text);
+    }
+    fs::write(&policy, "").expect("the policy");
+    lab.write("quell.toml", "");
+    symlink(lab.path("conf"), lab.path("way")).expect("a link");
+    symlink("/etc", lab.path("etc")).expect("a link");
+    let home = lab.home().strip_prefix(lab.dir()).map(|home| home.join("index.db").display().to_string());
+    let home = home.unwrap_or_else(|_| "quell.toml".into());
+    for (evidence, code) in [
+        ("conf/quell/config.toml", "PATH_PROTECTED"),
+        ("conf/quell/guard.toml", "PATH_PROTECTED"),
+        ("way/quell/x.json", "PATH_PROTECTED"),
+        ("quell.toml", "PATH_PROTECTED"),
+        (&home, "PATH_PROTECTED"),
+        ("/tmp/x.json", "PATH_ABSOLUTE"),
+        ("/dev/null", "PATH_ABSOLUTE"),
+        ("../x.json", "PATH_TRAVERSAL"),
+        ("etc/x.json", "PATH_SYMLINK_ESCAPE"),
+    ] {
+        let done = call(evidence);
+        let what = format!("{evidence}: {}", done.stdout);
+        assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!(code)), "{what}");
+        assert_eq!(fs::read_to_string(&policy).expect("the policy"), "", "{what}");
+    }
+    assert_eq!(call("fine.json").code(), Some(0));
+}
+
+#[test]
+fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
+    let lab = lab();
+    marker(&lab);
+    symlink("/etc", lab.path("etc")).expect("a link");
+    lab.write("tests/test_a.py", "");
+    for scope in ["[\"/\"]", "[\"tests\", \"/\"]"] {
+        lab.write("quell.toml", &format!("[guard.test]\nscope = {scope}\n"));
+        let call = |target: &str| lab.quell("test").args(["--json"]).command(["./pytest", target]).finish();
+        let done = call("etc/passwd");
+        assert_eq!(done.code(), Some(4), "{}", done.stdout);
+        assert!(!lab.path("ran").exists());
+        assert!(done.stderr.contains("guard.test.scope is ignored"), "{}", done.stderr);
+    }
+    let own = lab.write("own.toml", &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
+    let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own);
+    assert_eq!(
+        quell.command(["./pytest", "etc/passwd"]).finish().code(),
+        Some(0),
+        "one that is trusted does"
+    );
+}
+
+#[test]
+fn a_wrapper_without_a_scope_hides_no_target() {
+    let lab = lab();
+    marker(&lab);
+    for words in [&["env", "./pytest", "/tmp"][..], &["timeout", "5", "./pytest", "../x"]] {
+        let done = lab.quell("test").args(["--json"]).command(words).finish();
+        assert_eq!(done.code(), Some(4), "{words:?} {}", done.stdout);
+        assert!(!lab.path("ran").exists(), "{words:?}");
+    }
+    let done = lab.quell("test").args(["--json"]).command(["timeout", "5", "./pytest", "tests"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stdout);
 }

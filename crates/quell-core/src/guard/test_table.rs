@@ -38,7 +38,7 @@ fn judge(line: &str, scope: &Scope) -> String {
             return decision.code.clone();
         }
     }
-    if let Err(decision) = decide_presence(scope, &found, false) {
+    if let Err(decision) = decide_presence(scope, command.runner, &found, false) {
         return decision.code.clone();
     }
     let shown: Vec<&str> = found.iter().map(|word| word.path.as_str()).collect();
@@ -110,7 +110,7 @@ fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
         ("go test ../x/...", "PATH_TRAVERSAL"),
         ("go test ./tests/../x", "PATH_TRAVERSAL"),
         ("go test /etc/...", "PATH_ABSOLUTE"),
-        ("go test -C /etc ./tests", "PATH_ABSOLUTE"),
+        ("go test -C /etc ./tests", "PATH_OPTION"),
         ("go test --coverprofile=/etc/x ./tests", "PATH_ABSOLUTE"),
         ("go test ./tests -args /etc/passwd", "ok tests"),
         ("cargo test", "TARGET_REQUIRED"),
@@ -129,6 +129,159 @@ fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
         ("sh tests\\\\..\\\\src", "PATH_TRAVERSAL"),
     ] {
         assert_eq!(judge(line, &scope(&["tests"])), expected, "{line}");
+    }
+}
+
+/// Each was once a way for a target to pass as something else.
+#[test]
+fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
+    let wrong: Vec<String> = [
+        // An option that takes no value, or takes one only with `=`.
+        ("pytest --trace-config /out/a.py tests", "PATH_ABSOLUTE"),
+        ("pytest --trace-config tests", "ok tests"),
+        ("pytest --cache-show src tests", "PATH_OPTION"),
+        ("pytest --debug src tests", "PATH_OPTION"),
+        ("pytest tests --debug", "ok tests"),
+        ("pytest --debug=/out/victim tests", "PATH_ABSOLUTE"),
+        ("pytest --debug=../victim tests", "PATH_TRAVERSAL"),
+        ("pytest --debug=log.txt tests", "ok log.txt tests"),
+        ("pytest --keyword /out tests", "PATH_ABSOLUTE"),
+        ("pytest --log-auto-indent on tests", "ok tests"),
+        // Without the plugin the value is a target.
+        ("pytest -n 4 --timeout 5 tests", "ok tests"),
+        ("pytest --timeout /out tests", "PATH_ABSOLUTE"),
+        ("pytest --timeout src tests", "PATH_OUTSIDE_SCOPE"),
+        ("pytest --cov-report=html:/out tests", "PATH_ABSOLUTE"),
+        ("pytest --cov-report=term tests", "ok tests"),
+        // An option that nobody knows.
+        ("pytest --alluredir=/out tests", "PATH_ABSOLUTE"),
+        ("pytest --alluredir=../out tests", "PATH_TRAVERSAL"),
+        ("pytest --alluredir=./out/x tests", "ok out/x tests"),
+        ("pytest --base-url=http://localhost:1/x tests", "ok tests"),
+        ("pytest --x=file:///etc tests", "PATH_ABSOLUTE"),
+        // What argparse takes for no option.
+        ("pytest '- x/../../out/a.py' tests", "PATH_OPTION"),
+        ("pytest '-Zo x/../../out/a.py' tests", "PATH_OPTION"),
+        ("pytest '--x=y/../../out/a.py::a b' tests", "PATH_OPTION"),
+        ("pytest -1 tests", "PATH_OPTION"),
+        ("pytest '-ka b' '-xk a b' '--junit-prefix=a b' tests", "ok tests"),
+        // Cut at the first bracket, or not.
+        ("pytest 'tests/a.py[x'", "PATH_MISSING"),
+        ("pytest 'src[x'", "PATH_OUTSIDE_SCOPE"),
+        ("pytest 'tests/a.py::test[a::b]'", "ok tests/a.py"),
+        // Settings are parted as shlex does it.
+        ("pytest -o 'testpaths=\"/out\"' tests", "PATH_ABSOLUTE"),
+        ("pytest -o log_file=../x tests", "PATH_TRAVERSAL"),
+        ("go test -buildvcs /out ./tests", "PATH_ABSOLUTE"),
+        ("go test -test.coverprofile=/out ./tests", "PATH_ABSOLUTE"),
+        ("go test -test.run X ./tests", "ok tests"),
+        ("go test -pgo=/out ./tests", "PATH_ABSOLUTE"),
+        ("go test -C tests ./pkg", "PATH_OPTION"),
+        ("go test -unknown=/out ./tests", "PATH_ABSOLUTE"),
+        ("jest --logHeapUsage /out tests", "PATH_ABSOLUTE"),
+        ("jest --bail /out tests", "PATH_ABSOLUTE"),
+        ("jest --bail tests", "ok tests"),
+        ("jest --bail=2 tests", "ok tests"),
+        ("jest --projects=../x --ci tests", "PATH_TRAVERSAL"),
+        ("jest tests --projects ../x", "PATH_TRAVERSAL"),
+        ("jest --root-dir=src tests", "PATH_OUTSIDE_SCOPE"),
+        ("jest -c../x.json tests", "PATH_TRAVERSAL"),
+        ("jest --globalSetup=/out/x.js tests", "PATH_ABSOLUTE"),
+        // All words behind it are values: nothing is named, and jest would choose for itself.
+        ("jest --reporters default tests", "PATH_OPTION"),
+        ("jest --reporters=default tests", "PATH_OPTION"),
+        ("jest tests --reporters default", "ok tests"),
+        ("vitest run -w /out tests", "PATH_ABSOLUTE"),
+        ("vitest run --logHeapUsage /out tests", "PATH_ABSOLUTE"),
+        ("vitest run --bail 2 tests", "ok tests"),
+        ("vitest run --changed src tests", "PATH_OPTION"),
+        ("vitest run -r=/out tests", "PATH_ABSOLUTE"),
+        ("vitest run --coverage.reportsDirectory=/out tests", "PATH_ABSOLUTE"),
+        ("vitest run -- tests", "TARGET_REQUIRED"),
+        ("cargo nextest run --archive-file /x", "PATH_ABSOLUTE"),
+        ("cargo nextest run --manifest-path tests/x.toml --config-file=../n.toml", "PATH_TRAVERSAL"),
+        ("cargo nextest run --manifest-path tests/x.toml --tool-config-file=a:/n", "PATH_ABSOLUTE"),
+        ("cargo test --manifest-path tests/x.toml --workspace", "PATH_OPTION"),
+        ("cargo test --manifest-path tests/x.toml -pother", "PATH_OPTION"),
+        ("cargo -C src test --manifest-path tests/x.toml", "PATH_OPTION"),
+        ("cargo -qCsrc test --manifest-path tests/x.toml", "PATH_OPTION"),
+        ("cargo --color always test --manifest-path tests/x.toml", "ok tests/x.toml"),
+        ("sh tests/a.py --dir=/etc", "PATH_ABSOLUTE"),
+        ("sh tests/a.py -C../x", "PATH_TRAVERSAL"),
+        ("sh tests/a.py --level=3 -x", "ok tests/a.py"),
+    ]
+    .iter()
+    .filter_map(|(line, expected)| {
+        let judged = judge(line, &scope(&["tests"]));
+        (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
+    })
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_wrapper_hides_no_target() {
+    let wrong: Vec<String> = [
+        (&[][..], "env pytest-3 /out", "PATH_ABSOLUTE"),
+        (&[], "env -i A=/x pytest tests", "ok tests"),
+        (&[], "env -u pytest pytest tests", "ok tests"),
+        (&[], "timeout 5 pytest-3 /out", "PATH_ABSOLUTE"),
+        (&[], "env timeout -k 1 5 nice -n 5 pytest ../x", "PATH_TRAVERSAL"),
+        (&[], "uv run --with x pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "uv run --with pytest pytest tests", "ok tests"),
+        (&[], "uv run -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "coverage run -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "poetry run python -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "pipenv run python3 -Om pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "timeout 5 go test /etc", "PATH_ABSOLUTE"),
+        (&[], "nice cargo test --manifest-path=/x/Cargo.toml", "PATH_ABSOLUTE"),
+        (&[], "pnpm exec vitest run ../x", "PATH_TRAVERSAL"),
+        (&[], "npx jest@29 /etc", "PATH_ABSOLUTE"),
+        (&[], "pnpm --filter x exec vitest run tests", "PATH_OPTION"),
+        (&[], "yarn workspace x jest tests", "PATH_OPTION"),
+        (&[], "cargo -C .. test", "PATH_OPTION"),
+        (&[], "env -C /etc pytest tests", "PATH_OPTION"),
+        (&[], "env --chdir=src pytest tests", "PATH_OPTION"),
+        (&[], "uv run --directory src pytest tests", "PATH_OPTION"),
+        (&[], "env PYTEST_ADDOPTS=/out pytest tests", "PATH_OPTION"),
+        (&["tests"], "env A=/x pytest tests", "ok tests"),
+        (&["tests"], "uv run sh src/x.sh pytest tests", "PATH_OUTSIDE_SCOPE"),
+        (&["tests"], "uv run --env-file=/x pytest tests", "PATH_ABSOLUTE"),
+        (&["tests"], "env pytest", "TARGET_REQUIRED"),
+    ]
+    .iter()
+    .filter_map(|(dirs, line, expected)| {
+        let judged = judge(line, &scope(dirs));
+        (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
+    })
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn words_are_parted_as_shlex_does_it() {
+    for (text, expected) in [
+        ("a b\tc\rd\ne", &["a", "b", "c", "d", "e"][..]),
+        ("a\u{a0}b\u{b}c\u{c}d\u{2003}e", &["a\u{a0}b\u{b}c\u{c}d\u{2003}e"]),
+        (r#""a\b\"c\\d""#, &[r#"a\b"c\d"#]),
+        (r"a\ b\\c", &[r"a b\c"]),
+        (r"'a\b' ''", &[r"a\b", ""]),
+        ("--junitprefix=a\u{a0}-k /out", &["--junitprefix=a\u{a0}-k", "/out"]),
+    ] {
+        assert_eq!(split_words(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn who_is_refused_for_want_of_a_target_is_told_what_would_be_one() {
+    for (line, hint) in [
+        ("cargo test", "--manifest-path"),
+        ("cargo nextest run", "--manifest-path"),
+        ("pytest", "files or directories"),
+    ] {
+        let (words, scope) = (words(line), scope(&["tests"]));
+        let decided = decide_presence(&scope, read_command(&words).runner, &[], false);
+        assert!(decided.expect_err(line).hint.contains(hint), "{line}");
     }
 }
 
@@ -184,6 +337,17 @@ fn a_program_is_allowed_by_its_last_name() {
         (&["pytest"], "python3 -m http.server", false),
         (&["pytest"], "python3 evil.py -m pytest", false),
         (&["pytest"], "python3 -c x -m pytest", false),
+        (&["pytest"], "python3 -Ic '-1;import os' -m pytest tests", false),
+        (&["pytest"], "python3 -- -m pytest tests", false),
+        (&["pytest"], "python3 - -m pytest tests", false),
+        (&["pytest"], "python3 -Xc -m pytest tests", true),
+        (&["pytest"], "python3 -X -c -m pytest tests", true),
+        (&["pytest"], "python3 -W error -OIm pytest tests", true),
+        (&["pytest"], "python3 -mpytest tests", true),
+        (&["pytest"], "python3 -mhttp.server -m pytest", false),
+        (&["pytest"], "python3 -Z -m pytest tests", false),
+        (&["pytest"], "python3 --check-hash-based-pycs -m pytest tests", false),
+        (&["pytest"], "env pytest", false),
         (&["pytest"], "uv run pytest", false),
         (&["pytest"], "pytest_evil tests", false),
         (&["pytest"], "sh -c pytest", false),

@@ -102,6 +102,19 @@ pub(crate) fn approves(said: &Said) -> bool {
     said.key == "guard.test.approval_variable"
 }
 
+/// What is left of it if the file is not trusted. A scope that is no part of the working directory would allow what is refused
+/// without it: only the others are kept, and `distrust` is told.
+pub(crate) fn as_trusted(said: Said, trusted: bool, distrust: impl FnOnce(usize, &str)) -> Option<Said> {
+    let Said { key, line, ref value } = said;
+    let Value::Words(words) = value else { return Some(said) };
+    let kept: Vec<String> = words.iter().filter(|word| !word.starts_with('/')).cloned().collect();
+    if trusted || key != "guard.test.scope" || kept.len() == words.len() {
+        return Some(said);
+    }
+    distrust(line, "an absolute path in guard.test.scope");
+    (!kept.is_empty()).then_some(Said { key, line, value: Value::Words(kept) })
+}
+
 /// Reads the table; what is wrong with it is reported.
 pub(crate) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Said> {
     let mut said = Vec::new();

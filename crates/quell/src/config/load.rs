@@ -56,6 +56,17 @@ impl Config {
         Policy { most, deny, ..Policy::default() }
     }
 
+    /// Whether settings are or could be read from there. `path` is without links.
+    pub(crate) fn is_read_from(path: &Path, cwd: &Path) -> bool {
+        let environment = Environment::new(std::env::vars_os());
+        let machine = Path::new(guard::MACHINE_FILE).parent().map(Path::to_owned);
+        let own = environment.config_dir(environment.home().as_deref()).map(|dir| dir.join("quell"));
+        let named = environment.path("QUELL_CONFIG").map(|path| cwd.join(path));
+        let mut places = [machine, own, named].into_iter().flatten();
+        let is_in = |place: PathBuf| path.starts_with(place.canonicalize().unwrap_or(place));
+        path.file_name() == Some(OsStr::new(find::PROJECT_FILE)) || places.any(is_in)
+    }
+
     /// The settings for this process: its directory and its environment. If its directory is gone it has no project.
     pub fn load_here() -> Result<Loaded, Error> {
         Self::load(&std::env::current_dir().unwrap_or_default(), std::env::vars_os())
@@ -168,6 +179,10 @@ impl Loaded {
                 self.distrust(path, said.line, said.key);
                 continue;
             }
+            let Some(said) = guard::as_trusted(said, trusted, |line, what| self.distrust(path, line, what))
+            else {
+                continue;
+            };
             guard::put(&mut self.config.guard, &said, &before);
             self.ruled.push(said.key);
             let source = layer.source(path, said.line);

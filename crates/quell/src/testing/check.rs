@@ -8,7 +8,8 @@ use quell_core::guard::{
     decide_approval, decide_command, decide_place, decide_presence, path_words, read_command, split_words,
 };
 
-use super::TestPlan;
+use super::{TestPlan, links};
+use crate::Config;
 
 /// The variable whose words pytest puts before its own.
 const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
@@ -31,12 +32,12 @@ pub(super) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict
     let scope = scope(policy, plan, cwd)?;
     let exists = |word: &str| cwd.join(word).symlink_metadata().is_ok();
     let mut paths = path_words(&command, &words, scope.is_narrow(), exists)?;
-    decide_presence(&scope, &paths, plan.require_target)?;
+    decide_presence(&scope, command.runner, &paths, plan.require_target)?;
     if command.runner == Runner::Pytest
-        && let Ok(text) = std::env::var(PYTEST_WORDS)
+        && let Some(words) = std::env::var_os(PYTEST_WORDS)
     {
-        let added = split_words(&text);
-        let command = TestCommand { call: 0, ..command.clone() };
+        let added = split_words(&text(words)?);
+        let command = TestCommand { at: 0, call: 0, ..command.clone() };
         paths.extend(path_words(&command, &added, scope.is_narrow(), exists)?);
     }
     if let Some(junit) = &plan.junit {
@@ -44,6 +45,18 @@ pub(super) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict
     }
     for word in &paths {
         decide_place(&scope, word, &resolve(cwd, &word.path))?;
+    }
+    if follows_links(command.runner) {
+        let mut targets: Vec<PathBuf> = paths
+            .iter()
+            .filter(|word| word.place == Place::Target)
+            .map(|word| cwd.join(&word.path))
+            .collect();
+        // Who is named nothing looks everywhere.
+        if targets.is_empty() && !scope.dirs.is_empty() && command.runner != Runner::Other {
+            targets.push(cwd.to_owned());
+        }
+        links::check(&scope, command.runner, targets)?;
     }
     let variable =
         std::env::var(&policy.approval_variable).ok().filter(|_| !policy.approval_variable.is_empty());
@@ -59,6 +72,21 @@ pub(super) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict
     Ok(Checked { command, scope: where_to, decision: Decision::allow(&scope.rule, reason) })
 }
 
+/// Whether evidence may be put there: as a report it has to be below the working directory, and it is nothing that quell
+/// itself goes by. Whoever may have tests run is not to write a policy with what is said of them.
+pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()> {
+    let word = PathWord { path: check_target(&text(file)?)?, place: Place::Here, exists: false };
+    let found = resolve(cwd, &word.path);
+    decide_place(&Scope { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "--evidence".into() }, &word, &found)?;
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    if found.real.starts_with(home) || Config::is_read_from(&found.real, cwd) {
+        let reason = format!("`{}` is among the files that quell itself goes by", word.path);
+        let hint = "choose another name for the evidence";
+        return Err(Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, hint)));
+    }
+    Ok(())
+}
+
 fn text(word: impl AsRef<std::ffi::OsStr>) -> Verdict<String> {
     let word = word.as_ref();
     word.to_str().map(str::to_owned).ok_or_else(|| {
@@ -70,6 +98,14 @@ fn text(word: impl AsRef<std::ffi::OsStr>) -> Verdict<String> {
 
 fn texts(plan: &TestPlan) -> Verdict<Vec<String>> {
     plan.start.command.iter().map(text).collect()
+}
+
+/// Whether the runner goes through links that it meets below a target, as far as that is known.
+fn follows_links(runner: Runner) -> bool {
+    match runner {
+        Runner::Pytest | Runner::Vitest | Runner::Other => true,
+        Runner::Cargo | Runner::Nextest | Runner::Go | Runner::Jest => false,
+    }
 }
 
 /// The scopes as people read them; none for the working directory.

@@ -26,6 +26,8 @@ pub(super) struct Course {
     pub left: bool,
     /// Who was alive right before the time was up.
     pub before_timeout: Vec<LiveMember>,
+    /// Who was alive right before what was left was stopped, if it was.
+    pub before_stop: Vec<LiveMember>,
     asked: bool,
 }
 
@@ -46,6 +48,8 @@ impl Course {
         if waited.iter().all(|waited| waited.met != Met::Nothing) {
             return Ok(course);
         }
+        // One that ends right now has no tree; its receipt tells of it.
+        course.before_stop = job.tree().unwrap_or_default();
         let stop = Stop { reason: Some("the tests had left it behind".into()), ..Stop::default() };
         match job.stop(&stop) {
             Ok(stopped) => course.left = !stopped.was_over,

@@ -7,6 +7,7 @@ mod counts;
 mod course;
 mod evidence;
 mod judge;
+mod links;
 mod output;
 
 use std::fs;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use quell_core::guard::{Decision, Runner, decide_verb};
-use quell_core::{Cause, Fate, Receipt, RootOutcome, Until};
+use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
 
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 pub use counts::Counts;
@@ -69,7 +70,9 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
     if !listed.allowed {
         return Ok(listed);
     }
-    Ok(match check::check(&gate.policy().test, plan, &cwd) {
+    let home = gate.home().dir();
+    let evidence = plan.evidence.as_deref().map_or(Ok(()), |file| check::check_evidence(file, &cwd, home));
+    Ok(match evidence.and_then(|()| check::check(&gate.policy().test, plan, &cwd)) {
         Ok(checked) => checked.decision,
         Err(refusal) => *refusal,
     })
@@ -78,11 +81,21 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 /// Runs the tests and says what they came to; `meet` gets the job as soon as there is one. An error means that nothing was
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
 pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
-    let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
     let words: Vec<String> =
         plan.start.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let target = words.join(" ");
+    // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
+    let listed = decide_verb(gate.policy(), "test");
+    if !listed.allowed {
+        return Err(gate.refuse("test", &target, listed));
+    }
+    if let Some(file) = &plan.evidence
+        && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
+    {
+        return Err(gate.refuse("test", &target, *refusal));
+    }
+    let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
 
     let checked = check::check(&gate.policy().test, plan, &cwd);
@@ -206,7 +219,21 @@ impl TestAnswer {
         }
         let begun = Instant::now();
         self.started = quell_store::wall();
-        let job = quell.start(&start)?;
+        let job = match quell.start(&start) {
+            Ok(job) => job,
+            // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
+            Err(error)
+                if error.code() == "start_failed"
+                    && start.timeout.is_some_and(|time| begun.elapsed() >= time) =>
+            {
+                (self.status, self.reason) = (TestStatus::Timeout, error.to_string());
+                self.timeout_triggered = true;
+                self.duration = begun.elapsed().as_secs_f64();
+                self.ended = quell_store::wall();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.job = Some(job.id());
         meet(&job);
         let course = Course::follow(&job, begun, start.timeout).inspect_err(|_| {
@@ -260,7 +287,11 @@ impl TestAnswer {
         } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
             // Those who ended by themselves in the moment that they were given have done nothing wrong.
             let stayed = receipt.members.iter().filter(|member| member.fate != Fate::Exited);
-            self.leaked = stayed.map(TestProcess::from).collect();
+            // Who was met between fork and exec has the name of somebody else in the receipt.
+            let late = |member: &Member| course.before_stop.iter().find(|seen| seen.id == member.id);
+            self.leaked = stayed
+                .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))
+                .collect();
         }
         self.problems.extend(receipt.troubles.iter().cloned());
         self.receipt = Some(receipt);
@@ -324,5 +355,5 @@ fn read_report(
         return bad(format!("it can't be read: {error}"));
     }
     let suite = counts::read_junit(&bytes);
-    (report(suite.problem), Some(suite.found))
+    (report(suite.problem), suite.found)
 }

@@ -11,6 +11,8 @@ pub(super) struct Jest {
     errors: u64,
     total: Option<[u64; 3]>,
     files: bool,
+    /// What is said is about a file whose tests failed.
+    failing: bool,
     names: Names,
     broken: Option<String>,
 }
@@ -19,7 +21,7 @@ impl Jest {
     pub fn new(between: char) -> Self {
         let (passed, failed, skipped, errors) = (0, 0, 0, 0);
         let (total, names, broken) = (None, Names::default(), None);
-        Self { between, passed, failed, skipped, errors, total, files: false, names, broken }
+        Self { between, passed, failed, skipped, errors, total, files: false, failing: false, names, broken }
     }
 
     /// `1 failed, 2 passed, 3 total` or `1 failed | 2 passed (3)`.
@@ -44,6 +46,11 @@ impl Jest {
     }
 }
 
+/// Whether a test that is in no suite may be called so: jest has headings of its own.
+fn is_test(name: &str) -> bool {
+    name != "Console" && !name.contains("Warning") && !name.starts_with("Cannot log after tests are done")
+}
+
 impl Parser for Jest {
     fn line(&mut self, line: &str) {
         let text = line.trim();
@@ -59,13 +66,17 @@ impl Parser for Jest {
         } else if text.starts_with("No tests found") || text.starts_with("No test files found") {
             self.broken = Some(text.to_owned());
         } else if let Some(name) = text.strip_prefix("● ").filter(|_| jest) {
-            // `● Console` and the like are no tests.
-            if name.contains(self.between) {
-                self.names.add(name);
-            } else if name == "Test suite failed to run" {
+            if name == "Test suite failed to run" {
                 self.errors += 1;
+            } else if name.contains(self.between)
+                || (self.failing && line.starts_with("  ● ") && is_test(name))
+            {
+                self.names.add(name);
             }
+        } else if text.starts_with("PASS ") {
+            self.failing = false;
         } else if let Some(rest) = text.strip_prefix("FAIL ") {
+            self.failing = true;
             let name = rest.trim();
             match name.split_once(" > ") {
                 Some(_) => self.names.add(name),

@@ -9,8 +9,8 @@ use super::{Found, Names};
 /// What a report came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Suite {
-    /// The tests.
-    pub found: Found,
+    /// The tests; none if it is no report at all.
+    pub found: Option<Found>,
     /// What is wrong with it.
     pub problem: Option<String>,
 }
@@ -58,10 +58,8 @@ pub(in super::super) fn read(bytes: &[u8]) -> Suite {
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    Suite {
-        found: Found { passed, failed, skipped, errors, complete, names, running: None, broken: None },
-        problem,
-    }
+    let found = Found { passed, failed, skipped, errors, complete, names, running: None, broken: None };
+    Suite { found: suites.then_some(found), problem }
 }
 
 struct Case {

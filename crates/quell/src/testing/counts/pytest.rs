@@ -70,42 +70,59 @@ fn node_name(text: &str) -> &str {
 /// The words by which a test's end is told.
 const ENDS: [&str; 6] = ["PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"];
 
+/// The test that a line begins with, if it does: `a.py::test_x[a b] and what it prints`.
+fn test_name(line: &str) -> Option<&str> {
+    let (file, _) = line.split_once("::")?;
+    let space = line.find(' ').unwrap_or(line.len());
+    let end = match line.find('[') {
+        Some(open) if open < space => line.find("] ").map_or(line.len(), |close| close + 1),
+        Some(_) | None => space,
+    };
+    (file.ends_with(".py") && !file.contains(' ')).then(|| line[..end].trim_end())
+}
+
 impl Pytest {
-    /// `a.py::test_x PASSED [ 50%]`, or what xdist makes of it: `[gw0] [ 50%] PASSED a.py::test_x`.
-    fn verbose_line(&mut self, line: &str) -> bool {
-        let (word, name) = if line.starts_with("[gw") {
-            let Some(found) = ENDS.iter().find_map(|end| {
-                let (_, name) = line.split_once(&format!("] {end} "))?;
-                Some((*end, name.trim()))
-            }) else {
-                return false;
-            };
-            found
-        } else {
-            if !line.split_once("::").is_some_and(|(file, _)| file.ends_with(".py")) {
-                return false;
-            }
-            let found = ENDS.iter().find_map(|end| {
-                let at = line.rfind(&format!(" {end}"))?;
-                let rest = line[at + 1 + end.len()..].trim_start();
-                let sound = rest.is_empty() || rest.starts_with(['[', '(']);
-                sound.then(|| (*end, line[..at].trim()))
-            });
-            let Some(found) = found else {
-                // Only a name so far: it has begun, or says something of its own.
-                if !line.trim_end().contains(' ') || line.ends_with(' ') {
-                    self.running = line.split_whitespace().next().map(str::to_owned);
-                }
-                return true;
-            };
-            found
-        };
+    fn ended(&mut self, word: &str, name: &str) -> bool {
         self.running = None;
         self.verbose.count(word, 1);
         if matches!(word, "FAILED" | "ERROR") {
             self.names.add(name);
         }
         true
+    }
+
+    /// `a.py::test_x PASSED [ 50%]`, or what xdist makes of it: `[gw0] [ 50%] PASSED a.py::test_x`.
+    fn verbose_line(&mut self, line: &str) -> bool {
+        if line.starts_with("[gw") {
+            let found = ENDS.iter().find_map(|end| Some((end, line.split_once(&format!("] {end} "))?.1)));
+            return found.is_some_and(|(word, name)| self.ended(word, name.trim()));
+        }
+        // What a test itself has printed, with -s, stands between its name and its end.
+        let text = match line.rfind('[') {
+            Some(at) if line.trim_end().ends_with("%]") => line[..at].trim(),
+            _ => line.trim(),
+        };
+        if !line.split_once("::").is_some_and(|(file, _)| file.ends_with(".py")) {
+            let end = ENDS.iter().find(|end| text == **end);
+            let name = self.running.clone().filter(|_| end.is_some());
+            return name.is_some_and(|name| self.ended(text, &name));
+        }
+        let found = ENDS.iter().find_map(|end| {
+            let at = line.rfind(&format!(" {end}"))?;
+            let rest = line[at + 1 + end.len()..].trim_start();
+            let sound = rest.is_empty() || rest.starts_with(['[', '(']);
+            sound.then(|| (*end, line[..at].trim()))
+        });
+        let glued = || ENDS.iter().find(|end| text.ends_with(**end)).map(|end| (*end, line));
+        let name = test_name(line);
+        match found.or_else(glued) {
+            Some((word, before)) => self.ended(word, name.unwrap_or(before)),
+            // It has begun.
+            None => {
+                self.running = name.map(str::to_owned).or(self.running.take());
+                true
+            }
+        }
     }
 
     /// `tests/a.py ..F [ 50%]`, or the letters alone.

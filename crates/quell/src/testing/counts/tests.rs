@@ -240,8 +240,9 @@ const JUNIT: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 fn a_junit_report_is_counted_case_by_case() {
     let whole = format!("{JUNIT}</testsuite></testsuites>");
     let suite = read_junit(whole.as_bytes());
-    assert_eq!((numbers(&suite.found), suite.problem), ((1, 1, 1, 1, true), None));
-    assert_eq!(suite.found.names.kept, ["a.b.bad <x> & y", "a.b.broke"]);
+    let found = suite.found.expect("a report");
+    assert_eq!((numbers(&found), suite.problem), ((1, 1, 1, 1, true), None));
+    assert_eq!(found.names.kept, ["a.b.bad <x> & y", "a.b.broke"]);
 }
 
 #[test]
@@ -249,17 +250,20 @@ fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
     for cut in [JUNIT.len(), JUNIT.len() - 5] {
         let suite = read_junit(&JUNIT.as_bytes()[..cut]);
         assert!(suite.problem.is_some(), "{cut}");
-        assert!(!suite.found.complete && suite.found.passed == Some(1), "{cut}: {suite:?}");
+        let found = suite.found.expect("a report");
+        assert!(!found.complete && found.passed == Some(1), "{cut}: {found:?}");
     }
-    for (text, what) in [
-        ("", "nothing"),
-        ("no xml at all", "text"),
-        ("<html></html>", "another document"),
-        ("<testsuite><testcase", "half a tag"),
-        ("<testsuite></wrong>", "tags that don't match"),
-        ("\u{0}\u{1}<", "bytes"),
+    for (text, what, counts) in [
+        ("", "nothing", false),
+        ("no xml at all", "text", false),
+        ("<html></html>", "another document", false),
+        ("<testsuite><testcase", "half a tag", true),
+        ("<testsuite></wrong>", "tags that don't match", true),
+        ("\u{0}\u{1}<", "bytes", false),
     ] {
-        assert!(read_junit(text.as_bytes()).problem.is_some(), "{what}");
+        let suite = read_junit(text.as_bytes());
+        assert!(suite.problem.is_some(), "{what}");
+        assert_eq!(suite.found.is_some(), counts, "{what}");
     }
     let deep = "<a>".repeat(200_000);
     assert!(read_junit(deep.as_bytes()).problem.is_some());
@@ -273,7 +277,44 @@ fn a_bomb_of_entities_does_nothing() {
     }
     bomb += "<!ENTITY f SYSTEM \"file:///etc/passwd\">]>";
     bomb += "<testsuite><testcase classname=\"&f;\" name=\"&a59;\"><failure>&a59;</failure></testcase></testsuite>";
-    let suite = read_junit(bomb.as_bytes());
-    assert_eq!(suite.found.failed, Some(1), "{suite:?}");
-    assert_eq!(suite.found.names.kept, ["&f;.&a59;"]);
+    let found = read_junit(bomb.as_bytes()).found.expect("a report");
+    assert_eq!(found.failed, Some(1), "{found:?}");
+    assert_eq!(found.names.kept, ["&f;.&a59;"]);
+}
+
+#[test]
+fn what_tests_print_between_their_names_and_their_ends_hides_neither() {
+    let text = "tests/test_h.py::test_good heard
+PASSED                                        [ 25%]
+tests/test_h.py::test_bad no endFAILED
+tests/test_h.py::test_p[a b] a line
+PASSED
+PASSED
+tests/test_h.py::test_hangs a line
+and another";
+    let (_, found) = read(Runner::Pytest, text);
+    assert_eq!(numbers(&found), (2, 1, 0, 0, false));
+    assert_eq!(found.names.kept, ["tests/test_h.py::test_bad"]);
+    assert_eq!(found.running.as_deref(), Some("tests/test_h.py::test_hangs"));
+}
+
+#[test]
+fn a_test_of_jest_in_no_suite_is_named_too() {
+    let text = "FAIL ./a.test.js
+  ✕ bad (1 ms)
+  ● Console
+    console.log
+      ● no test
+  ● Deprecation Warning:
+  ● bad
+    expect(received).toBe(expected)
+PASS ./b.test.js
+  ● Console
+  ● none of it
+FAIL ./c.test.js
+  ● Test suite failed to run
+Test Suites: 2 failed, 1 passed, 3 total
+Tests:       1 failed, 1 passed, 2 total";
+    let (_, found) = read(Runner::Jest, text);
+    assert_eq!((numbers(&found), found.names.kept.join(", ").as_str()), ((1, 1, 0, 1, true), "bad"));
 }
