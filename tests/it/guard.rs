@@ -52,9 +52,9 @@ impl Stranger {
         stranger
     }
 
-    /// One that sleeps.
+    /// One that sleeps, for longer than any test takes.
     pub(crate) fn asleep(lab: &Lab) -> Stranger {
-        let stranger = Stranger::new(lab, lab.user(), "exec sleep $N");
+        let stranger = Stranger::new(lab, lab.user(), "exec sleep 5$N");
         let is_sleep = || {
             fs::read_to_string(format!("/proc/{}/comm", stranger.0.id())).is_ok_and(|comm| comm == "sleep\n")
         };
