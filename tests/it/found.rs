@@ -220,9 +220,12 @@ fn a_verdict_was_lost_when_the_understudy_went_last() {
     }
     let lab = Lab::as_me();
     let fault = Fault("keeper.receipt_kept:stop".into());
-    let job = lab.faulty("start", &fault).sh("exit 3").begin();
-    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+    let job = lab.faulty("start", &fault).sh("until [ -e go ]; do sleep 0.01; done; exit 3").begin();
+    // It would have the keeper go on after three seconds.
     let understudy = crew(&lab, "quell-understudy");
+    assert!(signal_all("STOP", &understudy));
+    lab.write("go", "");
+    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
     assert!(signal_all("KILL", &understudy));
     assert!(signal_all("CONT", &crew(&lab, "quell-keeper")));
     assert!(job.wait_over(PATIENCE));

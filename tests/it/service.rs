@@ -212,7 +212,7 @@ fn stopped_is_said_when_it_is_and_not_when_it_was_asked_for() {
     let stubborn = "[Service]\nExecStart=sh -c \"trap '' TERM; while :; do sleep 0.1; done\"\n";
     let (short, long) = (
         format!("{stubborn}TimeoutStopSec=1s\n"),
-        format!("{stubborn}TimeoutStopSec=10s\nSendSIGKILL=yes\n"),
+        format!("{stubborn}TimeoutStopSec=12s\nSendSIGKILL=yes\n"),
     );
     let units = [("short.service", short.as_str()), ("long.service", long.as_str())];
     let name = "stopped_is_said_when_it_is_and_not_when_it_was_asked_for";
@@ -226,7 +226,8 @@ fn stopped_is_said_when_it_is_and_not_when_it_was_asked_for() {
         assert_eq!((&stopped["state"], &stopped["result"]), (&"failed".into(), &"timeout".into()));
         assert_eq!((&stopped["success"], &stopped["main_pid"]), (&true.into(), &Value::Null), "{stopped:#}");
 
-        let done = place.ask(&["stop", "long", "--timeout", "300ms"]);
+        // Long enough for systemd to have heard of it, and not for it to be done.
+        let done = place.ask(&["stop", "long", "--timeout", "3s"]);
         let late = data(&done, 6);
         assert_eq!((&late["success"], &late["timed_out"]), (&false.into(), &true.into()), "{late:#}");
         assert_eq!((&late["state"], &late["returncode"]), (&"deactivating".into(), &Value::Null), "{late:#}");
