@@ -6,7 +6,6 @@ use std::{
     env, fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use quell_tests::{
@@ -71,7 +70,7 @@ pub(crate) fn truth(lab: &Lab, what: &str) -> Result<(), String> {
             return Err(format!("{what}: {verb}: {}: {} {}", done.status, done.stdout, done.stderr));
         }
     }
-    let left = lab.leftovers_after(Duration::from_secs(3));
+    let left = lab.leftovers_after(PATIENCE);
     if !left.is_empty() {
         return Err(format!("{what}: left behind: {left:?}"));
     }
@@ -85,7 +84,7 @@ pub(crate) fn truth(lab: &Lab, what: &str) -> Result<(), String> {
     if again.code() != Some(0) || stop.code() != Some(0) {
         return Err(format!("{what}: the name is lost: {} / {}", again.stderr, stop.stderr));
     }
-    let left = lab.leftovers_after(Duration::from_secs(3));
+    let left = lab.leftovers_after(PATIENCE);
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: the next job left: {left:?}")) }
 }
 
@@ -360,11 +359,12 @@ fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
         let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; \
                       seq 1 9999; touch written; sleep $N";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
-        let keeper = crew(&lab, "quell-keeper");
-        assert!(signal_all("STOP", &keeper), "{setting}");
+        let (keeper, understudy) = (crew(&lab, "quell-keeper"), crew(&lab, "quell-understudy"));
+        // The understudy would have the keeper go on after three seconds.
+        assert!(signal_all("STOP", &keeper) && signal_all("STOP", &understudy), "{setting}");
         lab.write("go", "");
         assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
-        assert!(signal_all("KILL", &keeper), "{setting}");
+        assert!(signal_all("KILL", &keeper) && signal_all("CONT", &understudy), "{setting}");
         assert!(job.wait_over(PATIENCE), "{setting}");
         let kept = has_no_hole(&job.output("stdout"));
         assert_eq!(kept, Ok(9999), "{setting}");

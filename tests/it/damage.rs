@@ -11,8 +11,6 @@ use quell_tests::{
     skip,
 };
 
-use crate::crash::{crew, signal_all};
-
 fn speaks_clearly(done: &Finished, what: &str) {
     assert!(!done.stderr.contains("panicked"), "{what}: {}", done.stderr);
     assert!(done.code().is_some_and(|code| code != 101), "{what}: {}", done.status);
@@ -71,7 +69,7 @@ fn a_full_disk_refuses_a_start_and_nothing_runs() {
     disk.fill();
     refused(&lab.start().sh("touch ran").finish(), "full");
     assert!(!lab.path("ran").exists());
-    assert!(lab.oracle.survivors_after(Duration::from_secs(5)).is_empty());
+    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
     disk.free();
     let sweep = lab.quell("sweep").finish();
     assert_eq!(sweep.code(), Some(0), "{}", sweep.stderr);
@@ -121,7 +119,7 @@ fn a_home_that_can_not_be_written_is_a_clear_error() {
         assert!(start.stderr.contains(home.to_str().expect("UTF-8")), "{}", start.stderr);
     }
     assert!(!lab.path("ran").exists());
-    assert!(lab.oracle.survivors_after(Duration::from_secs(5)).is_empty());
+    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
 }
 
 const FILES: [&str; 3] = ["state.json", "spec.json", "launch.json"];
@@ -159,17 +157,15 @@ fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
         let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
         let lab = Lab::with(setting);
         let job = nap(&lab, setting);
-        let pair: Vec<_> =
-            ["quell-keeper", "quell-understudy"].iter().flat_map(|name| crew(&lab, name)).collect();
-        assert!(signal_all("KILL", &pair), "{what}");
+        job.lose();
         fs::write(job.dir().join(file), damage).expect("damage");
         let done = if at % 2 == 0 { job.stop(&[]) } else { lab.quell("sweep").finish() };
         speaks_clearly(&done, &what);
         assert!(matches!(done.code(), Some(0 | 5)), "{what}: {} {}", done.stdout, done.stderr);
         assert!(eventually(PATIENCE, || job.is_over()), "{what}: {} {}", done.stdout, done.stderr);
-        let alive = lab.oracle.survivors_after(Duration::from_secs(3));
         // Without the specification nobody knows the marker, or of which boot the numbers are.
         let known = file != "spec.json" || setting.contain == Contain::Cgroup;
+        let alive = lab.oracle.survivors_after(if known { PATIENCE } else { Duration::from_secs(3) });
         assert!(alive.is_empty() || !known, "{what}: {alive:?}");
         assert!(alive.is_empty() || done.code() == Some(5), "{what}: said to be gone: {alive:?}");
     }

@@ -15,7 +15,7 @@ use quell_tests::{
     host::{Setting, User},
     lab::Lab,
     repeats,
-    run::{PATIENCE, Running},
+    run::{PATIENCE, READER_PATIENCE, Running},
     skip,
 };
 
@@ -120,7 +120,7 @@ fn stop(case: &Case, lab: &Lab, running: &mut Running) -> Result<Stopped, String
     let in_time = target.is_some_and(|process| process.signal(signal));
     if !in_time && running.wait_exit(Duration::ZERO).is_none() && case.stop == Stop::KillKeeper {
         // A job whose root ends at once may be over before; one that goes on must have a keeper.
-        running.wait_exit(Duration::from_secs(1)).ok_or("found no keeper below the front")?;
+        running.wait_exit(PATIENCE).ok_or("found no keeper below the front")?;
     }
     Ok(Stopped { in_time, at: Instant::now() })
 }
@@ -146,7 +146,8 @@ fn check_end(
         let quell = lab.quell_path().display().to_string();
         alive.retain(|process| !process.command.starts_with(&quell));
         if alive.is_empty() {
-            alive = lab.oracle.survivors_after(after_front());
+            // With the time above less than the 30 seconds of a chain's life, of which a look at /proc may miss all else.
+            alive = lab.oracle.survivors_after(Duration::from_secs(8));
         }
     }
     if !alive.is_empty() {
@@ -156,7 +157,7 @@ fn check_end(
     }
     // The kernel closes a dead process's descriptors before it is seen as dead, but our reader has
     // to be scheduled.
-    if !running.wait_output_closed(Duration::from_secs(1)) {
+    if !running.wait_output_closed(READER_PATIENCE) {
         return Err(format!("someone still holds stdout ({status}); stderr: {}", running.stderr()));
     }
     // A cgroup and a record may go a moment after the last process, but only when the front is dead.

@@ -78,11 +78,12 @@ fn a_run_whose_keeper_was_stopped_never_returned() {
     let me = Lab::as_me().user();
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
         let lab = Lab::for_containment(me, contain);
-        let script = "sleep $N & echo ready >$QUELL_TEST_READY; sleep 0.3; exit 5";
+        let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
         let mut run = lab.run().args(["--contain", contain.word()]).script(script).start();
         run.wait_ready().expect("ready");
         let keeper = run.keeper().expect("a keeper");
         assert!(keeper.signal("STOP"), "{contain:?}");
+        lab.write("go", "");
         let status = run.wait_exit(PATIENCE);
         assert_eq!(status.and_then(|status| status.code()), Some(5), "{contain:?}: {}", run.stderr());
     }
@@ -219,13 +220,16 @@ fn a_verdict_was_lost_when_the_understudy_went_last() {
     }
     let lab = Lab::as_me();
     let fault = Fault("keeper.receipt_kept:stop".into());
-    let job = lab.faulty("start", &fault).sh("exit 3").begin();
-    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
+    let job = lab.faulty("start", &fault).sh("until [ -e go ]; do sleep 0.01; done; exit 3").begin();
+    // It would have the keeper go on after three seconds.
     let understudy = crew(&lab, "quell-understudy");
+    assert!(signal_all("STOP", &understudy));
+    lab.write("go", "");
+    assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
     assert!(signal_all("KILL", &understudy));
     assert!(signal_all("CONT", &crew(&lab, "quell-keeper")));
     assert!(job.wait_over(PATIENCE));
-    let quiet = job.wait_quiet(Duration::from_secs(10));
+    let quiet = job.wait_quiet(PATIENCE);
     assert!(quiet.is_empty(), "{quiet:?}");
     let record = job.record().expect("a record");
     assert_eq!((verdict(&record), record["outcome"]["code"].as_i64()), ("gone", Some(3)), "{record}");

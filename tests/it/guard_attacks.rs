@@ -204,8 +204,7 @@ fn a_process_whose_leader_has_ended_is_known_by_its_threads() {
 fn a_script_is_known_by_its_whole_name() {
     let lab = Lab::as_me();
     policy(&lab, &format!("{ALL}protect = [\"*-agent-name\"]\n"));
-    let file = lab.write("a-very-long-agent-name", "#!/bin/bash\nwhile :; do read -t 60 <><(:); done\n");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let file = lab.script("a-very-long-agent-name", "#!/bin/bash\nwhile :; do read -t 60 <><(:); done\n");
     let mut theirs = Own::new(&lab, file.to_str().expect("a path"), &[]);
     assert!(eventually(PATIENCE, || is_called(theirs.0.id(), "a-very-long-age")));
     let (done, acts) = traced(&lab, "kill", &[&theirs.pid()]);
@@ -454,8 +453,7 @@ fn what_systemd_says_without_an_end_is_not_decided_on() {
     let script = "#!/bin/sh\nPATH=/usr/bin:/bin\necho Id=web.service\necho Names=web.service\necho LoadState=loaded\n\
         echo ActiveState=active\ncase \"$*\" in *show*) printf 'BoundBy='; head -c 100000 /dev/zero | tr '\\0' x; echo ' ssh.service';;\n\
         *) touch \"$HOME/done\";; esac\n";
-    let file = lab.write("bin/systemctl", script);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+    lab.script("bin/systemctl", script);
     let done = verb(&lab, "service").env("PATH", lab.path("bin")).args(["stop", "web", "--json"]).finish();
     assert_eq!(done.code(), Some(125), "{}{}", done.stdout, done.stderr);
     assert!(!lab.path("done").exists(), "{}", done.stdout);

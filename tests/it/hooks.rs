@@ -73,12 +73,13 @@ fn each_event_is_told_to_commands_and_files() {
             &["started", "ready", "ended"],
         ),
         (
-            &["--timeout", "100ms", "--grace", "5s"],
+            &["--timeout", "100ms", "--grace", "20s"],
             "until [ -e never ]; do sleep 0.01; done",
             &["started", "timed_out", "ended"],
         ),
         (
-            &["--timeout", "100ms", "--grace", "100ms"],
+            // It has to get to its trap before its time is up.
+            &["--timeout", "2s", "--grace", "100ms"],
             "trap '' TERM; while :; do sleep 0.01; done",
             &["started", "timed_out", "killed", "ended"],
         ),
@@ -112,6 +113,8 @@ fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
     let lab = Lab::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
+    // Its aide outlives the keepers, and would tell of the start behind the other one's news.
+    told(&lab.path("appended"), &["started"]);
     job.lose();
     let swept = lab.quell("sweep").finish();
     assert!(matches!(swept.code(), Some(0 | 5)), "{}", swept.stderr);
@@ -143,7 +146,8 @@ fn a_bad_hook_is_recorded_and_harms_nothing() {
         // One that doesn't read what it is told.
         (r#"["sh", "-c", "exec <&-; sleep 0.1"]"#.into(), None),
     ] {
-        let hooks = format!("[[hooks]]\non = [\"started\"]\nrun = {run}\ntimeout = \"300ms\"\n");
+        let timeout = if why == Some("it took too long") { "300ms" } else { "1m" };
+        let hooks = format!("[[hooks]]\non = [\"started\"]\nrun = {run}\ntimeout = {timeout:?}\n");
         let job = start_with(&lab, &hooks).command(["sleep", "20"]).begin();
         match why {
             Some(why) => {
@@ -179,7 +183,8 @@ fn a_hook_that_hangs_delays_neither_the_stop_nor_other_hooks() {
     assert!(done.took < PATIENCE, "{:?}", done.took);
     told(&appended, &["ended"]);
     // The hooks are still at work: what they do belongs to no job, and is ended with the lab.
-    assert!(lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50.")));
+    let at_work = || lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."));
+    assert!(eventually(PATIENCE, at_work), "{:?}", lab.oracle.survivors());
 }
 
 #[test]

@@ -133,8 +133,9 @@ fn a_restarted_program_reads_its_file_from_the_beginning() {
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.output("stdout"), "one\ntwo\n".repeat(3));
     let again = quell(&lab).job(&job.id).expect("the job").restart(&Stop::default()).expect("a restart");
+    let log = again.dir().dir().join("stdout.log");
+    assert!(eventually(PATIENCE, || fs::read(&log).is_ok_and(|text| text.starts_with(b"one\n"))));
     again.stop(&Stop::default()).expect("a stop");
-    assert!(fs::read(again.dir().dir().join("stdout.log")).expect("a log").starts_with(b"one\n"));
 }
 
 #[test]

@@ -51,7 +51,9 @@ fn one_stream_alone_is_exact_to_the_byte() {
 #[test]
 fn both_streams_come_in_true_order() {
     let lab = Lab::as_me();
-    let script = "for i in 1 2 3; do echo out$i; sleep 0.05; echo err$i >&2; sleep 0.05; done; printf end";
+    // The order of two pipes is that in which they are read: each line waits until the one before it has been.
+    let script = r#"kept() { until grep -qx "$1" "$QUELL_HOME/jobs/$QUELL_JOB/std$2.log"; do :; done; }
+        for i in 1 2 3; do echo out$i; kept out$i out; echo err$i >&2; kept err$i err; done; printf end"#;
     let job = ended(&lab, &[], script);
     let done = logs(&lab, &job, &[]);
     assert_eq!(done.stdout, "out1\nerr1\nout2\nerr2\nout3\nerr3\nend");
@@ -239,7 +241,8 @@ fn a_follower_ends_when_the_job_is_removed_under_it() {
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "here\n"));
     let keepers = ["understudy", "keeper", "root"].map(|role| job.process(role).expect(role));
     let mut follower = lab.quell("logs").args([job.id.as_str(), "-f"]).start();
-    assert_eq!(follower.wait_exit(std::time::Duration::from_millis(300)), None);
+    assert!(quell_tests::eventually(PATIENCE, || follower.stdout() == "here\n"), "{}", follower.stderr());
+    assert_eq!(follower.wait_exit(std::time::Duration::ZERO), None);
     fs::remove_dir_all(job.dir()).expect("the record is removed");
     fs::remove_file(lab.home().join("live").join(&job.id)).expect("its lock, too");
     let done = follower.finish();

@@ -193,14 +193,16 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
             "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
         let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
-        assert!(keeper.signal("STOP"), "{setting}");
+        // Its understudy would have it go on after three seconds.
+        let understudy = job.process("understudy").expect("an understudy");
+        assert!(keeper.signal("STOP") && understudy.signal("STOP"), "{setting}");
         assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "{setting}: it does not stop");
         lab.write("go", "");
         assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
         // In a PID namespace it is its init whose end is the last.
         let over = || root.state().is_none_or(|state| state == 'Z');
         assert!(eventually(PATIENCE, over), "{setting}: {root:?}");
-        assert!(keeper.signal("KILL"), "{setting}");
+        assert!(keeper.signal("KILL") && understudy.signal("CONT"), "{setting}");
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         let wanted: String = (1..=9999).map(|number| format!("{number}\n")).collect();
         assert!(job.output("stdout") == wanted, "{setting}: {} bytes", job.output("stdout").len());

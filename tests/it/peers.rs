@@ -10,7 +10,7 @@ use std::{
 
 use quell::{Stop, core::RestartPolicy};
 use quell_tests::{
-    eventually,
+    UNIGNORED, eventually,
     evidence::{cause, says_gone},
     host::{Setting, am_root},
     lab::Lab,
@@ -123,7 +123,7 @@ const CROWD: &str = r#"
     echo 400 >/proc/sys/kernel/pid_max || exit 77
     unset QUELL_TEST_READY
     $A churn $T 30 >churn.out & churn=$!
-    for i in 1 2 3 4 5 6; do sleep $N & sleepers="$sleepers $!"; done
+    for i in 1 2 3 4 5 6; do sleep 5$N & sleepers="$sleepers $!"; done
     for i in $(seq $ROUNDS); do
         # The leader is gone at once; the KILL comes when its group may be somebody else's.
         id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
@@ -181,8 +181,13 @@ fn the_callers_group_gets_no_signal() {
         done
         echo done >>heard
     "#;
-    let mut caller = Command::new("bash");
-    caller.args(["-c", script]).current_dir(lab.dir()).process_group(0).stdin(Stdio::null());
+    let mut caller = Command::new(UNIGNORED[0]);
+    caller
+        .args(&UNIGNORED[1..])
+        .args(["bash", "-c", script])
+        .current_dir(lab.dir())
+        .process_group(0)
+        .stdin(Stdio::null());
     caller.env("Q", lab.quell_path()).env("QUELL_HOME", lab.home()).env("N", lab.oracle.nap());
     let status = caller.status().expect("bash");
     assert!(status.success(), "{status}");

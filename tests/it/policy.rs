@@ -54,7 +54,6 @@ fn a_policy_can_close_verbs_and_effects() {
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
     assert!(!lab.path("made").exists());
     assert_eq!(verb(&lab, "list").finish().code(), Some(0));
-    // The library goes through the same gate.
     assert!(!job.is_over());
     policy(&lab, "");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));

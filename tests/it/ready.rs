@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::TcpListener,
+    sync::atomic::{AtomicU16, Ordering},
     time::{Duration, Instant},
 };
 
@@ -28,10 +29,14 @@ while True:
     client.close()
 ";
 
-/// A port that nobody listens on. Somebody may take it at once, but hardly does.
+/// A port that nobody listens on, and no other call here gets. It is below those that the kernel takes for the near end of a
+/// connection: else somebody's connection may hold it, even a probe's, which then has reached itself.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Several runs of the tests may go on at the same time.
+    let base = 12_000 + (std::process::id() % 15_000) as u16;
+    let mut ports = (0..5_000).map(|_| base + NEXT.fetch_add(1, Ordering::Relaxed) % 5_000);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
 }
 
 /// Whether it has been found ready in its present run.

@@ -1,6 +1,6 @@
 //! P6: front and keeper are both killed. The next quell command finishes the stop, from the record alone.
 
-use std::{fmt, fs, io::Read, path::PathBuf, thread, time::Duration};
+use std::{fmt, fs, path::PathBuf, thread};
 
 use quell_tests::{
     all_hold, eventually,
@@ -8,10 +8,12 @@ use quell_tests::{
     host::{Contain, Setting, User},
     lab::Lab,
     oracle::Process,
-    repeats, rounds,
-    run::{Finished, PATIENCE, Running},
+    repeats,
+    run::{Finished, PATIENCE, READER_PATIENCE, Running},
 };
 use serde_json::Value;
+
+use crate::{crash::spread, races::pause_up_to};
 
 /// A bad actor, and what is special about it.
 #[derive(Clone, Copy)]
@@ -108,7 +110,7 @@ fn check(case: &Case) -> Result<(), String> {
         let first: Vec<_> = alive.iter().take(5).collect();
         return Err(format!("{} survivors: {first:?}; {report:#}", alive.len()));
     }
-    if !running.wait_output_closed(Duration::from_secs(1)) {
+    if !running.wait_output_closed(READER_PATIENCE) {
         return Err(format!("someone still holds stdout; {report:#}"));
     }
     let left = lab.leftovers();
@@ -190,25 +192,10 @@ fn lost_chains_are_gone_after_a_sweep() {
     all_hold(1, &cases, |case| check(case).map_err(|why| format!("{case}: {why}")));
 }
 
-/// Up to this many microseconds, by chance. A sleep is the point here: any instant will do.
-fn pause_up_to(most: u64) -> Duration {
-    let mut bytes = [0; 8];
-    fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).expect("/dev/urandom");
-    let pause = Duration::from_micros(u64::from_ne_bytes(bytes) % most);
-    thread::sleep(pause);
-    pause
-}
-
-/// The rounds of a race, spread over the settings of this host.
-fn spread(rounds: usize) -> Vec<(usize, Setting)> {
-    let settings = Setting::all();
-    (0..rounds).map(|round| (round, settings[round % settings.len()])).collect()
-}
-
 #[test]
 fn a_sweep_may_be_killed_at_any_instant() {
     let kinds = [("tree", None), ("daemon-exit", None), ("bomb", Some("20")), ("setsid", None)];
-    all_hold(2, &spread(rounds()), |&(round, setting)| {
+    all_hold(2, &spread(1), |&(round, setting)| {
         let lab = Lab::with(setting);
         let (kind, arg) = kinds[round % kinds.len()];
         let what = format!("round {round}, {kind} under {setting}");
@@ -220,7 +207,7 @@ fn a_sweep_may_be_killed_at_any_instant() {
         }
         let (done, report) = sweep(&lab);
         let left = lab.leftovers();
-        if !left.is_empty() || !running.wait_output_closed(Duration::from_secs(1)) {
+        if !left.is_empty() || !running.wait_output_closed(READER_PATIENCE) {
             return Err(format!("{what}: left behind: {left:?}; {report:#}"));
         }
         if !matches!(done.code(), Some(0 | 5)) {
@@ -236,7 +223,7 @@ fn a_sweep_may_be_killed_at_any_instant() {
 
 #[test]
 fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
-    all_hold(1, &spread(rounds() / 5 + 1), |&(round, setting)| {
+    all_hold(1, &spread(5), |&(round, setting)| {
         let lab = Lab::with(setting);
         lose(&lab, setting, ("many", Some("40"), None))?;
         let sweeps: Vec<(Finished, Value)> = thread::scope(|scope| {
@@ -263,6 +250,10 @@ fn a_dry_run_touches_nothing() {
     for setting in Setting::all() {
         let lab = Lab::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        // Everyone in a PID namespace goes with its keeper, in a moment.
+        if setting.contain == Contain::Pidns {
+            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{setting}");
+        }
         let before = lab.oracle.survivors();
         let done = lab.quell("sweep").args(["--dry-run", "--json"]).finish();
         let report = &done.envelope()["data"];
@@ -304,6 +295,9 @@ fn a_front_that_is_about_to_take_over_is_left_to_it() {
         let keeper = running.keeper().expect("a keeper");
         assert!(running.front.signal("STOP") && keeper.signal("KILL"));
         assert!(eventually(PATIENCE, || !keeper.is_alive()));
+        // Everyone in a PID namespace goes with its keeper, in a moment; the front stays.
+        let settled = || setting.contain != Contain::Pidns || lab.oracle.survivors().len() == 1;
+        assert!(eventually(PATIENCE, settled), "{setting}: {:?}", lab.oracle.survivors());
         let before = lab.oracle.survivors();
         let (done, report) = sweep(&lab);
         assert_eq!((done.code(), &report["kept"]), (Some(0), &1.into()), "{setting}: {report:#}");

@@ -10,7 +10,7 @@ use quell_tests::{
     lab::Lab,
     oracle::Process,
     rounds,
-    run::PATIENCE,
+    run::{PATIENCE, READER_PATIENCE},
     skip,
 };
 
@@ -113,7 +113,7 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
             running.front.signal("TERM");
         }
         let status = running
-            .wait_exit(Duration::from_secs(15))
+            .wait_exit(PATIENCE)
             .ok_or_else(|| format!("{what}: no return; {:?}", lab.oracle.survivors()))?;
         let (code, why) = match ending {
             Ending::Timeout => (124, "timeout"),
@@ -282,7 +282,7 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
         let what = format!("round {round}, {setting}, width {width}");
         let status = running.wait_exit(PATIENCE).ok_or(format!("{what}: no return"))?;
         let what = format!("{what}: {status}, {}", running.stderr());
-        if status.code() != Some(0) || !running.wait_output_closed(Duration::from_secs(1)) {
+        if status.code() != Some(0) || !running.wait_output_closed(READER_PATIENCE) {
             return Err(what);
         }
         says_gone(&receipt(&file)?).map_err(|why| format!("{what}: {why}"))?;
@@ -298,8 +298,7 @@ fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
     all_hold(cases.len(), &cases, |&setting| {
         let lab = Lab::with(setting);
         let file = lab.path("receipt.json");
-        let options =
-            ["--contain", setting.contain.word(), "--timeout", "300ms", "--grace", "8s", "--receipt"];
+        let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "8s", "--receipt"];
         let script = r#"(trap "" TERM; exec sleep $N) & exec sleep $N"#;
         let done = lab.run().args(options).args([&file]).script(script).finish();
         let receipt = receipt(&file)?;
@@ -317,8 +316,8 @@ fn a_leak_was_forgotten_when_the_keeper_was_lost() {
     for setting in my_settings(&[Contain::Reaper, Contain::Cgroup]) {
         let lab = Lab::with(setting);
         let options = ["--contain", setting.contain.word(), "--leak", "fail", "--grace", "20s"];
-        let mut running =
-            lab.run().args(options).script(r#"(trap "" TERM; exec sleep $N) & sleep 0.1"#).start();
+        let script = r#"(trap "" TERM; echo >up; exec sleep $N) & until [ -e up ]; do sleep 0.01; done"#;
+        let mut running = lab.run().args(options).script(script).start();
         let stopping = || lab.records().iter().any(|record| record.state == "stopping");
         assert!(eventually(PATIENCE, stopping), "{setting}: the leak is not found");
         assert!(running.keeper().is_some_and(|keeper| keeper.signal("KILL")), "{setting}: no keeper");

@@ -53,7 +53,7 @@ fn a_limit_on_the_size_of_files_killed_quell() {
         // Either it did not run at all, or it ran and only the record is missing.
         let refused = done.code() == Some(125) && told == 1;
         let ran = done.code() == Some(5) && (told > 0 || is_on_record(&lab));
-        let left = lab.leftovers_after(Duration::from_secs(1));
+        let left = lab.leftovers_after(PATIENCE);
         if (refused || ran) && left.is_empty() { Ok(()) } else { Err(format!("{what}; left: {left:?}")) }
     });
 }
@@ -77,7 +77,6 @@ fn a_receipt_for_a_reader_that_does_not_read_hung_quell() {
     let check = |what: &str, done: Finished| {
         let told = done.stderr.lines().any(|line| line.starts_with("quell: ") && line.contains("receipt"));
         assert!(done.code() == Some(125) && told, "{what}: {}, {:?}", done.status, done.stderr);
-        assert!(done.took < Duration::from_secs(10), "{what}: {:?}", done.took);
     };
     let lab = Lab::as_me();
     let fifo = lab.fifo();
@@ -129,8 +128,8 @@ fn the_reader_of_a_pipe_that_the_program_had_closed_waited_for_quell() {
         let quell = lab.run().wrapped(["sh", "-c", &extra, "sh"]).args(["--contain", setting.contain.word()]);
         let script = "echo first; echo third >&3; exec >&- 2>&- 3>&-; sleep $N & wait";
         let mut running = quell.script(script).start();
-        let stdout_ended = running.wait_output_closed(Duration::from_secs(10));
-        let third = ended.recv_timeout(Duration::from_secs(10));
+        let stdout_ended = running.wait_output_closed(PATIENCE);
+        let third = ended.recv_timeout(PATIENCE);
         let still_runs = running.wait_exit(Duration::ZERO).is_none();
         running.front.signal("TERM");
         let status = running.wait_exit(PATIENCE).ok_or(format!("{setting}: no return"))?;

@@ -197,7 +197,8 @@ impl<'l> Play<'l> {
 
     fn foreground(&self, scene: Scene) -> Result<(), String> {
         let lab = self.lab;
-        let timeout = if scene == Run { "300ms" } else { "20s" };
+        // Long enough for the tree to be up.
+        let timeout = if scene == Run { "1s" } else { "20s" };
         let quell = lab.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
         let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", lab.oracle.nap());
         let mut running = quell.command(["bash", "-c", TREE]).start();

@@ -16,9 +16,6 @@ use quell_tests::{
 
 use crate::recover::{lose, only_receipt, sweep};
 
-/// The manager removes a scope by itself, when it has seen that it is empty.
-const MANAGER_PATIENCE: Duration = Duration::from_secs(5);
-
 /// A scene beside a manager, which has no scope of quell's left at the end.
 fn beside_a_manager(name: &str, scene: impl FnOnce(&Rig)) {
     let rig = match Rig::start() {
@@ -26,7 +23,8 @@ fn beside_a_manager(name: &str, scene: impl FnOnce(&Rig)) {
         Err(why) => return skip(name, &why),
     };
     scene(&rig);
-    eventually(MANAGER_PATIENCE, || rig.scopes().is_empty());
+    // The manager removes a scope by itself, when it has seen that it is empty.
+    eventually(PATIENCE, || rig.scopes().is_empty());
     assert_eq!(rig.scopes(), Vec::<std::path::PathBuf>::new());
 }
 
@@ -59,12 +57,12 @@ fn is_gone(rig: &Rig, kind: &str, stop: Stop) -> Result<(), String> {
     }
     let status = running.wait_exit(PATIENCE).ok_or("quell did not return")?;
     // A killed front leaves its keeper to finish.
-    let patience = Duration::from_secs(if stop == Stop::KillFront { 3 } else { 0 });
+    let patience = if stop == Stop::KillFront { PATIENCE } else { Duration::ZERO };
     let alive = lab.oracle.survivors_after(patience);
     if !alive.is_empty() {
         return Err(format!("{status}, alive: {alive:?}; {}", running.stderr()));
     }
-    let left = lab.leftovers_after(MANAGER_PATIENCE);
+    let left = lab.leftovers_after(PATIENCE);
     if !left.is_empty() {
         return Err(format!("{status}, left: {left:?}; {}", running.stderr()));
     }
@@ -107,7 +105,7 @@ fn auto_and_cgroup_take_a_scope_where_there_is_no_better() {
             assert_eq!(done.code(), Some(3), "{contain}: {}", done.stderr);
             let receipt = &done.envelope()["data"];
             assert_eq!(receipt["held"]["containment"], "scope", "{contain}: {receipt:#}");
-            assert_eq!(lab.leftovers_after(MANAGER_PATIENCE), Vec::<String>::new(), "{contain}");
+            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain}");
         }
     });
 }
@@ -135,7 +133,7 @@ fn a_limit_that_the_manager_can_not_hold_is_refused() {
                 assert!(!lab.path("ran").exists(), "{option}: it ran without its limit");
                 assert!(lab.records().is_empty(), "{option}: {:?}", lab.records());
             }
-            assert_eq!(lab.leftovers_after(MANAGER_PATIENCE), Vec::<String>::new(), "{option}");
+            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{option}");
         }
     });
 }

@@ -60,21 +60,26 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     );
     let members =
         |job: &Background<'_>| job.receipt().map_or(0, |r| r["members"].as_array().map_or(0, Vec::len));
+    let up = || {
+        let all = lab.oracle.survivors();
+        let is_there = |start: &&str| all.iter().any(|process| process.command.starts_with(*start));
+        ["bash -c trap", "bash -c while", "sleep 50."].iter().all(is_there)
+    };
     let stopped = masked(&lab, &script);
-    thread::sleep(std::time::Duration::from_millis(200));
+    assert!(eventually(PATIENCE, up), "{:?}", lab.oracle.survivors());
     assert_eq!(stopped.stop(&["--reason", &format!("because of {SECRET}")]).code(), Some(0));
     assert!(members(&stopped) >= 3);
     assert_eq!(shown_with_secret(&stopped.dir()), Vec::<String>::new(), "after a stop");
     assert!(fs::read_to_string(stopped.dir().join("spec.json")).expect("a spec").contains("--token=***"));
 
     let orphaned = masked(&lab, &script);
-    thread::sleep(std::time::Duration::from_millis(200));
+    assert!(eventually(PATIENCE, up), "{:?}", lab.oracle.survivors());
     orphaned.process("keeper").expect("a keeper").signal("KILL");
     assert!(orphaned.wait_over(PATIENCE));
     assert_eq!(shown_with_secret(&orphaned.dir()), Vec::<String>::new(), "after the keeper's death");
 
     let lost = masked(&lab, &script);
-    thread::sleep(std::time::Duration::from_millis(200));
+    assert!(eventually(PATIENCE, up), "{:?}", lab.oracle.survivors());
     lost.lose();
     let done = lab.quell("sweep").finish();
     // 5 where only the reaper held it: then nobody can prove that it is gone.

@@ -52,8 +52,8 @@ fn a_program_that_never_reads_is_not_waited_for_for_ever() {
     assert!(eventually(PATIENCE, || killed.front.state() == Some('S')));
     std::thread::sleep(Duration::from_millis(200)); // It waits in a read, as it did before it had said anything.
     assert!(killed.front.signal("KILL") && killed.wait_exit(PATIENCE).is_some());
-    // The keeper hears of that by the end of the line; nothing tells when it has.
-    std::thread::sleep(Duration::from_millis(200));
+    // The keeper hears of that by the end of the line, and before anything that is asked later.
+    assert_eq!(to(&lab, "tree", &job, &[]).code(), Some(0));
     fs::write(&fifo, "go\n").expect("the fifo");
     assert_eq!(to(&lab, "send", &job, &["--file", "/dev/null", "--eof"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE));

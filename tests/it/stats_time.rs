@@ -11,7 +11,7 @@ use quell::{
     guard::Gate,
 };
 use quell_tests::{
-    evidence::receipt,
+    evidence::{receipt, was_killed},
     host::has_program,
     lab::Lab,
     run::{Finished, Quell},
@@ -49,7 +49,8 @@ fn receipt_of<'l>(lab: &'l Lab, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Va
 fn four_ends(lab: &Lab) -> [Value; 4] {
     let tag = |team: &'static str| ["--tag", team];
     let killed = receipt_of(lab, |quell| {
-        let limits = ["--timeout", "300ms", "--grace", "100ms"];
+        // It has to be up before its time is.
+        let limits = ["--timeout", "2s", "--grace", "100ms"];
         quell.args(tag("team=a")).args(limits).actor("ignore-term", None)
     });
     let polite = receipt_of(lab, |quell| {
@@ -68,10 +69,6 @@ fn number(value: &Value) -> f64 {
 /// How many of the receipts show this.
 fn count(receipts: &[&Value], shows: impl Fn(&Value) -> bool) -> u64 {
     receipts.iter().filter(|receipt| shows(receipt)).count() as u64
-}
-
-fn was_killed(receipt: &Value) -> bool {
-    receipt["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["step"] == "kill"))
 }
 
 fn has_leaked(receipt: &Value) -> bool {

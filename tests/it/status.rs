@@ -1,6 +1,6 @@
 //! `quell status`: everything about one job, and an exit code that says how it is.
 
-use quell_tests::{lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, lab::Lab, run::PATIENCE};
 
 use crate::bad_input::one_clear_line;
 
@@ -38,6 +38,7 @@ fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
 fn an_ended_job_tells_why_it_ended_and_who_wanted_that() {
     let lab = Lab::as_me();
     let job = lab.start().sh(&format!("echo one; echo two; sleep {}", lab.oracle.nap())).begin();
+    assert!(eventually(PATIENCE, || job.output("stdout") == "one\ntwo\n"), "{}", job.output("stdout"));
     job.stop(&["--reason", "deploy \u{1b}[31m"]);
     let done = lab.quell("status").args([&job.id]).finish();
     assert_eq!(done.code(), Some(1), "it did not exit with 0: {}", done.stdout);

@@ -203,7 +203,7 @@ const CROWD: &str = r#"
     echo 400 >/proc/sys/kernel/pid_max || exit 77
     unset QUELL_TEST_READY
     $A churn $T 30 >churn.out & churn=$!
-    for i in 1 2 3 4 5 6 7 8 9 10; do sleep $N & sleepers="$sleepers $!"; done
+    for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5$N & sleepers="$sleepers $!"; done
     for i in $(seq $ROUNDS); do
         for kind in tree setsid ignore-term "chain 1" "bomb 10"; do
             set -- $kind

@@ -1,6 +1,6 @@
 //! `quell tree`: who is in a job, or who was.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quell_tests::{eventually, host::Setting, lab::Lab, run::PATIENCE};
 
@@ -28,14 +28,12 @@ fn a_live_tree_is_drawn_with_those_who_left_its_session() {
         let text = &done.stdout;
         assert!(text.starts_with(&format!("{}  running, 3 processes\n", job.id)), "under {setting}: {text}");
         assert!(text.contains("  ├─ ") && text.contains("  └─ "), "under {setting}: {text}");
-        let root = job.process("root").expect("alive").pid;
         let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
         let processes = envelope["data"]["processes"].as_array().expect("processes").clone();
         assert_eq!(processes.len(), 3, "under {setting}: {envelope:#}");
         let sessions: std::collections::BTreeSet<u64> =
             processes.iter().filter_map(|process| process["sid"].as_u64()).collect();
         assert_eq!(sessions.len(), 2, "under {setting}: {envelope:#}");
-        assert!(root > 1);
     }
 }
 
@@ -100,8 +98,11 @@ fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
     // It has no event for "has asked"; whenever the kill comes, the answer must be the same.
     assert!(asking.wait_exit(Duration::from_millis(300)).is_none(), "a stopped keeper answered");
     keepers.iter().for_each(|keeper| assert!(keeper.signal("KILL")));
+    let killed = Instant::now();
     let done = asking.finish();
+    let took = killed.elapsed();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stdout.contains("ended, 1 process was seen"), "{}", done.stdout);
-    assert!(done.took < Duration::from_secs(8), "it took {:?}", done.took);
+    // A keeper that says nothing is waited for for 15 seconds.
+    assert!(took < Duration::from_secs(12), "it took {took:?}");
 }

@@ -1,13 +1,13 @@
 //! Job control under a real terminal is as without quell.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use quell_tests::{
+    eventually,
     host::{Contain, Setting, has_program},
     lab::Lab,
+    oracle::Process,
+    run::PATIENCE,
     skip,
     terminal::Terminal,
 };
@@ -27,27 +27,34 @@ pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str
         let terminal = Terminal::open(&lab);
         scene(&lab, &terminal, &format!("$Q run --contain {} --", contain.word()));
         drop(terminal);
-        let left = lab.leftovers_after(Duration::from_secs(5));
+        let left = lab.leftovers_after(PATIENCE);
         assert_eq!(left, Vec::<String>::new(), "under {}", contain.word());
     }
 }
 
 /// The state letter of the process whose command line begins so, once it has one of these.
 pub(crate) fn wait_for_state(lab: &Lab, command: &str, wanted: &str) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
+    let state = || {
         let process = lab.oracle.survivors().into_iter().find(|process| process.command.starts_with(command));
-        let state = process.and_then(|process| {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).ok()?;
-            stat[stat.rfind(')')? + 1..].trim().chars().next()
-        });
-        if state.is_some_and(|state| wanted.contains(state)) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{command}: state {state:?}, not one of {wanted}");
-        // A state is a thing to look at: it sends no event.
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        process.and_then(|process| process.state())
+    };
+    let is_so = || state().is_some_and(|state| wanted.contains(state));
+    assert!(eventually(PATIENCE, is_so), "{command}: state {:?}, not one of {wanted}", state());
+}
+
+/// Waits until the terminal's keys are for the group of the process whose command line begins so.
+fn wait_for_foreground(lab: &Lab, command: &str) {
+    let has_the_terminal = |process: &Process| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+        // The name is in brackets; behind it the third is the group, and the sixth that in the foreground.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
+    };
+    let is_so = || {
+        let all = lab.oracle.survivors();
+        all.iter().any(|process| process.command.starts_with(command) && has_the_terminal(process))
+    };
+    assert!(eventually(PATIENCE, is_so), "{command} is not in the foreground");
 }
 
 #[test]
@@ -114,11 +121,13 @@ fn ctrl_z_stops_and_fg_and_bg_continue() {
         terminal.line("clear; jobs");
         terminal.wait_for("running job", |screen| screen.contains("[1]+  Running"));
         terminal.line("fg");
-        terminal.wait_for("fg", |screen| screen.lines().any(|line| line.starts_with("$ fg")));
+        // Before the shell has given the terminal away, the key would be for the shell.
+        wait_for_foreground(lab, "sleep");
         terminal.key("C-z");
         wait_for_state(lab, "sleep", "T");
         terminal.line("clear; fg");
         wait_for_state(lab, "sleep", "S");
+        wait_for_foreground(lab, "sleep");
         terminal.key("C-c");
         terminal.line("echo code=$?");
         terminal.wait_for_line("code=130");
@@ -232,12 +241,10 @@ fn a_terminal_that_is_closed_takes_the_tree_with_it() {
     in_a_terminal("a_terminal_that_is_closed_takes_the_tree_with_it", |lab, terminal, run| {
         let run = run.replace(" --contain", " --grace 300ms --contain");
         terminal.line(&format!("{run} $A ignore-term $T"));
-        let deadline = Instant::now() + Duration::from_secs(10);
         let actor = lab.actor_path().display().to_string();
         let is_up = || lab.oracle.survivors().iter().filter(|p| p.command.starts_with(&actor)).count() == 2;
-        while !is_up() {
-            assert!(Instant::now() < deadline, "not up: {:?}\n{}", lab.oracle.survivors(), terminal.screen());
-        }
+        let came = eventually(PATIENCE, is_up);
+        assert!(came, "not up: {:?}\n{}", lab.oracle.survivors(), terminal.screen());
         // The terminal goes when this returns, and then nothing may be left.
     });
 }

@@ -122,6 +122,16 @@ pub fn says_gone(receipt: &Value) -> Result<(), String> {
     }
 }
 
+/// Whether somebody had to be killed.
+pub fn was_killed(receipt: &Value) -> bool {
+    receipt["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["step"] == "kill"))
+}
+
+/// How many seconds of its grace a tree has used that was asked.
+pub fn grace_used(receipt: &Value) -> Option<f64> {
+    receipt["grace"]["used"].as_f64()
+}
+
 /// The word of the verdict.
 pub fn verdict(receipt: &Value) -> &str {
     let verdict = &receipt["verdict"];

@@ -1,10 +1,6 @@
 //! Jobs in the background, as a test sees them: through their files and through `/proc`.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use serde_json::Value;
 
@@ -12,7 +8,7 @@ use crate::{
     eventually,
     lab::Lab,
     oracle::Process,
-    run::{Finished, PATIENCE, Quell, Running},
+    run::{Finished, PATIENCE, Quell, READER_PATIENCE, Running},
 };
 
 /// A job that `quell start` has started. Stopped by the lab's end at the latest.
@@ -35,7 +31,7 @@ impl<'l> Quell<'l> {
         if says_ready {
             assert!(starter.wait_said_ready(PATIENCE), "the program did not get ready");
         }
-        starter.wait_output_closed(Duration::from_secs(5));
+        starter.wait_output_closed(READER_PATIENCE);
         let id = starter.stdout().lines().last().unwrap_or_default().to_owned();
         assert_eq!(id.len(), 26, "`quell start` prints an id, not {id:?}");
         Background { lab, id, starter: Some(starter) }
@@ -142,8 +138,7 @@ impl Background<'_> {
 
     /// Waits until its processes and quell's are gone.
     pub fn wait_quiet(&self, patience: Duration) -> Vec<Process> {
-        let deadline = Instant::now() + patience;
-        self.lab.oracle.survivors_after(deadline.saturating_duration_since(Instant::now()))
+        self.lab.oracle.survivors_after(patience)
     }
 }
 

@@ -50,10 +50,11 @@ pub fn repeats() -> usize {
 }
 
 /// How long after SIGKILL of the front the tree may live (the grace of the jobs here included): `QUELL_TEST_AFTER_FRONT`,
-/// in seconds. The promise is one second; the default is more, as a busy machine proves nothing.
+/// in seconds. The promise is one second; the default is more, as a busy machine proves nothing, and less than the 30 seconds
+/// after which chains and bombs end by themselves.
 pub fn after_front() -> Duration {
     let seconds = std::env::var("QUELL_TEST_AFTER_FRONT").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(8))
+    Duration::from_secs(seconds.unwrap_or(20))
 }
 
 /// Waits for something of which no event tells; whether it came in time.

@@ -22,6 +22,10 @@ use crate::{lab::Lab, oracle::Process};
 /// Long enough for anything that a test waits for on a busy machine. Reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Long enough for the reader of a pipe to see that nobody holds it any more. Not [`PATIENCE`]: a chain or a bomb that got
+/// away ends by itself after 30 seconds, and that must not pass for quell's work.
+pub const READER_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A quell command line in the making.
 #[derive(Debug)]
 pub struct Quell<'l> {
@@ -322,7 +326,7 @@ impl Running {
             panic!("quell did not return within {PATIENCE:?}; stderr: {}", self.stderr());
         };
         // What was written before the exit is in the pipe; its end shows that all of it was read.
-        self.wait_output_closed(Duration::from_secs(1));
+        self.wait_output_closed(READER_PATIENCE);
         Finished {
             status,
             stdout: String::from_utf8_lossy(&self.output.lock().expect("no reader panics")).into_owned(),

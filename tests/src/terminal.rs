@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{lab::Lab, run::PATIENCE};
+use crate::{UNIGNORED, lab::Lab, run::PATIENCE};
 
 /// A bash in a terminal of 80 by 24. Ended when dropped.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl<'l> Terminal<'l> {
         let terminal = Terminal { lab };
         let mut tmux = terminal.tmux();
         tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"]);
-        tmux.arg("env PS1='$ ' bash --norc --noprofile -i");
+        tmux.arg(format!("{} PS1='$ ' bash --norc --noprofile -i", UNIGNORED.join(" ")));
         tmux.env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).current_dir(lab.dir());
         tmux.env("N", lab.oracle.nap())
             .env("Q", lab.quell_path())
@@ -59,7 +59,7 @@ impl<'l> Terminal<'l> {
 
     /// Waits until the screen is as wanted, and gives it.
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE / 2;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let screen = self.screen();
             if wanted(&screen) {
