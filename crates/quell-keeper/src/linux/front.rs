@@ -7,20 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
-use quell_core::{
-    Actor, Cause, HeldBy, JobId, Known, ProcId, Receipt, RootOutcome, SessionKind, Signal, State, Verdict,
-};
+use quell_core::{Actor, Cause, HeldBy, JobId, Known, ProcId, RootOutcome, SessionKind, Signal, Verdict};
 use quell_store::{JobDir, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
-use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::prepare::{self, open_outlets};
 use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
-use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::mask::Mask;
 use crate::{Finished, RunError, RunRequest};
@@ -182,31 +178,31 @@ fn prepare_keeper(
 }
 
 pub struct Front {
-    request: RunRequest,
-    plan: Plan,
+    pub(super) request: RunRequest,
+    pub(super) plan: Plan,
     keeper: PidFd,
     line: Line,
-    signals: SignalFd,
-    told: Told,
+    pub(super) signals: SignalFd,
+    pub(super) told: Told,
     /// The root (or its init), watched as well as can be from here, until it ends.
     root: Option<PidFd>,
     /// What the keeper has said of the job.
-    known: Known,
+    pub(super) known: Known,
     stopping: bool,
-    interrupted: bool,
+    pub(super) interrupted: bool,
     /// When the keeper must have said anything at all: it was asked something, or the root has ended.
     answer_due: Option<Instant>,
     /// When the present part of the job's life must be over, and the keeper have said so.
     phase_due: Option<Instant>,
     woken: bool,
     /// How many runs the keeper has told of.
-    births: u32,
+    pub(super) births: u32,
     /// When the keeper is continued, if it is still stopped then.
     asleep: Option<Instant>,
     /// When memory that is not needed for waiting is given back.
     slim_at: Option<Instant>,
     /// Who started a background job, until it runs.
-    starter: Option<UnixStream>,
+    pub(super) starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
     owner: Option<PidFd>,
 }
@@ -505,7 +501,7 @@ impl Front {
         }
     }
 
-    fn collect_keeper(&self) {
+    pub(super) fn collect_keeper(&self) {
         // The keeper has said its last word and has nothing to do but exit. If somebody stops it on the way, it is ended.
         let patience = Some(Instant::now() + SILENCE);
         let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
@@ -515,87 +511,6 @@ impl Front {
         let _ = quell_sys::wait_exit(self.keeper.pid());
         let _ = quell_sys::reap(self.keeper.pid());
     }
-
-    /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
-    fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
-        point(Point::KeeperMissed);
-        self.collect_keeper();
-        point(Point::KeeperCollected);
-        let plan = &self.plan;
-        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
-        // It may have died before there was a record; none is made for what never ran.
-        job.store = job.store.filter(JobDir::exists);
-        if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
-            let unwritten =
-                job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
-            let (leaked, interrupted) = (self.known.leaked, self.interrupted);
-            return Ok(Finished { receipt, leaked, unwritten, interrupted });
-        }
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
-        point(Point::HoldTaken);
-        let kit = Kit {
-            front: None,
-            signals: self.signals,
-            desk: None,
-            lock: None,
-            crew: Crew::default(),
-            starter: None,
-        };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
-        point(Point::TakenOver);
-        let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
-        Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
-    }
-
-    /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
-    fn take_over_background(
-        self,
-        job: Job,
-        backstage: Backstage,
-        evidence: Evidence,
-    ) -> Result<(), RunError> {
-        point(Point::KeeperMissed);
-        self.collect_keeper();
-        point(Point::KeeperCollected);
-        let plan = &self.plan;
-        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
-        if ended_already(store).is_some() {
-            return Ok(());
-        }
-        let run = self.births.max(1);
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
-        point(Point::HoldTaken);
-        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
-        let desk = taps
-            .ok()
-            .map(|taps| Box::new(Desk::new(background.rules.clone(), taps, None, None, backstage.aide)));
-        let crew = Crew {
-            understudy: backstage.understudy,
-            nest: backstage.nest,
-            mask: backstage.mask,
-            keeper: None,
-        };
-        let kit =
-            Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
-        point(Point::TakenOver);
-        // A starter that still waits has nothing to wait for.
-        match (self.starter, end.receipt.verdict) {
-            (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
-            (Some(_) | None, _) => Ok(()),
-        }
-    }
-}
-
-/// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
-/// read: all that can be missing is the last stroke, and it is made here.
-fn ended_already(store: &JobDir) -> Option<Receipt> {
-    let record = store.record().ok()?;
-    let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-    let receipt = store.receipt().ok().filter(|_| record.state == State::Ended.word() && !survived)?;
-    // What fails here is done by whoever looks next.
-    let _ = store.settle();
-    Some(receipt)
 }
 
 pub fn random() -> Result<u128, RunError> {

@@ -13,6 +13,7 @@ mod ready;
 mod service;
 mod spec;
 mod supervise;
+mod takeover;
 mod taps;
 mod wire;
 
