@@ -345,6 +345,8 @@ impl Aide<'_> {
 fn quell_run(timeout: Duration) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("quell").args(["run", "--quiet", "--no-record", "--grace", "1s"]);
+    // What is less than can be written must not be none at all.
+    let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
