@@ -73,6 +73,17 @@ fn a_terminal_is_written_to_and_ended() {
     assert_eq!(job.output("stdout").replace('\r', ""), "up\nhello\nhalfover\n");
 }
 
+/// A tab is a control character, and no end of a line: the first ^D behind it only hands over what there is of it.
+#[test]
+fn a_terminals_input_ends_also_behind_a_tab() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat >got").begin();
+    assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
+    assert_eq!(to(&lab, "send", &job, &["--no-newline", "abc\t", "--eof"]).code(), Some(0));
+    assert!(job.wait_over(PATIENCE), "cat goes on: {}", job.state());
+    assert_eq!(fs::read_to_string(lab.path("got")).expect("what it read"), "abc\t");
+}
+
 #[test]
 fn a_job_without_an_input_says_so() {
     let lab = Lab::as_me();
