@@ -96,6 +96,18 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     again.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
 }
 
+/// Between two runs, too, a reason is masked before anybody sees it.
+#[test]
+fn the_reason_to_stop_a_job_that_waits_is_masked() {
+    let lab = Lab::as_me();
+    let start = lab.start().env("TOKEN", SECRET).env("QUELL_START_RESTART_DELAY", "50s");
+    let job = start.args(["--mask", "TOKEN", "--restart", "always"]).sh("exit 3").begin();
+    assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
+    assert_eq!(job.stop(&["--reason", &format!("because of {SECRET}")]).code(), Some(0));
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
+    assert_eq!(job.receipt().expect("a receipt")["actor"]["reason"], "because of ***");
+}
+
 #[test]
 fn what_the_tree_shows_is_masked() {
     let lab = Lab::as_me();

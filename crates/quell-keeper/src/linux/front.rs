@@ -440,9 +440,11 @@ impl Front {
                 self.slim_at = self.request.background.as_ref().map(|_| Instant::now() + LASTING);
                 None
             }
-            Note::Resting => {
+            Note::Resting(outcome) => {
                 self.begin_run();
                 self.phase_due = None;
+                // As long as there is no other run, the job has ended as this one has.
+                self.known.root = Some(outcome);
                 None
             }
             Note::Stopping { killing, grace, ending, leaked } => {

@@ -15,6 +15,7 @@ mod spec;
 mod supervise;
 mod takeover;
 mod taps;
+mod waiting;
 mod wire;
 
 pub use aide::{News, tell_hooks};
