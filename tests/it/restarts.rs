@@ -223,6 +223,18 @@ fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
     is_quiet(&lab);
 }
 
+/// A signal is no stop: whoever wants the end of the job says so.
+#[test]
+fn a_deadly_signal_ends_the_run_and_not_the_job() {
+    let lab = Lab::as_me();
+    let job = soon(&lab, "always").command(["sleep", &lab.oracle.nap()]).begin();
+    assert_eq!(lab.quell("signal").args([job.id.as_str(), "KILL"]).finish().code(), Some(0));
+    assert!(eventually(PATIENCE, || count(&job, "started") == 2), "{:?}", job.events());
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    assert_eq!((count(&job, "started"), end_of(&job).0), (2, "user".into()));
+    is_quiet(&lab);
+}
+
 #[test]
 fn the_time_to_live_is_that_of_all_runs() {
     let lab = Lab::as_me();

@@ -125,6 +125,32 @@ fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_one_nobody() {
     assert_eq!((late.code(), &late.envelope()["error"]["code"]), (Some(1), &"wrong_state".into()));
 }
 
+/// P9: whoever had the root killed by `quell signal` is known, and one who did it past quell is not mistaken for that one.
+#[test]
+fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
+    let lab = Lab::as_me();
+    for word in ["TERM", "KILL", "ABRT"] {
+        let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+        assert_eq!(to(&lab, "signal", &job, &[word]).code(), Some(0));
+        assert!(job.wait_over(PATIENCE), "{word}: {}", job.state());
+        assert!(job.events().contains(&"signaled".into()), "{word}: {:?}", job.events());
+        let record = job.record().expect("a record");
+        assert_eq!(
+            (&record["cause"], &record["actor"]["kind"]),
+            (&"user".into(), &"client".into()),
+            "{word}"
+        );
+        assert_eq!(job.receipt().expect("a receipt")["actor"], record["actor"], "{word}");
+        assert_eq!(record["outcome"]["signal"], word);
+    }
+    let script = "trap '' USR1; echo ready >$QUELL_TEST_READY; sleep $N & wait";
+    let job = lab.start().script(script).begin();
+    assert_eq!(to(&lab, "signal", &job, &["USR1"]).code(), Some(0));
+    assert!(job.process("root").expect("a root").signal("KILL"));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(job.record().expect("a record")["cause"], "external_signal");
+}
+
 #[test]
 fn a_restart_has_a_new_id_and_the_same_command_place_and_name() {
     let lab = Lab::as_me();

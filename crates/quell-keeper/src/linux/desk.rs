@@ -322,9 +322,9 @@ impl Desk {
             Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
                 true
             }
-            Cause::User | Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => {
-                false
-            }
+            // A user has stopped it, which is noted below; or had a signal sent that ended this run, and not the job.
+            Cause::User => true,
+            Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => false,
         };
         let failed = receipt.root.outcome != RootOutcome::Exited { code: 0 };
         let wanted = match rules.policy {

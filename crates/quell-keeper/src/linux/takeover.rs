@@ -1,7 +1,7 @@
 //! What a front or an understudy does when its keeper was killed: it finishes the stop, and puts the end on record.
 
 use quell_contain::Hold;
-use quell_core::{Receipt, State, Verdict};
+use quell_core::{Actor, Cause, Receipt, State, Verdict};
 use quell_store::JobDir;
 use quell_sys::fault::{Point, point};
 
@@ -66,9 +66,12 @@ impl Front {
         let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
-        let desk = taps
-            .ok()
-            .map(|taps| Box::new(Desk::new(background.rules.clone(), taps, None, None, backstage.aide)));
+        let desk = taps.ok().map(|taps| {
+            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.aide);
+            // Without a keeper there is no other run, whatever has ended this one.
+            desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
+            Box::new(desk)
+        });
         let crew = Crew {
             understudy: backstage.understudy,
             nest: backstage.nest,
