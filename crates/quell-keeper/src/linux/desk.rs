@@ -299,6 +299,11 @@ impl Desk {
         self.rules.on_owner_exit == OnOwnerExit::Keep
     }
 
+    /// Forgets the owner, of whose end somebody else has told.
+    pub fn forget_owner(&mut self) {
+        self.owner = None;
+    }
+
     /// Tells the aide of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
         let Some(at) = event.what.hook_event() else { return };

@@ -7,8 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
-use quell_core::{Actor, Cause, HeldBy, JobId, Known, ProcId, RootOutcome, SessionKind, Signal, Verdict};
-use quell_store::{JobDir, Lock};
+use quell_core::{
+    Actor, Cause, HeldBy, JobId, Known, Owner, ProcId, RootOutcome, SessionKind, Signal, State, Verdict,
+};
+use quell_store::{Home, JobDir, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
@@ -394,6 +396,10 @@ impl Front {
                 self.interrupted |= info.signal == Signal::INT;
                 return;
             }
+            if !info.from_kernel && self.outer_job_stops(info.pid) {
+                let _ = self.line.mention(&Order::OwnerGone);
+                return self.expect_answer();
+            }
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
@@ -402,6 +408,23 @@ impl Front {
             let _ = self.line.mention(&Order::Stop(actor));
             self.expect_answer();
         }
+    }
+
+    /// Whether `sender` is the keeper of the job that this one lives for, and is stopping that one: it asks its whole tree,
+    /// and we are in it.
+    fn outer_job_stops(&self, sender: u32) -> bool {
+        let rules = self.request.background.as_ref().map(|background| &background.rules);
+        let (Some(Owner::Job { job }), Some(home)) =
+            (rules.and_then(|rules| rules.owner), &self.request.home)
+        else {
+            return false;
+        };
+        let is_keeper = |keeper: ProcId| keeper.pid == sender;
+        Home::at(home).job(job).record().is_ok_and(|outer| {
+            // Who is outside of our PID namespace has no number here.
+            let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
+            sent_by_it && outer.state == State::Asking.word()
+        })
     }
 
     /// Whether a key of the terminal has reached the program as well as us; then what it means is the program's to say.

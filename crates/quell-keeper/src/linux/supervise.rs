@@ -435,6 +435,10 @@ impl Supervisor {
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
                 Order::OwnerGone => {
+                    self.happen(Happening::OwnerGone { kept: false });
+                    if let Some(desk) = self.desk() {
+                        desk.forget_owner();
+                    }
                     let manner = Manner::Within(self.job.rules.plan.grace);
                     self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
                 }

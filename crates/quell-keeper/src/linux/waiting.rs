@@ -84,6 +84,9 @@ impl Pause<'_> {
             (self.kit.front, self.kit.crew.understudy) = (None, None);
             self.happen(Happening::UnderstudyLost);
         }
+        if matches!(stop, Some((Cause::OwnerGone, _))) {
+            self.happen(Happening::OwnerGone { kept: false });
+        }
         stop
     }
 
