@@ -352,6 +352,18 @@ fn quell_run(timeout: Duration) -> Command {
     command
 }
 
+/// Whether this process was executed by an aide: its parent is the same program, and has an aide's name, which nobody can
+/// give to a process that is not its own. Whoever calls quell by a link of that name gets such a process, but none that has
+/// a user's command for a child: that is a keeper's.
+pub fn is_run_by_an_aide() -> bool {
+    let parent = quell_sys::stat(quell_sys::pid()).and_then(|own| quell_sys::stat(own.ppid));
+    let file = |pid: u32| quell_sys::executed(pid).map(|(dev, ino, _)| (dev, ino));
+    parent.is_ok_and(|parent| {
+        let ours = file(quell_sys::pid());
+        parent.comm == AIDE_NAME && ours.is_some() && file(parent.pid) == ours
+    })
+}
+
 fn why_of(code: i32) -> String {
     match code {
         124 => "it took too long".into(),

@@ -18,7 +18,7 @@ mod taps;
 mod waiting;
 mod wire;
 
-pub use aide::{News, tell_hooks};
+pub use aide::{News, is_run_by_an_aide, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
 
