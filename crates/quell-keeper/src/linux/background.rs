@@ -212,6 +212,8 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
         cwd: request.cwd.clone().unwrap_or_default(),
         environment: request.environment.set.clone(),
         stdin_file: request.background.as_ref().and_then(|background| background.stdin_file.clone()),
+        tags: Some(request.tags.clone()),
+        ready: request.background.as_ref().map(|background| background.rules.ready.clone()),
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     let failed = |error: std::io::Error| record_error(request, error.to_string());
