@@ -98,6 +98,28 @@ fn each_event_is_told_to_commands_and_files() {
     }
 }
 
+/// A time limit is handed on as text, and must be read as what it was.
+#[test]
+fn a_command_runs_whatever_its_time_limit_is() {
+    for (limit, ran) in [("90s", true), ("1h1m1.5s", true), ("0.4ms", false)] {
+        let lab = Lab::as_me();
+        let tell = lab.script("tell", &format!("#!/bin/sh\ncat >>{}\n", lab.path("ran").display()));
+        let hooks = format!(
+            "[[hooks]]\non = [\"ended\"]\nrun = [{:?}]\ntimeout = {limit:?}\n",
+            tell.display().to_string()
+        );
+        let job = start_with(&lab, &hooks).command(["true"]).begin();
+        assert!(job.wait_over(PATIENCE), "{limit}: {}", job.state());
+        if ran {
+            told(&lab.path("ran"), &["ended"]);
+            assert!(!job.events().contains(&"hook_failed".into()), "{limit}: {:?}", job.events());
+        } else {
+            let why = || fs::read_to_string(job.dir().join("events.jsonl")).unwrap_or_default();
+            assert!(eventually(PATIENCE, || why().contains("it took too long")), "{limit}: {}", why());
+        }
+    }
+}
+
 #[test]
 fn the_loss_of_a_keeper_is_told() {
     let lab = Lab::as_me();

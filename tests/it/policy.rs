@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use quell_tests::{host::am_root, lab::Lab, skip};
+use quell_tests::{eventually, host::am_root, lab::Lab, run::PATIENCE, skip};
 
 use crate::guard::{Stranger, code, policy, traced, verb};
 
@@ -60,6 +60,37 @@ fn a_policy_can_close_verbs_and_effects() {
     let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
     let refusals = log.lines().filter(|line| line.contains("\"allowed\":false")).count();
     assert_eq!(refusals, 11, "{log}");
+}
+
+/// They are admitted with their job. Nobody else is, not even a hook's own command.
+#[test]
+fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
+    let lab = Lab::as_me();
+    let (quell, made, code) = (lab.quell_path(), lab.path("made"), lab.path("code"));
+    let text = format!(
+        "#!/bin/sh\n{} run --no-record -- touch {}; echo $? >{}\n",
+        quell.display(),
+        made.display(),
+        code.display()
+    );
+    let hook = lab.script("hook", &text).display().to_string();
+    policy(&lab, &format!("[guard]\ndeny = [\"run\"]\n[[hooks]]\non = [\"started\"]\nrun = [{hook:?}]\n"));
+    let start = verb(&lab, "start").args(["--ready-cmd", "true"]);
+    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
+    let said = || fs::read_to_string(&code).unwrap_or_default();
+    assert!(eventually(PATIENCE, || said() == "125\n"), "{:?}, {:?}", said(), job.events());
+    let touch = ["touch".as_ref(), made.as_os_str()];
+    let by_hand = verb(&lab, "run").args(["--no-record"]).command(touch).finish();
+    assert_eq!(by_hand.code(), Some(125), "{}", by_hand.stderr);
+    // A link gives quell an aide's name, and no more rights.
+    let link = lab.path("quell-aide");
+    std::os::unix::fs::symlink(quell, &link).expect("a link");
+    let run = [link.as_os_str(), "run".as_ref(), "--".as_ref()];
+    let linked = verb(&lab, "start").command(run.into_iter().chain(touch)).begin();
+    assert!(linked.wait_over(PATIENCE), "{}", linked.state());
+    assert_eq!(linked.receipt().expect("a receipt")["root"]["outcome"]["code"], 125);
+    assert!(!made.exists());
 }
 
 #[test]

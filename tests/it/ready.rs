@@ -60,6 +60,14 @@ fn becomes_ready(job: &Background<'_>, what: &str) {
 }
 
 #[test]
+fn a_command_makes_it_ready_whatever_its_time_limit_is() {
+    let lab = Lab::as_me();
+    let start = lab.start().env("QUELL_READY_TIMEOUT", "90s").args(["--ready-cmd", "true"]);
+    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
+    becomes_ready(&job, "a limit of 90 s");
+}
+
+#[test]
 fn a_line_of_either_stream_makes_it_ready() {
     let lab = Lab::as_me();
     for (script, regex) in [

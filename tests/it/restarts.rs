@@ -95,21 +95,41 @@ fn no_run_meets_what_the_last_one_left() {
 }
 
 /// A job that waits for its next run, for much longer than any test.
-fn resting(lab: &Lab) -> Background<'_> {
-    let job = soon(lab, "always").env("QUELL_START_RESTART_DELAY", "50s").command(["false"]).begin();
+fn resting<'l>(lab: &'l Lab, options: &[&str]) -> Background<'l> {
+    let start = soon(lab, "always").env("QUELL_START_RESTART_DELAY", "50s").args(options);
+    let job = start.sh("exit 3").begin();
     assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
     job
+}
+
+/// What both the record and the receipt say of the end: the cause, the actor, and how the last run went.
+fn end_of(job: &Background<'_>) -> (Value, Value, Value) {
+    let (record, receipt) = (job.record().expect("a record"), job.receipt().expect("a receipt"));
+    let told = (record["cause"].clone(), record["actor"].clone(), record["outcome"].clone());
+    let proven = (receipt["cause"].clone(), receipt["actor"].clone(), receipt["root"]["outcome"].clone());
+    assert_eq!(told, proven, "the record and the receipt of {}", job.id);
+    told
+}
+
+fn exited_with_3() -> Value {
+    serde_json::json!({"kind": "exited", "code": 3})
 }
 
 #[test]
 fn a_stop_ends_a_job_that_waits_for_its_next_run() {
     for options in [&[][..], &["--now"]] {
         let lab = Lab::as_me();
-        let job = resting(&lab);
+        let job = resting(&lab, &[]);
+        let before = job.receipt().expect("the receipt of its run");
         let done = job.stop(options);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         assert!(job.is_over() && job.state() == "ended", "{}", job.state());
-        assert_eq!(job.record().expect("a record")["cause"], "user");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("stopped") && !said.contains("by itself"), "{said}");
+        let (cause, actor, outcome) = end_of(&job);
+        assert_eq!((cause, &actor["kind"], outcome), ("user".into(), &"client".into(), exited_with_3()));
+        let after = job.receipt().expect("a receipt");
+        assert!(after["ended"]["at"].as_f64() > before["ended"]["at"].as_f64(), "{after:#}");
         is_quiet(&lab);
     }
 }
@@ -118,7 +138,7 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
 fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
     for names in [&["quell-keeper"][..], &["quell-understudy"], &["quell-keeper", "quell-understudy"]] {
         let lab = Lab::as_me();
-        let job = resting(&lab);
+        let job = resting(&lab, &[]);
         let victims: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
         assert!(signal_all("KILL", &victims), "{names:?}");
         if names == ["quell-keeper"] {
@@ -127,7 +147,36 @@ fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
         let done = job.stop(&[]);
         assert_eq!(done.code(), Some(0), "{names:?}: {}", done.stderr);
         assert!(job.is_over() && job.state() == "ended", "{names:?}: {}", job.state());
+        let wanted = if names == ["quell-understudy"] { "user" } else { "keeper_lost" };
+        let (cause, _, outcome) = end_of(&job);
+        assert_eq!((cause, outcome), (wanted.into(), exited_with_3()), "{names:?}");
+        // There was nobody to be killed, and the last word of the history is the end.
+        assert_eq!(count(&job, "killed"), 0, "{names:?}: {:?}", job.events());
+        assert_eq!(job.events().last().map(String::as_str), Some("ended"), "{names:?}: {:?}", job.events());
         is_quiet(&lab);
+    }
+}
+
+#[test]
+fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
+    let lab = Lab::as_me();
+    let job = resting(&lab, &["--ttl", "1s"]);
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(end_of(&job).0, "timeout");
+    assert_eq!(count(&job, "timed_out"), 1, "{:?}", job.events());
+
+    for (on_exit, kept) in [("stop", false), ("keep", true)] {
+        let mut owner = std::process::Command::new("sleep").arg(lab.oracle.nap()).spawn().expect("sleep");
+        let pid = owner.id().to_string();
+        let job = resting(&lab, &["--owner", &pid, "--on-owner-exit", on_exit]);
+        owner.kill().and_then(|()| owner.wait()).expect("kill");
+        assert!(eventually(PATIENCE, || count(&job, "owner_gone") == 1), "{on_exit}: {:?}", job.events());
+        if !kept {
+            assert!(job.wait_over(PATIENCE), "{}", job.state());
+            assert_eq!(end_of(&job).0, "owner_gone");
+        } else {
+            assert_eq!(job.state(), "waiting");
+        }
     }
 }
 
@@ -171,6 +220,18 @@ fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
         }
         Ok(())
     });
+    is_quiet(&lab);
+}
+
+/// A signal is no stop: whoever wants the end of the job says so.
+#[test]
+fn a_deadly_signal_ends_the_run_and_not_the_job() {
+    let lab = Lab::as_me();
+    let job = soon(&lab, "always").command(["sleep", &lab.oracle.nap()]).begin();
+    assert_eq!(lab.quell("signal").args([job.id.as_str(), "KILL"]).finish().code(), Some(0));
+    assert!(eventually(PATIENCE, || count(&job, "started") == 2), "{:?}", job.events());
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    assert_eq!((count(&job, "started"), end_of(&job).0), (2, "user".into()));
     is_quiet(&lab);
 }
 

@@ -101,6 +101,81 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     again.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
 }
 
+/// What is shown is masked, and what is done is not: nor after a restart, which has only what is on disk.
+#[test]
+fn labels_and_signs_of_readiness_are_masked() {
+    let lab = Lab::as_me();
+    let place = lab.path(SECRET);
+    fs::create_dir(&place).expect("mkdir");
+    let start = lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN", "--cwd"]).args([&place]).args([
+        "--tag",
+        &format!("k={SECRET}"),
+        "--ready-log",
+        &format!("up {SECRET}"),
+        "--ready-cmd",
+        &format!("test {SECRET} = $TOKEN"),
+    ]);
+    let job = start.sh(&format!("echo up $TOKEN; sleep {}", lab.oracle.nap())).begin();
+    is_ready_and_masked(&lab, &job);
+    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
+    is_ready_and_masked(&lab, &lab.job(&again.expect("a restart").id().to_string()));
+}
+
+fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
+    assert!(eventually(PATIENCE, || job.state() == "ready"), "{}: {:?}", job.state(), job.events());
+    let status = lab.quell("status").args([&job.id, "--json"]).finish();
+    assert!(status.stdout.contains("***") && !status.stdout.contains(SECRET), "{}", status.stdout);
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    assert_eq!(job.receipt().expect("a receipt")["job"]["tags"]["k"], "***");
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
+}
+
+/// Records of the time before `launch.json` had all that a restart needs.
+#[test]
+fn a_job_of_an_older_record_can_be_restarted() {
+    let lab = Lab::as_me();
+    let start = lab.start().args(["--tag", "k=v", "--ready-cmd", "true"]);
+    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    let file = job.dir().join("launch.json");
+    let mut launch: serde_json::Value =
+        serde_json::from_slice(&fs::read(&file).expect("launch.json")).expect("JSON");
+    for field in ["tags", "ready"] {
+        assert!(launch.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
+    }
+    fs::write(&file, launch.to_string()).expect("launch.json");
+    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
+    let again = lab.job(&again.expect("a restart").id().to_string());
+    assert!(eventually(PATIENCE, || again.state() == "ready"), "{}", again.state());
+    assert_eq!(again.stop(&[]).code(), Some(0));
+    assert_eq!(again.receipt().expect("a receipt")["job"]["tags"]["k"], "v");
+}
+
+#[test]
+fn a_name_with_a_masked_value_is_refused() {
+    let lab = Lab::as_me();
+    let name = format!("x-{SECRET}");
+    for options in [["--name", &name], ["--owner", &format!("session:{name}")]] {
+        let start = lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN"]).args(options);
+        let done = start.command(["true"]).finish();
+        assert_eq!(done.code(), Some(2), "{options:?}: {}", done.stderr);
+        assert!(!done.stderr.contains(SECRET), "{}", done.stderr);
+        assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+    }
+}
+
+/// Between two runs, too, a reason is masked before anybody sees it.
+#[test]
+fn the_reason_to_stop_a_job_that_waits_is_masked() {
+    let lab = Lab::as_me();
+    let start = lab.start().env("TOKEN", SECRET).env("QUELL_START_RESTART_DELAY", "50s");
+    let job = start.args(["--mask", "TOKEN", "--restart", "always"]).sh("exit 3").begin();
+    assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
+    assert_eq!(job.stop(&["--reason", &format!("because of {SECRET}")]).code(), Some(0));
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
+    assert_eq!(job.receipt().expect("a receipt")["actor"]["reason"], "because of ***");
+}
+
 #[test]
 fn what_the_tree_shows_is_masked() {
     let lab = Lab::as_me();

@@ -73,6 +73,17 @@ fn a_terminal_is_written_to_and_ended() {
     assert_eq!(job.output("stdout").replace('\r', ""), "up\nhello\nhalfover\n");
 }
 
+/// A tab is a control character, and no end of a line: the first ^D behind it only hands over what there is of it.
+#[test]
+fn a_terminals_input_ends_also_behind_a_tab() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat >got").begin();
+    assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
+    assert_eq!(to(&lab, "send", &job, &["--no-newline", "abc\t", "--eof"]).code(), Some(0));
+    assert!(job.wait_over(PATIENCE), "cat goes on: {}", job.state());
+    assert_eq!(fs::read_to_string(lab.path("got")).expect("what it read"), "abc\t");
+}
+
 #[test]
 fn a_job_without_an_input_says_so() {
     let lab = Lab::as_me();
@@ -112,6 +123,32 @@ fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_one_nobody() {
     assert!(job.wait_over(PATIENCE));
     let late = to(&lab, "signal", &job, &["HUP", "--json"]);
     assert_eq!((late.code(), &late.envelope()["error"]["code"]), (Some(1), &"wrong_state".into()));
+}
+
+/// P9: whoever had the root killed by `quell signal` is known, and one who did it past quell is not mistaken for that one.
+#[test]
+fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
+    let lab = Lab::as_me();
+    for word in ["TERM", "KILL", "ABRT"] {
+        let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+        assert_eq!(to(&lab, "signal", &job, &[word]).code(), Some(0));
+        assert!(job.wait_over(PATIENCE), "{word}: {}", job.state());
+        assert!(job.events().contains(&"signaled".into()), "{word}: {:?}", job.events());
+        let record = job.record().expect("a record");
+        assert_eq!(
+            (&record["cause"], &record["actor"]["kind"]),
+            (&"user".into(), &"client".into()),
+            "{word}"
+        );
+        assert_eq!(job.receipt().expect("a receipt")["actor"], record["actor"], "{word}");
+        assert_eq!(record["outcome"]["signal"], word);
+    }
+    let script = "trap '' USR1; echo ready >$QUELL_TEST_READY; sleep $N & wait";
+    let job = lab.start().script(script).begin();
+    assert_eq!(to(&lab, "signal", &job, &["USR1"]).code(), Some(0));
+    assert!(job.process("root").expect("a root").signal("KILL"));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(job.record().expect("a record")["cause"], "external_signal");
 }
 
 #[test]

@@ -49,6 +49,16 @@ pub enum Happening {
         /// Who.
         actor: Actor,
     },
+    /// Somebody had a signal sent to it.
+    Signaled {
+        /// Which.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        signal: Signal,
+        /// Who.
+        actor: Actor,
+        /// How many got it: the root, or everyone in the tree.
+        members: usize,
+    },
     /// The tree was asked to end.
     Asked {
         /// With which signal.
@@ -125,6 +135,7 @@ impl Happening {
             Self::Lost { .. } => Some(HookEvent::Lost),
             Self::Created
             | Self::StopAsked { .. }
+            | Self::Signaled { .. }
             | Self::Asked { .. }
             | Self::RootExited { .. }
             | Self::OwnerGone { .. }

@@ -150,6 +150,8 @@ pub struct Life {
     root: Option<RootOutcome>,
     ending: Option<(Cause, Actor)>,
     leaked: bool,
+    /// The signals that somebody had sent to the root, each with the last one who wanted that.
+    sent: Vec<(Signal, Actor)>,
     verdict: Option<Verdict>,
     last_count: Count,
 }
@@ -164,6 +166,7 @@ impl Life {
             root: None,
             ending: None,
             leaked: false,
+            sent: Vec::new(),
             verdict: None,
             last_count: Count::Alive(0),
         }
@@ -207,6 +210,12 @@ impl Life {
     /// What was proven; only an ended job has it.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
+    }
+
+    /// Remembers that `actor` had `signal` sent to the root. If the root dies of it, that was no death from outside.
+    pub fn signal_sent(&mut self, signal: Signal, actor: Actor) {
+        self.sent.retain(|(other, _)| *other != signal);
+        self.sent.push((signal, actor));
     }
 
     /// The whole table. Each event is answered in each state; what can't matter there is named and does nothing.
@@ -374,11 +383,17 @@ impl Life {
     }
 
     fn settle_own_end(&mut self) {
-        match self.root {
-            Some(RootOutcome::Signaled { signal, .. }) if !signal.is_crash() => {
+        let died_of = match self.root {
+            Some(RootOutcome::Signaled { signal, .. }) => Some(signal),
+            Some(_) | None => None,
+        };
+        let sender = self.sent.iter().find(|(signal, _)| died_of == Some(*signal));
+        match (died_of, sender.map(|(_, actor)| actor.clone())) {
+            (Some(_), Some(actor)) => self.settle(Cause::User, actor),
+            (Some(signal), None) if !signal.is_crash() => {
                 self.settle(Cause::ExternalSignal, Actor::Unknown);
             }
-            Some(_) | None => self.settle(Cause::OwnExit, Actor::Program),
+            (Some(_), None) | (None, _) => self.settle(Cause::OwnExit, Actor::Program),
         }
     }
 

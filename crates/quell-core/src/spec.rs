@@ -299,7 +299,7 @@ pub struct Background {
 }
 
 /// One job as it was asked for: `spec.json`, written once. The environment's values are not in it, and those that are to
-/// be masked are masked in the command: everything here may be shown.
+/// be masked are masked in the command, the directory, the labels and the signs of readiness: everything here may be shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobSpec {
     /// The schema of this file.
@@ -418,6 +418,12 @@ pub struct LaunchFile {
     pub environment: Vec<(OsString, OsString)>,
     /// The file that it reads, if it was given one by name.
     pub stdin_file: Option<PathBuf>,
+    /// Its labels, which may be masked in the specification. Older records don't have them here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<BTreeMap<String, String>>,
+    /// What shows that it is ready; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<ReadyRules>,
 }
 
 /// A `K=V` without its `=` or its key.

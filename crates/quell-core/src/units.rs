@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 /// A text that is no duration.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 2m")]
+#[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s")]
 pub struct BadDuration(String);
 
 /// A text that is no size.
@@ -46,19 +46,33 @@ pub fn read_optional_duration<'de, D: Deserializer<'de>>(
     Ok(Option::<Duration>::deserialize(deserializer)?.map(|duration| duration.min(CENTURY)))
 }
 
-/// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`; a bare number is seconds, as for timeout(1).
+/// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`, and several of them with the larger unit first, as [`format_duration`] writes
+/// them: `1m30s`. A bare number is seconds, as for timeout(1).
 pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
     let bad = || BadDuration(text.to_owned());
-    let (number, unit) = split(text).ok_or_else(bad)?;
-    let seconds = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err(bad()),
-    };
-    let total = number * seconds;
+    let (mut rest, mut total, mut last_unit) = (text, 0.0, f64::INFINITY);
+    loop {
+        let (number, tail) = split(rest).ok_or_else(bad)?;
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, more) = tail.split_at(end);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "" if rest.len() == text.len() => 1.0,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(bad()),
+        };
+        if seconds >= last_unit {
+            return Err(bad());
+        }
+        total += number * seconds;
+        (rest, last_unit) = (more, seconds);
+        if rest.is_empty() {
+            break;
+        }
+    }
     if total > CENTURY.as_secs_f64() {
         Err(bad())
     } else {
@@ -90,12 +104,15 @@ pub fn parse_cores(text: &str) -> Result<f64, BadCores> {
     }
 }
 
-/// Writes a duration the way people read it: `300ms`, `2s`, `1.5s`, `2m`, `1h30m`.
+/// Writes a duration the way people read it: `300ms`, `2s`, `1.5s`, `2m`, `1h30m`. From a second on it is rounded to
+/// hundredths.
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     if ms < 1000 {
         return format!("{ms}ms");
     }
+    // Before it is divided: else there would be `1m60s`.
+    let ms = (ms + 5) / 10 * 10;
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms % 60_000);
     let mut text = String::new();
     if hours > 0 {
@@ -127,6 +144,10 @@ mod tests {
             ("1h", 3_600_000),
             ("30d", 2_592_000_000),
             ("0.5d", 43_200_000),
+            ("1m30s", 90_000),
+            ("1h30m30s", 5_430_000),
+            ("2m0.25s", 120_250),
+            ("1d1ms", 86_400_001),
         ] {
             assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(ms), "{text}");
         }
@@ -134,8 +155,27 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_duration() {
-        for text in ["", "s", "-1s", "1x", "1 s", "1e3s", "inf", "nan", ".", "1..2s", "999999999999d", "+1s"]
-        {
+        for text in [
+            "",
+            "s",
+            "-1s",
+            "1x",
+            "1 s",
+            "1e3s",
+            "inf",
+            "nan",
+            ".",
+            "1..2s",
+            "999999999999d",
+            "+1s",
+            "1m30",
+            "30s1m",
+            "1m1m",
+            "1m 30s",
+            "1m.5s",
+            "1m-1s",
+            "36500d999999h",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }
@@ -161,8 +201,23 @@ mod tests {
             (1500, "1.5s"),
             (120_000, "2m"),
             (5_430_000, "1h30m30s"),
+            (119_999, "2m"),
+            (3_599_996, "1h"),
         ] {
             assert_eq!(format_duration(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let below_a_second = 0..1000;
+        let some_of_two_days = (1000..172_800_000).step_by(7919);
+        for ms in below_a_second.chain(some_of_two_days) {
+            let given = Duration::from_millis(ms);
+            let text = format_duration(given);
+            let read = parse_duration(&text).unwrap_or_else(|error| panic!("{ms} ms: {error}"));
+            let most = Duration::from_millis(if ms < 1000 { 0 } else { 5 });
+            assert!(read.abs_diff(given) <= most, "{given:?} is written as {text} and read as {read:?}");
         }
     }
 }

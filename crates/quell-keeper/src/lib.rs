@@ -16,11 +16,11 @@ mod platform;
 mod platform;
 
 pub use mask::Mask;
-#[cfg(target_os = "linux")]
-pub use platform::News;
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;
+#[cfg(target_os = "linux")]
+pub use platform::{News, is_run_by_an_aide};
 pub use platform::{run, stand_by, tell_hooks};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,

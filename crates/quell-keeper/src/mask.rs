@@ -25,6 +25,11 @@ impl Mask {
         Self { values }
     }
 
+    /// Whether one of them is in `text`.
+    pub fn hides(&self, text: &str) -> bool {
+        self.values.iter().any(|value| text.contains(value.as_str()))
+    }
+
     /// `text` without them.
     pub fn apply(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))

@@ -356,6 +356,8 @@ impl Job {
         self.stop(stop)?;
         point(Point::RestartStopped);
         let mut rules = background;
+        // What the specification has of it may be masked.
+        rules.ready = launch.ready.unwrap_or(rules.ready);
         rules.restarted_from = Some(self.id());
         // Whoever restarts a job whose owner is gone wants it without one.
         rules.owner = rules.owner.filter(|owner| crate::start::owner_lives(self.quell.home(), owner));
@@ -375,7 +377,7 @@ impl Job {
             until: spec.until,
             leak: spec.leak,
             name: spec.name,
-            tags: spec.tags,
+            tags: launch.tags.unwrap_or(spec.tags),
             receipts: Vec::new(),
             uses_stdout: false,
             home: Some(self.quell.home().dir().to_owned()),

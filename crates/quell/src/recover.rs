@@ -333,9 +333,11 @@ impl Done {
         let (spec, record) = (lost.spec.as_deref(), lost.record.as_deref());
         let Recovered { held, root, outcome, steps, members, members_omitted, survivors, verdict, .. } =
             self.recovered;
-        // A stop that was under way keeps its reason.
-        let cause = record.and_then(|record| record.cause).unwrap_or(self.cause);
-        let actor = record.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
+        // A stop that was under way keeps its reason. That of a job which waits to be started again is the reason why its last
+        // run has ended, and not why there is no other one.
+        let stopping = record.filter(|record| record.state != "waiting");
+        let cause = stopping.and_then(|record| record.cause).unwrap_or(self.cause);
+        let actor = stopping.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
         let outcome = record.and_then(|record| record.outcome.clone()).or(outcome);
         let mut troubles = self.recovered.troubles;
         if spec.is_none() {
@@ -461,7 +463,9 @@ fn log_once(job: &JobDir, receipt: &Receipt, what: Happening) -> io::Result<Opti
     let same = |old: &JobEvent| {
         old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
     };
-    if job.events()?.iter().any(same) {
+    // The end of a run that was to be followed by another one is not the job's.
+    let of_now = |old: &&JobEvent| !matches!(old.what, Happening::Restarting { .. });
+    if job.events()?.iter().rev().take_while(of_now).any(same) {
         return Ok(None);
     }
     let (time, name) = (wall(), receipt.job.name.clone());

@@ -15,7 +15,7 @@ use quell_core::{
     Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules,
     Stdin, StopPlan, Until,
 };
-use quell_keeper::{BackgroundRequest, Environment, RunError, RunRequest, StartReply};
+use quell_keeper::{BackgroundRequest, Environment, Mask, RunError, RunRequest, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, Point, point};
 
@@ -187,6 +187,15 @@ impl Start {
         let (stdin, stdin_file, given) = self.open_stdin()?;
         let session =
             self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
+        let environment = self.whole_environment(session.as_deref());
+        let mask = Mask::new(&self.mask, &environment.set);
+        for (what, text) in [("name", &self.name), ("session", &session)] {
+            // Others find the job by it, and files are called so.
+            if text.as_ref().is_some_and(|text| mask.hides(text)) {
+                let why = format!("the {what} holds a value that is to be masked: choose another {what}");
+                return Err(Error::BadValue(why));
+            }
+        }
         let outer = outer_job(home);
         let owner = match (self.owner, outer) {
             (Some(id), _) => Some(Owner::Process { id }),
@@ -214,7 +223,7 @@ impl Start {
         let request = RunRequest {
             command: self.command.clone(),
             cwd: Some(cwd),
-            environment: self.whole_environment(session.as_deref()),
+            environment,
             contain: self.contain,
             limits: self.limits,
             plan: self.plan,

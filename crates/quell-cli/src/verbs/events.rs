@@ -115,6 +115,9 @@ fn describe(what: &Happening) -> (&'static str, String) {
         Happening::StopAsked { cause, actor } => {
             ("stop asked", format!("{}{}", phrases::cause(*cause), by(actor)))
         }
+        Happening::Signaled { signal, actor, members } => {
+            ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
+        }
         Happening::Asked { signal, grace, members } => {
             let grace = quell_core::format_duration(*grace);
             ("asked", format!("{signal} to {}, {grace} of grace", processes(*members)))

@@ -345,9 +345,23 @@ impl Aide<'_> {
 fn quell_run(timeout: Duration) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("quell").args(["run", "--quiet", "--no-record", "--grace", "1s"]);
+    // What is less than can be written must not be none at all.
+    let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
+}
+
+/// Whether this process was executed by an aide: its parent is the same program, and has an aide's name, which nobody can
+/// give to a process that is not its own. Whoever calls quell by a link of that name gets such a process, but none that has
+/// a user's command for a child: that is a keeper's.
+pub fn is_run_by_an_aide() -> bool {
+    let parent = quell_sys::stat(quell_sys::pid()).and_then(|own| quell_sys::stat(own.ppid));
+    let file = |pid: u32| quell_sys::executed(pid).map(|(dev, ino, _)| (dev, ino));
+    parent.is_ok_and(|parent| {
+        let ours = file(quell_sys::pid());
+        parent.comm == AIDE_NAME && ours.is_some() && file(parent.pid) == ours
+    })
 }
 
 fn why_of(code: i32) -> String {

@@ -9,31 +9,27 @@
 //! is killed. It shares the keeper's lock, and the pipes with output that the keeper had not read yet.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
-use quell_core::{
-    Actor, Cause, Happening, HeldBy, JobEvent, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, Receipt,
-    SessionKind, Signal, State, Stdin, Verdict,
-};
-use quell_store::{Home, JobDir, Liveness, Lock, NameError, wall};
+use quell_core::{HeldBy, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
+use quell_store::{Home, JobDir, Liveness, Lock, NameError};
 use quell_sys::fault::{self, Point, Role, point};
-use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, Polled, SignalFd};
+use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
 
 use super::aide::{self, Brief};
-use super::desk::{Desk, Wish};
+use super::desk::Desk;
 use super::evidence::{Clock, Evidence};
-use super::finish::insist;
 use super::front::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
 use super::input::Input;
 use super::prepare;
 use super::spec::job_of;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
-use super::wire::{Line, Note, Order, StartFailure};
-use crate::control::{Answer, Call, KNOCK};
+use super::waiting::pause;
+use super::wire::{Line, Note, StartFailure};
+use crate::control::KNOCK;
 use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
@@ -216,6 +212,8 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
         cwd: request.cwd.clone().unwrap_or_default(),
         environment: request.environment.set.clone(),
         stdin_file: request.background.as_ref().and_then(|background| background.stdin_file.clone()),
+        tags: Some(request.tags.clone()),
+        ready: request.background.as_ref().map(|background| background.rules.ready.clone()),
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     let failed = |error: std::io::Error| record_error(request, error.to_string());
@@ -352,7 +350,7 @@ impl Keeper<'_> {
             }
             let (end, again);
             (end, again, job, kit) = supervisor.run_background();
-            let go_on = again.is_some_and(|delay| self.pause(&job, &mut kit, delay, &end.receipt));
+            let go_on = again.is_some_and(|delay| pause(&job, &mut kit, self.run, delay, &end.receipt));
             if !go_on {
                 return;
             }
@@ -395,57 +393,6 @@ impl Keeper<'_> {
         let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };
         Ok((stdio, read))
     }
-
-    /// Waits before the program is started again; false if the job is to end instead, which is on record then.
-    fn pause(&self, job: &Job, kit: &mut Kit, delay: Duration, last: &Receipt) -> bool {
-        let until = Instant::now() + delay;
-        loop {
-            let Some(desk) = &kit.desk else { return false };
-            // Asked for when the last run had just ended.
-            if let Some((cause, actor)) = desk.ending.clone() {
-                kit.end_waiting(job, self.run, cause, actor, last);
-                return false;
-            }
-            let mut fds = vec![Polled::Read(kit.signals.as_fd())];
-            fds.extend(kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
-            let desk_at = fds.len();
-            desk.polled(&mut fds);
-            let wake = desk.deadline().map_or(until, |due| due.min(until));
-            let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
-            drop(fds);
-            kit.hear_signals(job.store.as_ref());
-            let mut stop = None;
-            if let Some(front) = &mut kit.front {
-                let arrived = front.hear::<Order>();
-                for order in arrived.messages {
-                    let _ = front.mention(&Note::Heard);
-                    match order {
-                        Order::Stop(actor) => stop = Some((Cause::User, actor)),
-                        Order::OwnerGone => stop = Some((Cause::OwnerGone, Actor::Quell)),
-                        Order::Pass(_) => {}
-                    }
-                }
-                if arrived.closed {
-                    kit.front = None;
-                }
-            }
-            let wishes = match &mut kit.desk {
-                Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
-                None => Vec::new(),
-            };
-            for wish in wishes {
-                stop = stop.or(kit.while_waiting(wish));
-            }
-            if let Some((cause, actor)) = stop {
-                kit.end_waiting(job, self.run, cause, actor, last);
-                return false;
-            }
-            if Instant::now() >= until {
-                point(Point::WaitOver);
-                return true;
-            }
-        }
-    }
 }
 
 impl Kit {
@@ -458,75 +405,6 @@ impl Kit {
             {
                 desk.open_again(store);
             }
-        }
-    }
-
-    /// Answers what is wanted of a job that has no process at the moment; a reason to end it, if it is one.
-    fn while_waiting(&mut self, wish: Wish) -> Option<(Cause, Actor)> {
-        let desk = self.desk.as_mut()?;
-        match wish {
-            Wish::OwnerGone if desk.is_kept() => None,
-            Wish::OwnerGone => Some((Cause::OwnerGone, Actor::Quell)),
-            Wish::TimeToLiveOver => Some((Cause::Timeout, Actor::Quell)),
-            Wish::Call { key, pid, uid, call } => {
-                let refused = || Answer::Refused {
-                    code: "wrong_state".into(),
-                    why: "it waits to be started again".into(),
-                };
-                let answer = match call {
-                    Call::Stop { reason, .. } => {
-                        desk.answer(key, &Answer::Heard);
-                        return Some((Cause::User, Actor::Client { pid, uid, reason }));
-                    }
-                    Call::Look => Answer::Seen(Vec::new()),
-                    Call::Vitals => Answer::Vitals { cpu: 0, output: desk.taps.bytes() },
-                    Call::Signal { .. } | Call::Send { .. } => refused(),
-                };
-                desk.answer(key, &answer);
-                None
-            }
-        }
-    }
-
-    /// Ends a job that waits to be started again: all that is left to do is to say so.
-    fn end_waiting(&mut self, job: &Job, run: u32, cause: Cause, actor: Actor, last: &Receipt) {
-        let Some(store) = &job.store else { return };
-        point(Point::WaitEnding);
-        let end = || {
-            store.record().and_then(|mut record| {
-                // What is on disk may be older than the last run, if the disk was full then.
-                record.state = State::Ended.word().into();
-                record.run = run;
-                (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
-                (record.outcome, record.verdict) =
-                    (Some(last.root.outcome.clone()), Some(last.verdict.clone()));
-                record.since.wall = wall();
-                store.keep(last).and_then(|()| store.publish(&record))
-            })
-        };
-        let published = insist(store, end);
-        point(Point::WaitEndPublished);
-        let outcome = last.root.outcome.clone();
-        for what in [
-            Happening::StopAsked { cause, actor: actor.clone() },
-            Happening::Ended { outcome, cause, actor, verdict: Verdict::Gone },
-        ] {
-            let event = JobEvent { time: wall(), job: job.spec.id, name: job.spec.name.clone(), run, what };
-            let _ = store.log_event(&event);
-            if let Some(desk) = &mut self.desk {
-                desk.tell(&event);
-            }
-        }
-        // Only now: whoever waits for its end finds the whole history.
-        let _ = store.harden();
-        let ended = published.and_then(|()| store.settle());
-        let troubles: Vec<String> = ended.err().map(|error| error.to_string()).into_iter().collect();
-        if let Some(desk) = &mut self.desk {
-            desk.dismiss();
-        }
-        if let Some(front) = &mut self.front {
-            let receipt = Box::new(Receipt { troubles, ..last.clone() });
-            let _ = front.say(&Note::Done { receipt, leaked: false, failed: None, unwritten: false });
         }
     }
 }

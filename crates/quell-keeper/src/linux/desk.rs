@@ -299,6 +299,11 @@ impl Desk {
         self.rules.on_owner_exit == OnOwnerExit::Keep
     }
 
+    /// Forgets the owner, of whose end somebody else has told.
+    pub fn forget_owner(&mut self) {
+        self.owner = None;
+    }
+
     /// Tells the aide of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
         let Some(at) = event.what.hook_event() else { return };
@@ -322,9 +327,9 @@ impl Desk {
             Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
                 true
             }
-            Cause::User | Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => {
-                false
-            }
+            // A user has stopped it, which is noted below; or had a signal sent that ended this run, and not the job.
+            Cause::User => true,
+            Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => false,
         };
         let failed = receipt.root.outcome != RootOutcome::Exited { code: 0 };
         let wanted = match rules.policy {

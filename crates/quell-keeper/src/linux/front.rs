@@ -9,19 +9,17 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, Known, ProcId, Receipt, RootOutcome, SessionKind, Signal, State, Verdict,
+    Actor, Cause, HeldBy, JobId, Known, Owner, ProcId, RootOutcome, SessionKind, Signal, State, Verdict,
 };
-use quell_store::{JobDir, Lock};
+use quell_store::{Home, JobDir, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
-use super::desk::Desk;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::prepare::{self, open_outlets};
 use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
-use super::taps::Taps;
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::mask::Mask;
 use crate::{Finished, RunError, RunRequest};
@@ -198,18 +196,18 @@ fn prepare_keeper(
 }
 
 pub struct Front {
-    request: RunRequest,
-    plan: Plan,
+    pub(super) request: RunRequest,
+    pub(super) plan: Plan,
     keeper: PidFd,
     line: Line,
-    signals: SignalFd,
-    told: Told,
+    pub(super) signals: SignalFd,
+    pub(super) told: Told,
     /// The root (or its init), watched as well as can be from here, until it ends.
     root: Option<PidFd>,
     /// What the keeper has said of the job.
-    known: Known,
+    pub(super) known: Known,
     stopping: bool,
-    interrupted: bool,
+    pub(super) interrupted: bool,
     /// When the first stop signal came.
     asked: Option<Instant>,
     /// When the keeper must have said anything at all: it was asked something, or the root has ended.
@@ -218,13 +216,13 @@ pub struct Front {
     phase_due: Option<Instant>,
     woken: bool,
     /// How many runs the keeper has told of.
-    births: u32,
+    pub(super) births: u32,
     /// When the keeper is continued, if it is still stopped then.
     asleep: Option<Instant>,
     /// When memory that is not needed for waiting is given back.
     slim_at: Option<Instant>,
     /// Who started a background job, until it runs.
-    starter: Option<UnixStream>,
+    pub(super) starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
     owner: Option<PidFd>,
 }
@@ -423,6 +421,10 @@ impl Front {
                 return;
             }
             self.asked.get_or_insert_with(Instant::now);
+            if !info.from_kernel && self.outer_job_stops(info.pid) {
+                let _ = self.line.mention(&Order::OwnerGone);
+                return self.expect_answer();
+            }
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
@@ -431,6 +433,23 @@ impl Front {
             let _ = self.line.mention(&Order::Stop(actor));
             self.expect_answer();
         }
+    }
+
+    /// Whether `sender` is the keeper of the job that this one lives for, and is stopping that one: it asks its whole tree,
+    /// and we are in it.
+    fn outer_job_stops(&self, sender: u32) -> bool {
+        let rules = self.request.background.as_ref().map(|background| &background.rules);
+        let (Some(Owner::Job { job }), Some(home)) =
+            (rules.and_then(|rules| rules.owner), &self.request.home)
+        else {
+            return false;
+        };
+        let is_keeper = |keeper: ProcId| keeper.pid == sender;
+        Home::at(home).job(job).record().is_ok_and(|outer| {
+            // Who is outside of our PID namespace has no number here.
+            let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
+            sent_by_it && outer.state == State::Asking.word()
+        })
     }
 
     /// Whether a key of the terminal has reached the program as well as us; then what it means is the program's to say.
@@ -470,9 +489,11 @@ impl Front {
                 self.slim_at = self.request.background.as_ref().map(|_| Instant::now() + LASTING);
                 None
             }
-            Note::Resting => {
+            Note::Resting(outcome) => {
                 self.begin_run();
                 self.phase_due = None;
+                // As long as there is no other run, the job has ended as this one has.
+                self.known.root = Some(outcome);
                 None
             }
             Note::Stopping { killing, grace, ending, leaked } => {
@@ -532,7 +553,7 @@ impl Front {
         }
     }
 
-    fn collect_keeper(&self) {
+    pub(super) fn collect_keeper(&self) {
         // The keeper has said its last word and has nothing to do but exit. If somebody stops it on the way, it is ended.
         let patience = Some(Instant::now() + SILENCE);
         let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
@@ -542,87 +563,6 @@ impl Front {
         let _ = quell_sys::wait_exit(self.keeper.pid());
         let _ = quell_sys::reap(self.keeper.pid());
     }
-
-    /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
-    fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
-        point(Point::KeeperMissed);
-        self.collect_keeper();
-        point(Point::KeeperCollected);
-        let plan = &self.plan;
-        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
-        // It may have died before there was a record; none is made for what never ran.
-        job.store = job.store.filter(JobDir::exists);
-        if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
-            let unwritten =
-                job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
-            let (leaked, interrupted) = (self.known.leaked, self.interrupted);
-            return Ok(Finished { receipt, leaked, unwritten, interrupted });
-        }
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
-        point(Point::HoldTaken);
-        let kit = Kit {
-            front: None,
-            signals: self.signals,
-            desk: None,
-            lock: None,
-            crew: Crew::default(),
-            starter: None,
-        };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
-        point(Point::TakenOver);
-        let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
-        Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
-    }
-
-    /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
-    fn take_over_background(
-        self,
-        job: Job,
-        backstage: Backstage,
-        evidence: Evidence,
-    ) -> Result<(), RunError> {
-        point(Point::KeeperMissed);
-        self.collect_keeper();
-        point(Point::KeeperCollected);
-        let plan = &self.plan;
-        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
-        if ended_already(store).is_some() {
-            return Ok(());
-        }
-        let run = self.births.max(1);
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
-        point(Point::HoldTaken);
-        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
-        let desk = taps
-            .ok()
-            .map(|taps| Box::new(Desk::new(background.rules.clone(), taps, None, None, backstage.aide)));
-        let crew = Crew {
-            understudy: backstage.understudy,
-            nest: backstage.nest,
-            mask: backstage.mask,
-            keeper: None,
-        };
-        let kit =
-            Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
-        point(Point::TakenOver);
-        // A starter that still waits has nothing to wait for.
-        match (self.starter, end.receipt.verdict) {
-            (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
-            (Some(_) | None, _) => Ok(()),
-        }
-    }
-}
-
-/// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
-/// read: all that can be missing is the last stroke, and it is made here.
-fn ended_already(store: &JobDir) -> Option<Receipt> {
-    let record = store.record().ok()?;
-    let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-    let receipt = store.receipt().ok().filter(|_| record.state == State::Ended.word() && !survived)?;
-    // What fails here is done by whoever looks next.
-    let _ = store.settle();
-    Some(receipt)
 }
 
 pub fn random() -> Result<u128, RunError> {

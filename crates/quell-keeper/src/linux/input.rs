@@ -9,6 +9,8 @@ use quell_sys::Polled;
 
 /// What a terminal takes for the end of the input.
 const END_OF_TRANSMISSION: u8 = 4;
+/// What leaves no part of a line behind in a terminal: a line's ends, and the keys that discard it (^C, ^U, ^Z, ^\).
+const LINE_OVER: [u8; 7] = [b'\n', b'\r', END_OF_TRANSMISSION, 0x03, 0x15, 0x1a, 0x1c];
 /// How many requests may wait.
 const QUEUE: usize = 64;
 
@@ -67,7 +69,7 @@ impl Input {
             return Err("too much is waiting to be read by the program".into());
         }
         let own = data.len();
-        self.in_line = data.last().map_or(self.in_line, |last| !last.is_ascii_control());
+        self.in_line = data.last().map_or(self.in_line, |last| !LINE_OVER.contains(last));
         if eof && self.terminal {
             // Within a line the first one only hands over what there is of it.
             data.extend([END_OF_TRANSMISSION].repeat(1 + usize::from(self.in_line)));

@@ -13,10 +13,12 @@ mod ready;
 mod service;
 mod spec;
 mod supervise;
+mod takeover;
 mod taps;
+mod waiting;
 mod wire;
 
-pub use aide::{News, tell_hooks};
+pub use aide::{News, is_run_by_an_aide, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
 

@@ -52,6 +52,11 @@ impl Supervisor {
             Call::Signal { signal, tree } => {
                 let sent =
                     if tree { self.hold.pass_to_all(signal) } else { usize::from(self.hold.pass(signal)) };
+                if sent > 0 {
+                    let actor = Actor::Client { pid, uid, reason: None };
+                    self.life.signal_sent(signal, actor.clone());
+                    self.happen(Happening::Signaled { signal, actor, members: sent });
+                }
                 Answer::Signaled { sent }
             }
             Call::Send { data, eof, within } => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{JobSpec, LifeRules, Mode, SCHEMA};
+use quell_core::{Background, JobSpec, LifeRules, Mode, SCHEMA};
 use quell_store::{Home, wall};
 
 use super::evidence::Outlet;
@@ -31,11 +31,11 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         id: plan.id,
         mode: if background.is_some() { Mode::Start } else { Mode::Run },
         session: background.and_then(|background| background.session.clone()),
-        background: background.map(|background| background.rules.clone()),
+        background: background.map(|background| shown(&background.rules, mask)),
         name: request.name.clone(),
-        tags: request.tags.clone(),
+        tags: request.tags.iter().map(|(key, value)| (mask.apply(key), mask.apply(value))).collect(),
         command: request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect(),
-        cwd: PathBuf::from(plan.program.cwd.to_string_lossy().into_owned()),
+        cwd: PathBuf::from(mask.apply(&plan.program.cwd.to_string_lossy())),
         contain: request.contain,
         until: request.until,
         leak: request.leak,
@@ -46,4 +46,14 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         boot_id: quell_sys::boot_id(),
         created: wall(),
     }
+}
+
+/// The rules as they may be shown. The job itself goes by the true ones.
+fn shown(rules: &Background, mask: &Mask) -> Background {
+    let mut rules = rules.clone();
+    let ready = &mut rules.ready;
+    for text in [&mut ready.log, &mut ready.http, &mut ready.cmd].into_iter().flatten() {
+        *text = mask.apply(text);
+    }
+    rules
 }

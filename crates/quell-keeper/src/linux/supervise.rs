@@ -243,7 +243,7 @@ impl Supervisor {
         let end = End { receipt, leaked: self.life.leaked(), failed: self.failed, unwritten: self.unwritten };
         if self.again.is_some() {
             if let Some(front) = &mut self.kit.front {
-                let _ = front.mention(&Note::Resting);
+                let _ = front.mention(&Note::Resting(end.receipt.root.outcome.clone()));
                 point(Point::RestTold);
             }
             return (end, self.again, self.job, self.kit);
@@ -436,6 +436,10 @@ impl Supervisor {
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
                 Order::OwnerGone => {
+                    self.happen(Happening::OwnerGone { kept: false });
+                    if let Some(desk) = self.desk() {
+                        desk.forget_owner();
+                    }
                     let manner = Manner::Within(self.job.rules.plan.grace);
                     self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
                 }
@@ -469,13 +473,7 @@ impl Supervisor {
             desk.ending.get_or_insert((cause, actor.clone()));
         }
         if self.life.state() != State::Ended {
-            let note = match &actor {
-                Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
-                Actor::Client { pid, .. } => format!("asked by pid {pid}"),
-                Actor::Kernel => "the terminal hung up".into(),
-                Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
-            };
-            self.evidence.step(StepKind::StopAsked, note, vec![]);
+            self.evidence.step(StepKind::StopAsked, who_asked(cause, &actor), vec![]);
             self.happen(Happening::StopAsked { cause, actor: actor.clone() });
             point(Point::StopNoted);
         }
@@ -512,7 +510,13 @@ impl Supervisor {
                 }
                 Action::Kill => {
                     let ran = !matches!(self.life.root(), Some(RootOutcome::NotStarted { .. }));
-                    if ran && !std::mem::replace(&mut self.kill_told, true) {
+                    // One who takes over may find that nobody is left to be killed.
+                    if self.kit.desk.is_some()
+                        && ran
+                        && !self.kill_told
+                        && self.hold.count() != Count::Alive(0)
+                    {
+                        self.kill_told = true;
                         self.happen(Happening::Killed);
                     }
                     let (began, since) = (self.evidence.now(), Instant::now());
@@ -568,6 +572,16 @@ fn claim(store: &JobDir) -> Claim {
             // A stub that hangs in its exec has it still.
             Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
         }
+    }
+}
+
+/// Who wants a job stopped, for its receipt.
+pub fn who_asked(cause: Cause, actor: &Actor) -> String {
+    match actor {
+        Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
+        Actor::Client { pid, .. } => format!("asked by pid {pid}"),
+        Actor::Kernel => "the terminal hung up".into(),
+        Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
     }
 }
 

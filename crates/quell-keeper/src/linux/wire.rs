@@ -52,8 +52,8 @@ pub enum Note {
         /// Whether descendants had outlived the root.
         leaked: bool,
     },
-    /// This run is over, and another one will begin after a while.
-    Resting,
+    /// This run is over, with this outcome of its root, and another one will begin after a while.
+    Resting(RootOutcome),
     /// The root was stopped by job control.
     RootStopped,
     /// The root has ended.

@@ -1,0 +1,102 @@
+//! What a front or an understudy does when its keeper was killed: it finishes the stop, and puts the end on record.
+
+use quell_contain::Hold;
+use quell_core::{Actor, Cause, Receipt, State, Verdict};
+use quell_store::JobDir;
+use quell_sys::fault::{Point, point};
+
+use super::background::{Backstage, Crew};
+use super::desk::Desk;
+use super::evidence::{Evidence, Outlet};
+use super::front::Front;
+use super::spec::job_of;
+use super::supervise::{Job, Kit, Supervisor};
+use super::taps::Taps;
+use crate::mask::Mask;
+use crate::{Finished, RunError};
+
+impl Front {
+    /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
+    pub(super) fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
+        point(Point::KeeperMissed);
+        self.collect_keeper();
+        point(Point::KeeperCollected);
+        let plan = &self.plan;
+        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
+        // It may have died before there was a record; none is made for what never ran.
+        job.store = job.store.filter(JobDir::exists);
+        if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
+            let unwritten =
+                job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
+            let (leaked, interrupted) = (self.known.leaked, self.interrupted);
+            return Ok(Finished { receipt, leaked, unwritten, interrupted });
+        }
+        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        point(Point::HoldTaken);
+        let kit = Kit {
+            front: None,
+            signals: self.signals,
+            desk: None,
+            lock: None,
+            crew: Crew::default(),
+            starter: None,
+        };
+        let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
+        point(Point::TakenOver);
+        let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
+        Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
+    }
+
+    /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
+    pub(super) fn take_over_background(
+        self,
+        job: Job,
+        backstage: Backstage,
+        evidence: Evidence,
+    ) -> Result<(), RunError> {
+        point(Point::KeeperMissed);
+        self.collect_keeper();
+        point(Point::KeeperCollected);
+        let plan = &self.plan;
+        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
+        if ended_already(store).is_some() {
+            return Ok(());
+        }
+        let run = self.births.max(1);
+        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        point(Point::HoldTaken);
+        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
+        let desk = taps.ok().map(|taps| {
+            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.aide);
+            // Without a keeper there is no other run, whatever has ended this one.
+            desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
+            Box::new(desk)
+        });
+        let crew = Crew {
+            understudy: backstage.understudy,
+            nest: backstage.nest,
+            mask: backstage.mask,
+            keeper: None,
+        };
+        let kit =
+            Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
+        let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
+        point(Point::TakenOver);
+        // A starter that still waits has nothing to wait for.
+        match (self.starter, end.receipt.verdict) {
+            (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+}
+
+/// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
+/// read: all that can be missing is the last stroke, and it is made here.
+fn ended_already(store: &JobDir) -> Option<Receipt> {
+    let record = store.record().ok()?;
+    let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
+    let receipt = store.receipt().ok().filter(|_| record.state == State::Ended.word() && !survived)?;
+    // What fails here is done by whoever looks next.
+    let _ = store.settle();
+    Some(receipt)
+}

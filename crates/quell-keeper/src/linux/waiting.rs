@@ -1,0 +1,179 @@
+//! A job between two runs of its program: it has no process, and waits to be started again. Whatever is wanted of it then is
+//! heard and told as while it runs.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use quell_core::{Actor, Cause, Happening, JobEvent, Moment, Receipt, State, Step, StepKind};
+use quell_store::wall;
+use quell_sys::Polled;
+use quell_sys::fault::{Point, point};
+
+use super::desk::Wish;
+use super::finish::insist;
+use super::supervise::{Job, Kit, who_asked};
+use super::wire::{Note, Order};
+use crate::control::{Answer, Call};
+
+/// Waits before the program is started again; false if the job is to end instead, which is on record then. `last` is what
+/// the run before came to.
+pub fn pause(job: &Job, kit: &mut Kit, run: u32, delay: Duration, last: &Receipt) -> bool {
+    Pause { job, kit, run, last, began: Instant::now() }.wait(delay)
+}
+
+struct Pause<'a> {
+    job: &'a Job,
+    kit: &'a mut Kit,
+    run: u32,
+    last: &'a Receipt,
+    began: Instant,
+}
+
+impl Pause<'_> {
+    fn wait(mut self, delay: Duration) -> bool {
+        let until = self.began + delay;
+        loop {
+            let Some(desk) = &self.kit.desk else { return false };
+            // Asked for when the last run had just ended.
+            if let Some((cause, actor)) = desk.ending.clone() {
+                self.end(cause, actor);
+                return false;
+            }
+            let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
+            fds.extend(self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
+            let desk_at = fds.len();
+            desk.polled(&mut fds);
+            let wake = desk.deadline().map_or(until, |due| due.min(until));
+            let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
+            drop(fds);
+            self.kit.hear_signals(self.job.store.as_ref());
+            let mut stop = self.hear_front();
+            let wishes = match &mut self.kit.desk {
+                Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
+                None => Vec::new(),
+            };
+            for wish in wishes {
+                let reason = self.grant(wish);
+                stop = stop.or(reason);
+            }
+            if let Some((cause, actor)) = stop {
+                self.end(cause, actor);
+                return false;
+            }
+            if Instant::now() >= until {
+                point(Point::WaitOver);
+                return true;
+            }
+        }
+    }
+
+    /// Does what the understudy says; a reason to end the job, if it is one.
+    fn hear_front(&mut self) -> Option<(Cause, Actor)> {
+        let front = self.kit.front.as_mut()?;
+        let arrived = front.hear::<Order>();
+        let mut stop = None;
+        for order in arrived.messages {
+            let _ = front.mention(&Note::Heard);
+            stop = stop.or(match order {
+                Order::Stop(actor) => Some((Cause::User, actor)),
+                Order::OwnerGone => Some((Cause::OwnerGone, Actor::Quell)),
+                Order::Pass(_) => None,
+            });
+        }
+        if arrived.closed {
+            (self.kit.front, self.kit.crew.understudy) = (None, None);
+            self.happen(Happening::UnderstudyLost);
+        }
+        if matches!(stop, Some((Cause::OwnerGone, _))) {
+            self.happen(Happening::OwnerGone { kept: false });
+        }
+        stop
+    }
+
+    /// Does what is wanted at the desk; a reason to end the job, if it is one.
+    fn grant(&mut self, wish: Wish) -> Option<(Cause, Actor)> {
+        let desk = self.kit.desk.as_mut()?;
+        match wish {
+            Wish::OwnerGone => {
+                let kept = desk.is_kept();
+                self.happen(Happening::OwnerGone { kept });
+                (!kept).then_some((Cause::OwnerGone, Actor::Quell))
+            }
+            Wish::TimeToLiveOver => {
+                self.happen(Happening::TimedOut);
+                Some((Cause::Timeout, Actor::Quell))
+            }
+            Wish::Call { key, pid, uid, call } => {
+                let answer = match call {
+                    Call::Stop { reason, .. } => {
+                        desk.answer(key, &Answer::Heard);
+                        let reason = reason.map(|reason| self.kit.crew.mask.apply(&reason));
+                        return Some((Cause::User, Actor::Client { pid, uid, reason }));
+                    }
+                    Call::Look => Answer::Seen(Vec::new()),
+                    Call::Vitals => Answer::Vitals { cpu: 0, output: desk.taps.bytes() },
+                    Call::Signal { .. } | Call::Send { .. } => Answer::Refused {
+                        code: "wrong_state".into(),
+                        why: "it waits to be started again".into(),
+                    },
+                };
+                desk.answer(key, &answer);
+                None
+            }
+        }
+    }
+
+    /// Writes the history, and tells the hooks.
+    fn happen(&mut self, what: Happening) {
+        let (spec, run) = (&self.job.spec, self.run);
+        let event = JobEvent { time: wall(), job: spec.id, name: spec.name.clone(), run, what };
+        // A record that was removed on purpose needs no history; and the end does not depend on it.
+        if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
+            let _ = store.log_event(&event);
+        }
+        if let Some(desk) = &mut self.kit.desk {
+            desk.tell(&event);
+        }
+    }
+
+    /// Ends the job: all that is left to do is to say so. How its last run went stays as it was; why there is no other one,
+    /// and since when, is news.
+    fn end(mut self, cause: Cause, actor: Actor) {
+        let Some(store) = &self.job.store else { return };
+        point(Point::WaitEnding);
+        let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
+        let ended = Moment { at, wall: wall() };
+        let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
+        let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
+        receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
+        let end = || {
+            store.record().and_then(|mut record| {
+                // What is on disk may be older than the last run, if the disk was full then.
+                record.state = State::Ended.word().into();
+                record.run = self.run;
+                (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
+                (record.outcome, record.verdict) =
+                    (Some(receipt.root.outcome.clone()), Some(receipt.verdict.clone()));
+                record.since = receipt.ended.clone();
+                store.keep(&receipt).and_then(|()| store.publish(&record))
+            })
+        };
+        let published = insist(store, end);
+        point(Point::WaitEndPublished);
+        let (outcome, verdict) = (receipt.root.outcome.clone(), receipt.verdict.clone());
+        self.happen(Happening::StopAsked { cause, actor: actor.clone() });
+        self.happen(Happening::Ended { outcome, cause, actor, verdict });
+        // Only now: whoever waits for its end finds the whole history.
+        let _ = store.harden();
+        if let Err(error) = published.and_then(|()| store.settle()) {
+            receipt.troubles.push(error.to_string());
+        }
+        if let Some(desk) = &mut self.kit.desk {
+            desk.dismiss();
+        }
+        if let Some(front) = &mut self.kit.front {
+            let receipt = Box::new(receipt);
+            let _ = front.say(&Note::Done { receipt, leaked: false, failed: None, unwritten: false });
+        }
+    }
+}
