@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -29,10 +29,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The variables that name a job to its processes, and mark them.
 const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
-/// The variable that names the session which jobs are part of.
 /// How often in a row a name may be found with a job that was lost just then.
 const LOST_NAMESAKES: usize = 3;
-
+/// The variable that names the session which jobs are part of.
 const SESSION: &str = "QUELL_SESSION";
 
 /// What a job reads on its standard input.
@@ -185,8 +184,10 @@ impl Start {
     fn request(&self, home: &Home) -> Result<(RunRequest, OwnedFd)> {
         self.check()?;
         let (stdin, stdin_file, given) = self.open_stdin()?;
-        let session =
-            self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
+        let session = match &self.session {
+            Some(session) => Some(session.clone()),
+            None => own_session()?,
+        };
         let outer = outer_job(home);
         let owner = match (self.owner, outer) {
             (Some(id), _) => Some(Owner::Process { id }),
@@ -251,8 +252,8 @@ impl Start {
             }
             Input::File(path) => {
                 let absolute = std::path::absolute(path).map_err(Error::io(path))?;
-                let file = File::open(&absolute).map_err(Error::io(path))?;
-                (Stdin::Given, Some(absolute), file.into())
+                let file = open_input(&absolute)?;
+                (Stdin::Given, Some(absolute), file)
             }
         })
     }
@@ -268,6 +269,31 @@ impl Start {
             all.insert(SESSION.into(), session.into());
         }
         Environment { clear: true, set: all.into_iter().collect() }
+    }
+}
+
+/// Opens what a job is to read. A fifo that nobody writes to is waited for by the program, not here.
+pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
+    let failed = |error: std::io::Error| RunError::Stdin { path: path.to_owned(), error: error.to_string() };
+    Ok(quell_sys::open_to_read(path).map_err(failed)?)
+}
+
+/// The session that the environment names.
+fn own_session() -> Result<Option<String>> {
+    let Some(session) = std::env::var_os(SESSION).filter(|name| !name.is_empty()) else { return Ok(None) };
+    match session.into_string() {
+        Ok(session) if quell_store::is_name(&session) => Ok(Some(session)),
+        Ok(session) => Err(bad_session(&session)),
+        Err(session) => Err(bad_session(&session.to_string_lossy())),
+    }
+}
+
+fn bad_session(session: &str) -> Error {
+    Error::Variable {
+        name: SESSION.into(),
+        // It may hold what a terminal would obey.
+        message: format!("{session:?} is no session"),
+        hint: "use 1 to 64 letters, digits, `.`, `-` or `_`, or unset it".into(),
     }
 }
 
@@ -337,6 +363,9 @@ impl Quell {
     }
 
     fn try_start(&self, request: &RunRequest, stdin: OwnedFd) -> Result<Job> {
+        let mut bytes = serde_json::to_vec(request)
+            .map_err(|error| Error::BadValue(format!("the request can't be passed on: {error}")))?;
+        bytes.push(b'\n');
         let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
@@ -345,8 +374,6 @@ impl Quell {
         // Else the keeper's end would be open here as long as the command.
         drop(command);
         // What was executed forks and exits; it is the keeper's understudy that goes on, as nobody's child.
-        let mut bytes = serde_json::to_vec(request).unwrap_or_default();
-        bytes.push(b'\n');
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(&bytes).and_then(|()| {
