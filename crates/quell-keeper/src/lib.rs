@@ -21,7 +21,7 @@ pub use platform::News;
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;
-pub use platform::{run, stand_by, tell_hooks};
+pub use platform::{check, run, stand_by, tell_hooks};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
 };

@@ -88,13 +88,16 @@ fn signal(text: &str) -> Result<Signal, String> {
 }
 
 const RESTART_HELP: &str = "\
-The old job is stopped first, as by `quell stop`; if anything of it is not proven
-dead, nothing is started. The new one has another id and the same command,
-directory, environment, name and rules. An ended job is started again as well.
+The old job is stopped first, as by `quell stop`; if anything of it is known to
+be alive after that, nothing is started. The new one has another id and the same
+command, directory, environment, name and rules. An ended job is started again as
+well. Where its directory, its program or what it reads is gone, nothing is
+stopped; nor is a job with --stdin -, as nobody can give it the same input again,
+nor one that another quell restarts or has restarted.
 
-Exit codes: 0; 1 it can't be restarted (a `quell run`), or ended before it was
-ready; 2 usage; 3 no such job; 5 something of the old one is not proven dead; 6
-it runs and is not ready yet; 125 to 127 it could not be started.
+Exit codes: 0; 1 it can't be restarted (a `quell run`, --stdin -, already done),
+or ended before it was ready; 2 usage; 3 no such job; 5 something of the old one
+is alive; 6 it runs and is not ready yet; 125 to 127 it could not be started.
 
 Examples:
   quell restart web

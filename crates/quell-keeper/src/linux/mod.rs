@@ -19,6 +19,7 @@ mod wire;
 pub use aide::{News, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
+pub use prepare::check;
 
 /// What the fuzzer calls; no part of the interface.
 #[cfg(feature = "fuzzing")]
