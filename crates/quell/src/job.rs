@@ -10,7 +10,7 @@ use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{self, Caller, Heard, Knocking, PATIENCE};
-use crate::{Error, JobView, Quell, Result, settle_lost};
+use crate::{Error, JobState, JobView, Quell, Result, settle_lost};
 
 /// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
 const STOP_SLACK: Duration = Duration::from_secs(30);
@@ -33,9 +33,10 @@ fn pin(id: ProcId) -> Option<PidFd> {
 pub struct Stop {
     /// Without asking it first.
     pub kill: bool,
-    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it.
+    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it. A job in the foreground
+    /// has its own in any case: it is asked by a signal, which carries nothing.
     pub grace: Option<Duration>,
-    /// Why, for the receipt.
+    /// Why, for the receipt of a job in the background.
     pub reason: Option<String>,
 }
 
@@ -204,6 +205,10 @@ impl Job {
         let front =
             record.understudy.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
         let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
+        // It has been asked, and would take a second request for impatience.
+        if !stop.kill && record.state == JobState::Stopping.word() {
+            return Ok((true, None));
+        }
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {

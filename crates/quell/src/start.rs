@@ -80,7 +80,7 @@ pub struct Start {
     pub timeout: Option<Duration>,
     /// What ends it.
     pub until: Until,
-    /// What to do about what outlives the root.
+    /// What to do about what outlives the root; only noted, as stopping it is part of each.
     pub leak: Leak,
     /// A name, unique among live jobs.
     pub name: Option<String>,

@@ -25,7 +25,7 @@ pub enum LeakArg {
     Stop,
     /// Stop them and say so
     Report,
-    /// Stop them and exit with 123
+    /// Stop them and exit with 123; not for `quell start`
     Fail,
 }
 
@@ -37,7 +37,7 @@ pub enum UntilArg {
     Tree,
 }
 
-/// What `run` and `start` have in common.
+// What `run` and `start` have in common. Not for the help, which would begin with it.
 #[derive(Args)]
 pub struct JobArgs {
     /// Stop it after this long: 300ms, 1.5s, 2m, 1h
@@ -142,7 +142,8 @@ Prints the id once the program runs. With --wait-ready it also waits until the j
 not in that time (the job goes on), with 1 if it ended before.
 
 Exit codes: 0 it runs; 1 the name is taken, or it ended before it was ready; 2 usage; 6 not ready in time;
-125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left.
+125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left;
+unless it is about what comes after the start, such as a stdout that can't be written: then stderr has the id.
 
 Owners: --owner self is the process that calls quell (a shell, an agent), parent the one above it, session:NAME puts the
 job into a session (`quell stop --session NAME`). When an owner is gone, however it went, the job is stopped. A job that

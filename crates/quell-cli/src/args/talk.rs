@@ -89,7 +89,8 @@ fn signal(text: &str) -> Result<Signal, String> {
 
 const RESTART_HELP: &str = "\
 The old job is stopped first, as by `quell stop`; if anything of it is known to
-be alive after that, nothing is started. The new one has another id and the same
+be alive after that, nothing is started; where that can't be known (its keepers
+were killed, and only the reaper held it), it is, with a warning. The new one has another id and the same
 command, directory, environment, name and rules. An ended job is started again as
 well. Where its directory, its program or what it reads is gone, nothing is
 stopped; nor is a job with --stdin -, as nobody can give it the same input again,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quell::answers::StartAnswer;
 use quell::{Conditions, Error, GcRules, Input, Job, Met, Quell, Start};
-use quell_core::{OnOwnerExit, ReadyRules, RestartPolicy};
+use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
 use super::{envelope, fail, gate, gc, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
@@ -31,7 +31,11 @@ pub fn start(args: StartArgs) -> ExitCode {
     });
     let code = match ready.transpose() {
         Ok(waited) => report(&job, json, waited.and_then(|waited| waited.first().map(|waited| waited.met))),
-        Err(error) => fail("start", json, &error),
+        Err(error) => {
+            let code = fail("start", json, &error);
+            tell_running(&job);
+            code
+        }
     };
     tidy(&quell, gc);
     code
@@ -44,6 +48,12 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
     }
 }
 
+/// Says what nobody could know otherwise: which job runs, though this call fails.
+fn tell_running(job: &Job) {
+    let id = job.id();
+    output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
+}
+
 fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     let text = if json {
         envelope("start", &StartAnswer { id: job.id(), job: job.view().ok(), met })
@@ -51,6 +61,7 @@ fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
         format!("{}\n", job.id())
     };
     if let Some(code) = output::to_stdout(&text) {
+        tell_running(job);
         return code;
     }
     match met {
@@ -88,6 +99,11 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let common = run::common(args.job, &settings).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
     })?;
+    if common.leak == Leak::Fail {
+        let why =
+            "--leak fail is about the exit code of `quell run`; `quell start` has given its own by then";
+        return Err(said(Error::BadValue(why.into())));
+    }
     let mut start = Start::new(args.command);
     start.cwd = common.cwd;
     start.environment = common.environment;
