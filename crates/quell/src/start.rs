@@ -167,7 +167,7 @@ impl Start {
             return bad(format!("`{text}` is no regular expression: {error}"));
         }
         if let Some(url) = &self.ready.http
-            && url.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest.starts_with('/'))
+            && !can_be_asked(url)
         {
             return bad(format!("`{url}` can't be asked: write http://HOST:PORT/PATH"));
         }
@@ -270,6 +270,18 @@ impl Start {
         }
         Environment { clear: true, set: all.into_iter().collect() }
     }
+}
+
+/// Whether `url` is http://HOST[:PORT][/PATH], with a port that there can be.
+fn can_be_asked(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let place = rest.split('/').next().unwrap_or_default();
+    // In brackets there are colons that are none of a port.
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (place, None),
+    };
+    !host.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// Opens what a job is to read. A fifo that nobody writes to is waited for by the program, not here.

@@ -47,7 +47,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
     /// The signal that asks: TERM, SIGINT, 15, … [default: TERM]
-    #[arg(long, value_name = "SIG")]
+    #[arg(long, value_name = "SIG", value_parser = signal)]
     pub signal: Option<Signal>,
     /// What holds the tree [default: auto]
     #[arg(long, value_enum)]
@@ -219,7 +219,7 @@ pub fn wait_ready(text: &str) -> Result<WaitReady, String> {
     if text.is_empty() {
         Ok(WaitReady(None))
     } else {
-        timeout(text).map(|duration| WaitReady(Some(duration)))
+        patience(text).map(|duration| WaitReady(Some(duration)))
     }
 }
 
@@ -283,6 +283,22 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// How long something is waited for.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("in no time nothing happens; give more than 0".into()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub fn signal(text: &str) -> Result<Signal, String> {
+    text.parse::<Signal>().map_err(|error| match Signal::nearest(text) {
+        Some(near) => format!("`{text}` is no signal: did you mean {near}?"),
+        None => error.to_string(),
+    })
 }
 
 pub fn name(text: &str) -> Result<String, String> {

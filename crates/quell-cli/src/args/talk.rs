@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use quell_core::{Signal, parse_duration};
 
-use super::job::{WaitReady, timeout, wait_ready};
+use super::job::{WaitReady, patience, signal, wait_ready};
 
 const SEND_HELP: &str = "\
 TEXT goes as one line, its words with a space between them. Without TEXT and
@@ -44,7 +44,7 @@ pub struct SendArgs {
     #[arg(long)]
     pub no_newline: bool,
     /// How long the program may make no room for more
-    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "30s")]
+    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "30s")]
     pub timeout: Duration,
     /// Print one JSON object
     #[arg(long)]
@@ -78,13 +78,6 @@ pub struct SignalArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-fn signal(text: &str) -> Result<Signal, String> {
-    text.parse::<Signal>().map_err(|error| match Signal::nearest(text) {
-        Some(near) => format!("`{text}` is no signal: did you mean {near}?"),
-        None => error.to_string(),
-    })
 }
 
 const RESTART_HELP: &str = "\

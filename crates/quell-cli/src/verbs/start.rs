@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell::answers::StartAnswer;
-use quell::{Conditions, Error, GcRules, Input, Job, Met, Quell, Start};
+use quell::{Conditions, Environment, Error, GcRules, Input, Job, Met, Quell, Start};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
 use super::{envelope, fail, gate, gc, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
 use crate::run::{self, Settings};
+use crate::show;
 
 /// Starts the command and prints the job's id.
 pub fn start(args: StartArgs) -> ExitCode {
@@ -86,6 +87,18 @@ struct Request {
     gc: Option<GcRules>,
 }
 
+/// Says which of the variables to be masked the job does not have: a slip would show a secret.
+fn warn_of_unknown(mask: &[String], environment: &Environment) {
+    let set = |name: &str| environment.set.iter().any(|(key, _)| key == name);
+    let inherited = |name: &str| !environment.clear && std::env::var_os(name).is_some();
+    for name in mask.iter().filter(|name| !set(name) && !inherited(name)) {
+        let name = show::printable(name);
+        output::to_stderr(&format!(
+            "quell: --mask {name}: the job has no such variable, so nothing is masked\n"
+        ));
+    }
+}
+
 /// What was asked for, over what is configured.
 fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let json = args.json;
@@ -144,6 +157,7 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     };
     start.ttl = args.ttl;
     start.hooks = config.hooks;
+    warn_of_unknown(&args.mask, &start.environment);
     start.mask = config.start.mask;
     start.mask.extend(args.mask);
     let wait_ready = args.wait_ready.map(|wait| wait.0.unwrap_or(config.start.wait_ready));
