@@ -93,6 +93,34 @@ fn a_bad_choice_or_option_is_an_error() {
     ]);
 }
 
+/// What is missing or would be right is part of the line.
+#[test]
+fn a_usage_error_names_what_it_wants() {
+    let lab = Lab::as_me();
+    for (verb, words, wanted) in [
+        ("stop", &[][..], "<JOB|--tag"),
+        ("wait", &[], "<JOB>"),
+        ("start", &["--restart", "sometimes", "true"], "no, on-failure, always"),
+        ("start", &["--signal", "TREM", "true"], "did you mean TERM?"),
+        ("wait", &["x", "--timeout", "0"], "give more than 0"),
+    ] {
+        let done = lab.quell(verb).args(words).finish();
+        one_clear_line(&done, 2);
+        assert!(done.stderr.contains(wanted), "{verb} {words:?}: {}", done.stderr);
+    }
+    for verb in ["run", "start"] {
+        let help = lab.quell(verb).args(["--help"]).finish().stdout;
+        assert!(help.starts_with(if verb == "run" { "Run a command" } else { "Start a command" }), "{help}");
+    }
+    for words in [&["start", "--stdin", "nosuch", "--", "true"][..], &["send", "x", "--file", "nosuch"]] {
+        let job = lab.start().args(["--stdin", "pipe", "--name", "x"]).command(["cat"]).begin();
+        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        assert_eq!(done.code(), Some(125), "{}", done.stderr);
+        assert!(!done.stderr.contains("space"), "{}", done.stderr);
+        assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    }
+}
+
 #[test]
 fn a_bad_limit_is_an_error() {
     options_are_refused(&[

@@ -215,3 +215,22 @@ fn a_job_whose_keepers_are_asleep_can_be_stopped() {
         if left.is_empty() { Ok(()) } else { Err(format!("{what}: {left:?}")) }
     });
 }
+
+/// A job in the foreground takes a second signal for impatience; a second stop is none.
+#[test]
+fn stops_of_a_run_one_after_the_other_are_one_polite_stop() {
+    let lab = Lab::as_me();
+    let script = "trap 'sleep 1; echo polite; exit 7' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
+    let mut run = lab.run().args(["--name", "fore", "--grace", "20s"]).script(script).start();
+    run.wait_ready().expect("a program");
+    let stop = || lab.quell("stop").args(["fore"]).start();
+    let first = stop();
+    let stopping = || lab.ids("jobs").iter().any(|id| lab.job(id).state() == "stopping");
+    assert!(quell_tests::eventually(PATIENCE, stopping), "it is not on record");
+    for stop in [first, stop()] {
+        let done = stop.finish();
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    }
+    let done = run.finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(7), "polite\n"), "{}", done.stderr);
+}

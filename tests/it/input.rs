@@ -1,12 +1,18 @@
 //! What a job reads: nothing, a file, what is sent to it, a terminal.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::Write,
+    os::unix::ffi::OsStrExt,
 };
 
 use quell::{Input, Start, Stop};
-use quell_tests::{eventually, lab::Lab, run::PATIENCE};
+use quell_tests::{
+    eventually,
+    lab::Lab,
+    run::{PATIENCE, Quell},
+};
 
 use crate::{
     library::{over, quell},
@@ -155,4 +161,41 @@ fn a_keeper_is_not_stuck_at_a_file_that_nobody_writes_to() {
     assert!(eventually(PATIENCE, || job.record().is_some_and(|record| record["run"].as_u64() > Some(2))));
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+#[test]
+fn a_path_that_is_no_text_is_as_good_as_any() {
+    let lab = Lab::as_me();
+    let odd = lab.dir().join(OsStr::from_bytes(b"d\xff"));
+    fs::create_dir(&odd).expect("a directory");
+    fs::write(odd.join("in"), "read\n").expect("a file");
+    let begin = || lab.start().args([OsStr::new("--cwd"), odd.as_os_str()]);
+    let job = begin().args([OsStr::new("--stdin"), odd.join("in").as_os_str()]).sh("pwd; cat").begin();
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let said = fs::read(job.dir().join("stdout.log")).expect("the output");
+    assert_eq!(said, [odd.as_os_str().as_bytes(), b"\nread\n"].concat());
+    let again = lab.quell("restart").args([&job.id]).finish();
+    assert_eq!(again.code(), Some(0), "{}", again.stderr);
+    assert!(lab.job(again.stdout.trim()).wait_over(PATIENCE));
+    assert_eq!(fs::read(lab.job(again.stdout.trim()).dir().join("stdout.log")).expect("the output"), said);
+    // Also quell's own home.
+    let at_home = |quell: Quell<'_>| quell.env("QUELL_HOME", odd.join("home")).finish();
+    let started = at_home(lab.start().command(["sleep", &lab.oracle.nap()]));
+    assert_eq!(started.code(), Some(0), "{}", started.stderr);
+    let status = at_home(lab.quell("status").args([started.stdout.trim(), "--json"]));
+    assert_eq!(status.envelope()["data"]["job"]["state"], "running", "{}", status.stderr);
+    let stopped = at_home(lab.quell("stop").args([started.stdout.trim()]));
+    assert_eq!(stopped.code(), Some(0), "{}", stopped.stderr);
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}
+
+#[test]
+fn a_fifo_that_nobody_writes_to_holds_no_start_up() {
+    let lab = Lab::as_me();
+    let fifo = lab.fifo();
+    let job = lab.start().args([OsStr::new("--stdin"), fifo.as_os_str()]).command(["cat"]).begin();
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let again = lab.quell("restart").args([&job.id]).finish();
+    assert_eq!(again.code(), Some(0), "{}", again.stderr);
+    assert!(lab.job(again.stdout.trim()).wait_over(PATIENCE));
 }

@@ -114,6 +114,20 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
     }
 }
 
+#[test]
+fn a_home_that_is_named_from_here_is_here() {
+    let lab = Lab::as_me();
+    // From wherever the tests run, which all of them share.
+    let here = std::env::current_dir().expect("here");
+    let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
+    let home = up.join(lab.home().strip_prefix("/").expect("an absolute path"));
+    let quell = Quell::with_program(Home::at(home), lab.quell_path());
+    let job = quell.start(&nap(&lab)).expect("a start");
+    assert_eq!(lab.ids("live"), [job.id().to_string()]);
+    job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}
+
 /// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
 fn example(lab: &Lab, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -385,3 +385,14 @@ fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
     assert!(signal_all("CONT", &keeper));
     follows(&job, "after CONT");
 }
+
+#[test]
+fn a_session_in_the_environment_is_checked_as_one_on_the_command_line() {
+    let lab = Lab::as_me();
+    for session in ["../x\u{1b}[31m", ".x", "a b"] {
+        let done = lab.start().env("QUELL_SESSION", session).command(["true"]).finish();
+        crate::bad_input::one_clear_line(&done, 2);
+        assert!(done.stderr.contains("QUELL_SESSION") && !done.stderr.contains('\u{1b}'), "{}", done.stderr);
+    }
+    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+}

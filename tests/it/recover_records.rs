@@ -11,6 +11,7 @@ use quell_tests::{
     eventually,
     evidence::{cause, cgroups_of, receipt, verdict},
     host::{Contain, Setting},
+    jobs::Background,
     lab::Lab,
     oracle::{Oracle, Process},
     run::PATIENCE,
@@ -291,5 +292,67 @@ fn a_survivor_on_record_is_named_until_it_is_gone() {
         let (_, report) = sweep(&lab);
         let receipt = only_receipt(&lab).expect("a receipt");
         assert_eq!(verdict(&receipt), "unproven", "{setting}: {report:#}");
+    }
+}
+
+/// Under the reaper, with its keepers lost.
+fn unproven(lab: &Lab) -> Background<'_> {
+    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    job.lose();
+    assert_eq!(lab.quell("sweep").finish().code(), Some(5));
+    job
+}
+
+#[test]
+fn what_is_not_proven_dead_is_told_alike_by_all_verbs() {
+    let lab = Lab::as_me();
+    let job = unproven(&lab);
+    let say = |verb: &str| lab.quell(verb).args([&job.id]).finish();
+    let status = say("status");
+    assert_eq!(status.code(), Some(5), "{}", status.stdout);
+    let stop = say("stop");
+    assert_eq!(stop.code(), Some(5), "{}", stop.stdout);
+    assert!(stop.stdout.contains("not proven dead: "), "{}", stop.stdout);
+    let restart = say("restart");
+    assert_eq!(restart.code(), Some(0), "{}", restart.stderr);
+    assert!(restart.stderr.contains("not proven dead: "), "{}", restart.stderr);
+    assert_eq!(lab.job(restart.stdout.trim()).stop(&["--now"]).code(), Some(0));
+    assert_eq!(say("rm").code(), Some(0));
+    let other = unproven(&lab);
+    assert_eq!(lab.quell("gc").args(["--max-count", "0"]).finish().code(), Some(0));
+    assert!(!other.dir().exists(), "gc keeps what rm removes");
+}
+
+#[test]
+fn a_job_whose_lock_was_deleted_is_alive_and_can_be_stopped() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let begin = || {
+            let quell = lab.start().args(["--contain", setting.contain.word()]);
+            let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+            fs::remove_file(lab.home().join("live").join(&job.id)).expect("the lock");
+            job
+        };
+        let job = begin();
+        let say = |verb: &str| lab.quell(verb).args([&job.id]).finish();
+        assert_eq!(say("rm").code(), Some(1), "{setting}: a live job is removed");
+        assert_eq!(say("status").code(), Some(0), "{setting}");
+        let swept = lab.quell("sweep").args(["--json"]).finish();
+        assert_eq!(swept.envelope()["data"]["kept"], 1, "{setting}: {}", swept.stdout);
+        let done = say("stop");
+        assert_eq!((done.code(), job.state().as_str()), (Some(0), "ended"), "{setting}: {}", done.stderr);
+        assert!(lab.quell("list").finish().stdout.contains("sleep"), "{setting}: it is not on the list");
+        assert_eq!(say("rm").code(), Some(0), "{setting}");
+        // Its understudy finishes it without the lock.
+        let job = begin();
+        assert!(job.process("keeper").is_some_and(|keeper| keeper.signal("KILL")), "{setting}");
+        assert!(eventually(PATIENCE, || job.state() == "ended"), "{setting}: {}", job.state());
+        // Without any keeper it is lost, and is finished like any other.
+        let job = begin();
+        job.lose();
+        lab.quell("sweep").finish();
+        assert_eq!(job.state(), "ended", "{setting}");
+        assert_eq!(lab.oracle.survivors_after(PATIENCE), Vec::new(), "{setting}");
+        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
     }
 }

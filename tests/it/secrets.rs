@@ -345,3 +345,13 @@ fn another_user_who_can_reach_the_socket_is_not_heard() {
     assert!(said.contains("heard"), "{said}");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
 }
+
+#[test]
+fn a_variable_to_be_masked_that_is_not_there_is_named() {
+    let lab = Lab::as_me();
+    let start = |options: &[&str]| lab.start().args(options).command(["true"]).finish();
+    let done = start(&["--env", "TOKEN=s3cret", "--mask", "TOKNE", "--mask", "TOKEN", "--mask", "HOME"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("--mask TOKNE") && done.stderr.lines().count() == 1, "{}", done.stderr);
+    assert!(start(&["--clear-env", "--mask", "HOME"]).stderr.contains("--mask HOME"));
+}

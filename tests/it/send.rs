@@ -215,3 +215,68 @@ fn a_restart_waits_for_readiness_and_refuses_what_it_can_not_do() {
     assert_eq!((done.code(), plain.state().as_str()), (Some(1), "running"), "{}", done.stderr);
     assert_eq!(lab.quell("restart").args(["nosuch"]).finish().code(), Some(3));
 }
+
+#[test]
+fn a_restart_that_can_not_be_stops_nothing() {
+    let lab = Lab::as_me();
+    fs::create_dir(lab.path("place")).expect("a directory");
+    let [input, place, program] = ["in.txt", "place", "nap"].map(|name| lab.path(name));
+    fs::write(&input, "x").expect("a file");
+    fs::copy("/bin/sleep", &program).expect("a copy");
+    let begin = |options: &[&str]| lab.start().args(options);
+    let read = begin(&["--stdin", "in.txt"]).command(["sleep", "300"]).begin();
+    let there = begin(&["--cwd", "place"]).command(["sleep", "300"]).begin();
+    let file = begin(&[]).command(["./nap", "300"]).begin();
+    let given = begin(&["--stdin", "-"]).command(["sleep", "300"]).begin();
+    fs::remove_file(input).and_then(|()| fs::remove_dir(place)).expect("removed");
+    fs::remove_file(program).expect("removed");
+    for (job, code) in [(&read, 125), (&there, 125), (&file, 127), (&given, 1)] {
+        let done = to(&lab, "restart", job, &[]);
+        assert_eq!((done.code(), job.state().as_str()), (Some(code), "running"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn of_many_who_restart_a_job_one_does() {
+    let lab = Lab::as_me();
+    let old = lab.start().command(["sleep", "300"]).begin();
+    let all: Vec<_> = (0..5).map(|_| lab.quell("restart").args([&old.id]).start()).collect();
+    let codes: Vec<_> = all.into_iter().map(|one| one.finish().code()).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+    assert!(codes.iter().all(|code| [Some(0), Some(1)].contains(code)), "{codes:?}");
+    let live = lab.ids("live");
+    assert_eq!(live.len(), 1, "{live:?}");
+    // Nor later, also not by way of the one that came of it.
+    let done = to(&lab, "restart", &lab.job(&live[0]), &[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let done = to(&lab, "restart", &old, &["--json"]);
+    assert_eq!(done.envelope()["error"]["code"], "wrong_state", "{}", done.stdout);
+    assert_eq!(lab.ids("live").len(), 1);
+    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+}
+
+#[test]
+fn a_restart_looks_for_readiness_as_often_as_was_said() {
+    let lab = Lab::as_me();
+    let start = lab.start().args(["--ready-cmd", "echo x >>looks; false"]);
+    let old = start.env("QUELL_READY_INTERVAL", "20s").env("QUELL_READY_TIMEOUT", "7s");
+    let old = old.command(["sleep", "300"]).begin();
+    let launch = |job: &Background<'_>| {
+        let text = fs::read_to_string(job.dir().join("launch.json")).expect("launch.json");
+        let launch: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        (launch["ready_interval"]["secs"].clone(), launch["ready_timeout"]["secs"].clone())
+    };
+    let done = to(&lab, "restart", &old, &["--now"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let new = lab.job(done.stdout.trim());
+    assert_eq!(launch(&new), (20.into(), 7.into()));
+    // One that was written before these were kept.
+    let file = new.dir().join("launch.json");
+    let mut old: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&fs::read(&file).expect("launch.json")).expect("JSON");
+    old.retain(|key, _| !key.starts_with("ready_"));
+    fs::write(&file, serde_json::to_vec(&old).expect("JSON")).expect("launch.json");
+    let done = to(&lab, "restart", &new, &["--now"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+}

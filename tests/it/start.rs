@@ -28,3 +28,37 @@ fn a_job_outlives_the_command_and_is_gone_after_stop() {
         assert_eq!(lab.leftovers(), Vec::<String>::new(), "under {setting}");
     }
 }
+
+/// What is printed when all is well is told where it can't be.
+#[test]
+fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
+    let lab = Lab::as_me();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let begin = || lab.start().command(["sleep", &lab.oracle.nap()]);
+    let closed = begin().wrapped(["sh", "-c", "exec \"$@\" >&-", "sh"]);
+    for quell in [begin().stdout(full()), closed] {
+        let done = quell.finish();
+        assert_eq!(done.code(), Some(125), "{}", done.stderr);
+        let live = lab.ids("live");
+        let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
+        assert!(done.stderr.contains(&format!("quell stop {id}")), "{}", done.stderr);
+        assert_eq!(lab.job(id).stop(&["--now"]).code(), Some(0));
+    }
+}
+
+#[test]
+fn a_word_that_means_no_job_keeps_no_other_from_being_stopped() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--name", "w1"]).command(["sleep", "300"]).begin();
+    let done = lab.quell("stop").args(["nosuch", "w1"]).finish();
+    assert_eq!(done.code(), Some(3), "{}", done.stderr);
+    assert!(done.stderr.contains("nosuch") && job.is_over(), "{} {}", done.stderr, job.state());
+}
+
+#[test]
+fn a_leak_can_not_fail_what_has_returned() {
+    let lab = Lab::as_me();
+    let done = lab.start().args(["--leak", "fail"]).sh(crate::bad_input::TRACE).finish();
+    crate::bad_input::one_clear_line(&done, 2);
+    assert!(done.stderr.contains("--leak fail") && !lab.path("ran").exists(), "{}", done.stderr);
+}

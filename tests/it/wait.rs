@@ -1,5 +1,7 @@
 //! `quell wait`: each condition, any and all, and always an end.
 
+use std::time::Duration;
+
 use quell_tests::{
     jobs::Background,
     lab::Lab,
@@ -97,4 +99,16 @@ fn what_can_never_happen_is_said_at_once() {
     assert_eq!(wait(&lab, &[&job], &["--log", "("]).code(), Some(2));
     assert_eq!(wait(&lab, &[&job], &["--timeout", "0"]).code(), Some(2));
     assert_eq!(lab.quell("wait").finish().code(), Some(2));
+}
+
+#[test]
+fn a_stall_is_waited_for_no_longer_than_the_timeout_however_silent_the_keeper_is() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["sleep", "300"]).begin();
+    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect(role));
+    assert!(keepers.iter().all(|process| process.signal("STOP")), "{keepers:?}");
+    let done = wait(&lab, &[&job], &["--stall", "500ms", "--timeout", "1s"]);
+    assert_eq!(done.code(), Some(6), "{}", done.stderr);
+    assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
+    assert!(keepers.iter().all(|process| process.signal("CONT")), "{keepers:?}");
 }

@@ -11,6 +11,7 @@ mod event;
 pub mod guard;
 mod id;
 mod life;
+pub mod paths;
 mod plan;
 mod receipt;
 #[cfg(feature = "schema")]

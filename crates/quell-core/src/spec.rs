@@ -248,7 +248,11 @@ pub enum HookAction {
     /// Runs a command, with the event as JSON on its standard input.
     Run(Vec<String>),
     /// Appends the event as a line of JSON to a file.
-    Append(PathBuf),
+    Append(
+        #[serde(with = "crate::paths::whole")]
+        #[cfg_attr(feature = "schema", schemars(with = "PathBuf"))]
+        PathBuf,
+    ),
 }
 
 /// Something to be done at events of a job.
@@ -413,10 +417,12 @@ pub struct LaunchFile {
     /// The command and its arguments.
     pub command: Vec<OsString>,
     /// Where it starts.
+    #[serde(with = "crate::paths::whole")]
     pub cwd: PathBuf,
     /// Its whole environment, without quell's own variables.
     pub environment: Vec<(OsString, OsString)>,
     /// The file that it reads, if it was given one by name.
+    #[serde(default, with = "crate::paths::optional")]
     pub stdin_file: Option<PathBuf>,
     /// Its labels, which may be masked in the specification. Older records don't have them here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -424,6 +430,12 @@ pub struct LaunchFile {
     /// What shows that it is ready; likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<ReadyRules>,
+    /// How often readiness is looked for where nothing tells of it. Older records have none.
+    #[serde(default)]
+    pub ready_interval: Option<Duration>,
+    /// How long one such look may take.
+    #[serde(default)]
+    pub ready_timeout: Option<Duration>,
 }
 
 /// A `K=V` without its `=` or its key.

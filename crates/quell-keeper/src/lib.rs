@@ -21,7 +21,7 @@ pub use mask::Mask;
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
 pub use platform::{News, is_run_by_an_aide};
-pub use platform::{run, stand_by, tell_hooks};
+pub use platform::{check, run, stand_by, tell_hooks};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
 };

@@ -9,6 +9,11 @@ pub fn run(_request: RunRequest) -> Result<Finished, RunError> {
 }
 
 /// See [`run`].
+pub fn check(request: &RunRequest) -> Result<(), RunError> {
+    run(request.clone()).map(drop)
+}
+
+/// See [`run`].
 pub fn stand_by() -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }

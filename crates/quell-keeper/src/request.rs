@@ -21,7 +21,7 @@ pub struct Environment {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ReceiptTarget {
     /// A file, made or emptied at the start and written at the end.
-    File(PathBuf),
+    File(#[serde(with = "quell_core::paths::whole")] PathBuf),
     /// A descriptor that the caller has opened.
     Fd(i32),
 }
@@ -32,6 +32,7 @@ pub struct RunRequest {
     /// The command and its arguments.
     pub command: Vec<OsString>,
     /// Where it starts; the caller's directory if not given.
+    #[serde(default, with = "quell_core::paths::optional")]
     pub cwd: Option<PathBuf>,
     /// Its environment.
     pub environment: Environment,
@@ -56,8 +57,10 @@ pub struct RunRequest {
     /// Whether the caller will still write to stdout afterwards; if not, quell lets go of it as the program starts.
     pub uses_stdout: bool,
     /// quell's home, below which the record is kept; none for no record.
+    #[serde(default, with = "quell_core::paths::optional")]
     pub home: Option<PathBuf>,
     /// What the program reads in the foreground, if not what the caller does; opened before anything else.
+    #[serde(default, with = "quell_core::paths::optional")]
     pub stdin: Option<PathBuf>,
     /// The process that a job in the foreground lives for, besides the caller.
     pub owner: Option<ProcId>,
@@ -73,6 +76,7 @@ pub struct BackgroundRequest {
     /// The session that it is part of.
     pub session: Option<String>,
     /// The file that it reads, so that a restart can open it again. The first time, the caller has opened it.
+    #[serde(default, with = "quell_core::paths::optional")]
     pub stdin_file: Option<PathBuf>,
     /// Whether the caller is part of a job itself: then this one must not leave that one's hold.
     pub nested: bool,
@@ -125,6 +129,7 @@ pub enum RunError {
     #[error("can't use the working directory `{path}`: {error}", path = .path.display())]
     Cwd {
         /// Which.
+        #[serde(with = "quell_core::paths::whole")]
         path: PathBuf,
         /// Why.
         error: String,
@@ -153,6 +158,7 @@ pub enum RunError {
     #[error("can't read {path}: {error}", path = .path.display())]
     Stdin {
         /// Which.
+        #[serde(with = "quell_core::paths::whole")]
         path: PathBuf,
         /// Why.
         error: String,
@@ -164,6 +170,7 @@ pub enum RunError {
     #[error("can't write the job's record in {path}: {error}", path = .path.display())]
     Record {
         /// Where.
+        #[serde(with = "quell_core::paths::whole")]
         path: PathBuf,
         /// Why.
         error: String,

@@ -46,9 +46,10 @@ pub enum NameError {
 }
 
 impl Home {
-    /// The home at `dir`, which need not exist yet.
+    /// The home at `dir`, which need not exist yet. Seen from here: a keeper has another working directory.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        let dir = dir.into();
+        Self { dir: std::path::absolute(&dir).unwrap_or(dir) }
     }
 
     /// The home that the environment names: QUELL_HOME, else below the user's state directory.

@@ -9,9 +9,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record};
-use quell_sys::Use;
+use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record, State};
 use quell_sys::fault::{Point, point};
+use quell_sys::{PidFd, Use};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -142,14 +142,36 @@ impl JobDir {
     pub fn liveness(&self) -> io::Result<Liveness> {
         let path = self.live_path();
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
-        let file = match quell_sys::open_own(&path, Use::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::Over),
-            Err(error) => return Err(at(&path)(error)),
-        };
+        match quell_sys::open_own(&path, Use::Read) {
+            Ok(file) => self.try_lock(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.without_lock(),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    /// A job without a lock is over, or somebody has deleted its lock. Then those who keep it are known by the record alone;
+    /// and where they are gone too, the lock is made again, so that it is found and finished like any other.
+    fn without_lock(&self) -> io::Result<Liveness> {
+        let Ok(record) = self.record() else { return Ok(Liveness::Over) };
+        if record.state == State::Ended.word() {
+            return Ok(Liveness::Over);
+        }
+        let this_boot = self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
+        if this_boot && record.keeper.into_iter().chain(record.understudy).any(is_alive) {
+            return Ok(Liveness::Kept);
+        }
+        match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
+            Ok(file) => self.try_lock(file),
+            // Another one was quicker, and has it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Liveness::Kept),
+            Err(error) => Err(at(&self.live_path())(error)),
+        }
+    }
+
+    fn try_lock(&self, file: File) -> io::Result<Liveness> {
         match file.try_lock() {
             // It may have ended between the two calls.
-            Ok(()) if !path.exists() => Ok(Liveness::Over),
+            Ok(()) if !self.live_path().exists() => Ok(Liveness::Over),
             Ok(()) => Ok(Liveness::Lost(Lock { _file: file, path: self.live_path() })),
             Err(fs::TryLockError::WouldBlock) => Ok(Liveness::Kept),
             Err(fs::TryLockError::Error(error)) => Err(error),
@@ -225,7 +247,13 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
         self.use_spare()?;
         point(Point::SocketRemoved);
-        gone_is_fine(fs::rename(self.live_path(), self.done_path()))?;
+        match fs::rename(self.live_path(), self.done_path()) {
+            // Settled before; or somebody has deleted the lock, and then the note is still to be made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                drop(private_file().open(self.done_path())?)
+            }
+            other => other?,
+        }
         point(Point::Settled);
         Ok(())
     }
@@ -344,6 +372,12 @@ impl JobDir {
         }
         Ok(InDir { dir, name })
     }
+}
+
+/// Whether this very process is alive.
+fn is_alive(id: ProcId) -> bool {
+    let Ok(pidfd) = PidFd::open(id.pid) else { return false };
+    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start) && pidfd.is_alive()
 }
 
 /// A name in a directory that is open.

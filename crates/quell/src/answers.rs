@@ -1,6 +1,6 @@
 //! What the verbs answer programs: the `data` of their envelopes. docs/schema has a schema of each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::guard::Decision;
@@ -231,11 +231,15 @@ impl Job {
             job.output = self.written();
         }
         let receipt = self.dir().dir().join("receipt.json");
+        // For people: a path that is no UTF-8 is no JSON.
+        let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
         let seconds = |duration: Duration| duration.as_secs_f64();
         Ok(StatusAnswer {
             defeated_by: job.held.map(quell_contain::defeated_by).unwrap_or_default(),
-            dir: self.dir().dir().to_owned(),
-            receipt: Some(receipt).filter(|path| job.state == JobState::Ended && path.exists()),
+            dir: shown(self.dir().dir()),
+            receipt: Some(receipt)
+                .filter(|path| job.state == JobState::Ended && path.exists())
+                .map(|path| shown(&path)),
             ready_rules: background
                 .as_ref()
                 .map(|background| background.ready.clone())

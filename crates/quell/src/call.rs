@@ -16,7 +16,7 @@ use quell_sys::{PidFd, Polled};
 use crate::{Error, Result};
 
 /// How long a keeper may take to answer. It answers at once, unless the machine is very busy or somebody stopped it.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// The longest answer that is taken: a tree of a hundred thousand processes is told in less.
 const LONGEST: usize = 64 * 1024 * 1024;
 
@@ -88,12 +88,8 @@ impl Knocking {
 }
 
 impl Caller {
-    /// Connects. None where nobody listens: the job has no socket yet or any more, or is in the foreground.
-    pub fn connect(job: &JobDir) -> Result<Option<Self>> {
-        Self::connect_within(job, PATIENCE)
-    }
-
-    /// The same; one whose queue stays full for so long is [`Error::TimedOut`].
+    /// Connects. None where nobody listens: the job has no socket yet or any more, or is in the foreground. One whose queue
+    /// stays full for so long is [`Error::TimedOut`].
     pub fn connect_within(job: &JobDir, patience: Duration) -> Result<Option<Self>> {
         let failed = |error| Error::Keeper(format!("can't talk to the keeper of {}: {error}", job.id()));
         match job.connect(patience) {
@@ -132,7 +128,12 @@ impl Caller {
 
     /// The same for what may take the keeper as long as `longer` to do.
     pub fn ask_within(&mut self, call: &Call, longer: Duration) -> Result<Option<Answer>> {
-        match self.say(call).and_then(|()| self.hear(PATIENCE.saturating_add(longer)))? {
+        self.ask_for(call, PATIENCE.saturating_add(longer))
+    }
+
+    /// The same, with `patience` for the answer.
+    pub fn ask_for(&mut self, call: &Call, patience: Duration) -> Result<Option<Answer>> {
+        match self.say(call).and_then(|()| self.hear(patience))? {
             Heard::Answer(answer) => Ok(Some(answer)),
             Heard::Gone => Ok(None),
             Heard::Silence => Err(Error::Keeper("the keeper does not answer".into())),

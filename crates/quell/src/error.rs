@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::ErrorBody;
 use quell_core::guard::Decision;
+use quell_keeper::RunError;
 use serde_json::{Value, json};
 
 /// Why something could not be done. Nothing is half-done with it.
@@ -37,12 +38,14 @@ pub enum Error {
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
     /// Several jobs begin with this.
-    #[error("`{prefix}` is the beginning of {} jobs", .ids.len())]
+    #[error("`{prefix}` is the beginning of {}{} jobs", if *.more { "more than " } else { "" }, .ids.len())]
     Ambiguous {
         /// What was given.
         prefix: String,
         /// Some of those it may mean.
         ids: Vec<String>,
+        /// Whether there are others.
+        more: bool,
     },
     /// What was given is neither an id, nor the beginning of one, nor a name.
     #[error("`{0}` can't be a job: it is neither an id nor a name")]
@@ -99,7 +102,7 @@ pub enum Error {
     },
     /// The program could not be started.
     #[error(transparent)]
-    Start(#[from] quell_keeper::RunError),
+    Start(#[from] RunError),
     /// A file of quell's could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io {
@@ -191,7 +194,14 @@ impl Error {
             Self::NotRead { .. } => "send the rest when the program reads again, or wait longer".into(),
             Self::BadValue(_) => "see --help".into(),
             Self::Variable { hint, .. } | Self::Config { hint, .. } => hint.clone(),
+            // The other advice is for `quell run`.
+            Self::Start(RunError::Record { .. }) => {
+                "free some space, or set QUELL_HOME to a directory of yours".into()
+            }
             Self::Start(error) => error.hint().into(),
+            Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                "check that it is there".into()
+            }
             Self::Io { .. } => "check that it is yours and that there is space".into(),
             Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
             Self::Keeper(_) => "`quell sweep` finishes jobs whose keeper is lost".into(),
@@ -257,7 +267,7 @@ impl Error {
             Self::Refused(decision) => json!({ "decision": decision }),
             Self::NoSuchProcess(pid) => json!({ "pid": pid }),
             Self::NoSuchService(unit) => json!({ "service": unit }),
-            Self::Ambiguous { ids, .. } => json!({ "ids": ids }),
+            Self::Ambiguous { ids, more, .. } => json!({ "ids": ids, "more": more }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
             Self::Variable { name, .. } => json!({ "variable": name }),

@@ -62,6 +62,7 @@ pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
             _ => Err(Error::Ambiguous {
                 prefix: text.to_owned(),
                 ids: found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect(),
+                more: found.len() > AMBIGUOUS_SHOWN,
             }
             .into()),
         }

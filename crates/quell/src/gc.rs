@@ -33,7 +33,7 @@ pub struct GcRules {
     pub max_count: Option<usize>,
     /// As many as fit into these bytes on disk, those that ended last.
     pub max_size: Option<u64>,
-    /// Remove also those whose processes are not proven dead. They can't be stopped by quell after that.
+    /// Remove also those with survivors. They can't be stopped by quell after that.
     pub force: bool,
 }
 
@@ -201,7 +201,8 @@ fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64, boot: &str) -> us
     old.max(many).max(large)
 }
 
-/// Why a job that the rules don't keep must stay. No process outlives a restart of the machine.
+/// Why a job that the rules don't keep must stay: its record is what its processes are found and stopped by. Where nobody can
+/// know whether there are any, there is nothing to try again; and no process outlives a restart of the machine.
 fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<String> {
     if let Err(error) = not_live(&home.job(candidate.id)) {
         return Some(error.to_string());
@@ -211,7 +212,6 @@ fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<Stri
     }
     match candidate.verdict.as_deref() {
         Some("survivors") => Some("some of its processes are not dead".into()),
-        Some("unproven") => Some("its processes are not proven dead".into()),
         Some(_) => None,
         None if candidate.state == JobState::Lost.word() => {
             Some("it was lost by its keeper; its processes are not proven dead".into())

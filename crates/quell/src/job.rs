@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use quell_core::{JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
-use quell_keeper::{BackgroundRequest, Environment, RunRequest};
 use quell_store::{JobDir, Liveness, Watch};
 use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
-use crate::call::{self, Caller, Heard, Knocking};
-use crate::{Error, JobView, Quell, Result, settle_lost};
+use crate::call::{self, Caller, Heard, Knocking, PATIENCE};
+use crate::{Error, JobState, JobView, Quell, Result, settle_lost};
 
 /// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
 const STOP_SLACK: Duration = Duration::from_secs(30);
@@ -34,9 +33,10 @@ fn pin(id: ProcId) -> Option<PidFd> {
 pub struct Stop {
     /// Without asking it first.
     pub kill: bool,
-    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it.
+    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it. A job in the foreground
+    /// has its own in any case: it is asked by a signal, which carries nothing.
     pub grace: Option<Duration>,
-    /// Why, for the receipt.
+    /// Why, for the receipt of a job in the background.
     pub reason: Option<String>,
 }
 
@@ -205,6 +205,10 @@ impl Job {
         let front =
             record.understudy.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
         let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
+        // It has been asked, and would take a second request for impatience.
+        if !stop.kill && record.state == JobState::Stopping.word() {
+            return Ok((true, None));
+        }
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {
@@ -277,9 +281,24 @@ impl Job {
         self.reach(|keeper| keeper.ask(call))
     }
 
+    /// The same, by `deadline` at the latest: also where the keeper was stopped and says nothing.
+    fn call_by(&self, call: &Call, deadline: Option<Instant>) -> Result<Answer> {
+        let Some(deadline) = deadline else { return self.call(call) };
+        let left = || deadline.saturating_duration_since(Instant::now());
+        self.reach_within(left(), |keeper| keeper.ask_for(call, left().min(PATIENCE)))
+    }
+
     /// Does something with a connection to the keeper, which gives its answer; none if the keeper was gone meanwhile.
     pub(crate) fn reach(&self, ask: impl Fn(&mut Caller) -> Result<Option<Answer>>) -> Result<Answer> {
-        let deadline = Instant::now() + SOCKET_PATIENCE;
+        self.reach_within(SOCKET_PATIENCE, ask)
+    }
+
+    fn reach_within(
+        &self,
+        patience: Duration,
+        ask: impl Fn(&mut Caller) -> Result<Option<Answer>>,
+    ) -> Result<Answer> {
+        let deadline = Instant::now() + patience.min(SOCKET_PATIENCE);
         let (mut watch, mut knocking) = (self.watch()?, Knocking::new());
         loop {
             // Each time: a keeper may be killed while it is waited for.
@@ -293,7 +312,9 @@ impl Job {
                     self.id()
                 )));
             }
-            if let Some(mut keeper) = Caller::connect(&self.dir)?
+            // The kernel takes no 0 for a time.
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            if let Some(mut keeper) = Caller::connect_within(&self.dir, left)?
                 && let Some(answer) = ask(&mut keeper)?
             {
                 return match answer {
@@ -338,61 +359,15 @@ impl Job {
 
     /// How much the tree has done so far: CPU time in clock ticks, and bytes of output.
     pub fn vitals(&self) -> Result<(u64, u64)> {
-        match self.call(&Call::Vitals)? {
+        self.vitals_by(None)
+    }
+
+    /// The same, or an error, by `deadline`.
+    pub(crate) fn vitals_by(&self, deadline: Option<Instant>) -> Result<(u64, u64)> {
+        match self.call_by(&Call::Vitals, deadline)? {
             Answer::Vitals { cpu, output } => Ok((cpu, output)),
             other => Err(self.strange(&other)),
         }
-    }
-
-    /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
-    /// as long as anything of the old tree is not proven dead.
-    pub fn restart(&self, stop: &Stop) -> Result<Job> {
-        self.quell.admit("restart", &self.id().to_string())?;
-        let spec = self.dir.spec().map_err(Error::io(self.dir.dir().join("spec.json")))?;
-        let Some(background) = spec.background.clone() else {
-            return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
-        };
-        let launch = self.dir.launch().map_err(Error::io(self.dir.dir().join("launch.json")))?;
-        self.stop(stop)?;
-        point(Point::RestartStopped);
-        let mut rules = background;
-        // What the specification has of it may be masked.
-        rules.ready = launch.ready.unwrap_or(rules.ready);
-        rules.restarted_from = Some(self.id());
-        // Whoever restarts a job whose owner is gone wants it without one.
-        rules.owner = rules.owner.filter(|owner| crate::start::owner_lives(self.quell.home(), owner));
-        let stdin = match &launch.stdin_file {
-            Some(path) => std::fs::File::open(path).map_err(Error::io(path))?,
-            None => std::fs::File::open("/dev/null").map_err(Error::io("/dev/null"))?,
-        };
-        let defaults = crate::Start::new(Vec::<String>::new());
-        let request = RunRequest {
-            command: launch.command,
-            cwd: Some(launch.cwd),
-            environment: Environment { clear: true, set: launch.environment },
-            contain: spec.contain,
-            limits: spec.limits,
-            plan: spec.plan,
-            timeout: spec.timeout,
-            until: spec.until,
-            leak: spec.leak,
-            name: spec.name,
-            tags: launch.tags.unwrap_or(spec.tags),
-            receipts: Vec::new(),
-            uses_stdout: false,
-            home: Some(self.quell.home().dir().to_owned()),
-            stdin: None,
-            owner: None,
-            background: Some(BackgroundRequest {
-                rules,
-                session: spec.session,
-                stdin_file: launch.stdin_file,
-                nested: crate::start::is_inside_a_job(),
-                ready_interval: defaults.ready_interval,
-                ready_timeout: defaults.ready_timeout,
-            }),
-        };
-        self.quell.start_request(&request, stdin.into())
     }
 
     /// Removes the record of a job that is over. One whose keeper was lost is finished first.

@@ -44,6 +44,7 @@ mod job;
 pub mod kill;
 mod logs;
 mod recover;
+mod restart;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;

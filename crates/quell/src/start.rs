@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -29,10 +29,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The variables that name a job to its processes, and mark them.
 const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
-/// The variable that names the session which jobs are part of.
 /// How often in a row a name may be found with a job that was lost just then.
 const LOST_NAMESAKES: usize = 3;
-
+/// The variable that names the session which jobs are part of.
 const SESSION: &str = "QUELL_SESSION";
 
 /// What a job reads on its standard input.
@@ -81,7 +80,7 @@ pub struct Start {
     pub timeout: Option<Duration>,
     /// What ends it.
     pub until: Until,
-    /// What to do about what outlives the root.
+    /// What to do about what outlives the root; only noted, as stopping it is part of each.
     pub leak: Leak,
     /// A name, unique among live jobs.
     pub name: Option<String>,
@@ -168,7 +167,7 @@ impl Start {
             return bad(format!("`{text}` is no regular expression: {error}"));
         }
         if let Some(url) = &self.ready.http
-            && url.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest.starts_with('/'))
+            && !can_be_asked(url)
         {
             return bad(format!("`{url}` can't be asked: write http://HOST:PORT/PATH"));
         }
@@ -185,8 +184,10 @@ impl Start {
     fn request(&self, home: &Home) -> Result<(RunRequest, OwnedFd)> {
         self.check()?;
         let (stdin, stdin_file, given) = self.open_stdin()?;
-        let session =
-            self.session.clone().or_else(|| std::env::var(SESSION).ok().filter(|name| !name.is_empty()));
+        let session = match &self.session {
+            Some(session) => Some(session.clone()),
+            None => own_session()?,
+        };
         let environment = self.whole_environment(session.as_deref());
         let mask = Mask::new(&self.mask, &environment.set);
         for (what, text) in [("name", &self.name), ("session", &session)] {
@@ -260,8 +261,8 @@ impl Start {
             }
             Input::File(path) => {
                 let absolute = std::path::absolute(path).map_err(Error::io(path))?;
-                let file = File::open(&absolute).map_err(Error::io(path))?;
-                (Stdin::Given, Some(absolute), file.into())
+                let file = open_input(&absolute)?;
+                (Stdin::Given, Some(absolute), file)
             }
         })
     }
@@ -277,6 +278,43 @@ impl Start {
             all.insert(SESSION.into(), session.into());
         }
         Environment { clear: true, set: all.into_iter().collect() }
+    }
+}
+
+/// Whether `url` is http://HOST[:PORT][/PATH], with a port that there can be.
+fn can_be_asked(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let place = rest.split('/').next().unwrap_or_default();
+    // In brackets there are colons that are none of a port.
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (place, None),
+    };
+    !host.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// Opens what a job is to read. A fifo that nobody writes to is waited for by the program, not here.
+pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
+    let failed = |error: std::io::Error| RunError::Stdin { path: path.to_owned(), error: error.to_string() };
+    Ok(quell_sys::open_to_read(path).map_err(failed)?)
+}
+
+/// The session that the environment names.
+fn own_session() -> Result<Option<String>> {
+    let Some(session) = std::env::var_os(SESSION).filter(|name| !name.is_empty()) else { return Ok(None) };
+    match session.into_string() {
+        Ok(session) if quell_store::is_name(&session) => Ok(Some(session)),
+        Ok(session) => Err(bad_session(&session)),
+        Err(session) => Err(bad_session(&session.to_string_lossy())),
+    }
+}
+
+fn bad_session(session: &str) -> Error {
+    Error::Variable {
+        name: SESSION.into(),
+        // It may hold what a terminal would obey.
+        message: format!("{session:?} is no session"),
+        hint: "use 1 to 64 letters, digits, `.`, `-` or `_`, or unset it".into(),
     }
 }
 
@@ -346,6 +384,9 @@ impl Quell {
     }
 
     fn try_start(&self, request: &RunRequest, stdin: OwnedFd) -> Result<Job> {
+        let mut bytes = serde_json::to_vec(request)
+            .map_err(|error| Error::BadValue(format!("the request can't be passed on: {error}")))?;
+        bytes.push(b'\n');
         let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
@@ -354,8 +395,6 @@ impl Quell {
         // Else the keeper's end would be open here as long as the command.
         drop(command);
         // What was executed forks and exits; it is the keeper's understudy that goes on, as nobody's child.
-        let mut bytes = serde_json::to_vec(request).unwrap_or_default();
-        bytes.push(b'\n');
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(&bytes).and_then(|()| {

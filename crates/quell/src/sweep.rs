@@ -1,6 +1,7 @@
 //! The sweep: every lost job is finished, and what quell has left lying about is put away.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -159,7 +160,7 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     for _ in 0..ROUNDS {
         report.kept = 0;
         let before = met.len();
-        for id in home.live().map_err(failed)? {
+        for id in unended(home).map_err(failed)? {
             if met.contains(&id) {
                 continue;
             }
@@ -184,6 +185,15 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
         report.leftovers.extend(clear(home, &litter, dry_run));
     }
     Ok(report)
+}
+
+/// The live jobs, and those that would be if somebody had not deleted their locks. Whatever has ended has a receipt.
+fn unended(home: &Home) -> io::Result<Vec<JobId>> {
+    // In this order: a job has its lock before its directory.
+    let mut all = home.all()?;
+    let live = home.live()?;
+    all.retain(|id| live.binary_search(id).is_err() && !home.job(*id).dir().join("receipt.json").exists());
+    Ok(live.into_iter().chain(all).collect())
 }
 
 /// The cgroups below which live jobs say that theirs are.

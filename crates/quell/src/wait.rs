@@ -117,7 +117,7 @@ pub fn wait(
     let mut news: Option<News> = None;
     loop {
         for waiting in waiting.iter_mut().filter(|waiting| waiting.met == Met::Nothing) {
-            waiting.look(conditions)?;
+            waiting.look(conditions, deadline)?;
         }
         let met = waiting.iter().filter(|waiting| waiting.met != Met::Nothing).count();
         let enough = if any { met > 0 } else { met == waiting.len() };
@@ -191,7 +191,7 @@ impl News {
 }
 
 impl Waiting<'_> {
-    fn look(&mut self, conditions: &Conditions) -> Result<()> {
+    fn look(&mut self, conditions: &Conditions, deadline: Option<Instant>) -> Result<()> {
         let view = self.job.view()?;
         let over = matches!(view.state, JobState::Ended);
         if let (Some(regex), Some(lines)) = (&conditions.log, &mut self.log)
@@ -206,7 +206,7 @@ impl Waiting<'_> {
             self.met = Met::Exit;
         } else if let Some(stall) = conditions.stall {
             // A job that ends right now has no vitals; its end is seen next.
-            let vitals = self.job.vitals().ok();
+            let vitals = self.job.vitals_by(deadline).ok();
             if vitals.is_none() || vitals != self.vitals {
                 (self.vitals, self.quiet_since) = (vitals, Instant::now());
             } else if self.quiet_since.elapsed() >= stall {

@@ -46,7 +46,7 @@ pub struct KillArgs {
 #[derive(Args)]
 pub struct KillHow {
     /// What it gets first, such as TERM, SIGTERM or 15
-    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM")]
+    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::job::signal)]
     pub signal: Signal,
     /// Those below it, too; each of them must be allowed
     #[arg(long)]

@@ -25,7 +25,7 @@ pub enum LeakArg {
     Stop,
     /// Stop them and say so
     Report,
-    /// Stop them and exit with 123
+    /// Stop them and exit with 123; not for `quell start`
     Fail,
 }
 
@@ -37,7 +37,7 @@ pub enum UntilArg {
     Tree,
 }
 
-/// What `run` and `start` have in common.
+// What `run` and `start` have in common. Not for the help, which would begin with it.
 #[derive(Args)]
 pub struct JobArgs {
     /// Stop it after this long: 300ms, 1.5s, 2m, 1h
@@ -47,7 +47,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
     /// The signal that asks: TERM, SIGINT, 15, … [default: TERM]
-    #[arg(long, value_name = "SIG")]
+    #[arg(long, value_name = "SIG", value_parser = signal)]
     pub signal: Option<Signal>,
     /// What holds the tree [default: auto]
     #[arg(long, value_enum)]
@@ -142,7 +142,8 @@ Prints the id once the program runs. With --wait-ready it also waits until the j
 not in that time (the job goes on), with 1 if it ended before.
 
 Exit codes: 0 it runs; 1 the name is taken, or it ended before it was ready; 2 usage; 6 not ready in time;
-125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left.
+125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left;
+unless it is about what comes after the start, such as a stdout that can't be written: then stderr has the id.
 
 Owners: --owner self is the process that calls quell (a shell, an agent), parent the one above it, session:NAME puts the
 job into a session (`quell stop --session NAME`). When an owner is gone, however it went, the job is stopped. A job that
@@ -218,7 +219,7 @@ pub fn wait_ready(text: &str) -> Result<WaitReady, String> {
     if text.is_empty() {
         Ok(WaitReady(None))
     } else {
-        timeout(text).map(|duration| WaitReady(Some(duration)))
+        patience(text).map(|duration| WaitReady(Some(duration)))
     }
 }
 
@@ -282,6 +283,22 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// How long something is waited for.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("in no time nothing happens; give more than 0".into()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub fn signal(text: &str) -> Result<Signal, String> {
+    text.parse::<Signal>().map_err(|error| match Signal::nearest(text) {
+        Some(near) => format!("`{text}` is no signal: did you mean {near}?"),
+        None => error.to_string(),
+    })
 }
 
 pub fn name(text: &str) -> Result<String, String> {

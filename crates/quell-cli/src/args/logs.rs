@@ -4,8 +4,8 @@ use clap::Args;
 use quell_core::parse_size;
 
 const LOGS_HELP: &str = "\
-Both streams are merged in the order in which they were written. One stream
-alone, without options that choose lines, is given out byte by byte, exactly as
+Both streams are merged in the order in which the keeper saw them; what is
+written to both within microseconds can't be told apart. One stream alone, without options that choose lines, is given out byte by byte, exactly as
 it was written. What was not kept is stated where it is missing: in a line of
 its own, or on stderr where the bytes must be exact.
 

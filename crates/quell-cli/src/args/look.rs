@@ -55,8 +55,9 @@ pub struct ListArgs {
 }
 
 const STATUS_HELP: &str = "\
-Exit codes: 0 it is alive, or its command exited with 0; 1 it ended otherwise; 2 usage; 3 no such job; 5 its keeper was
-lost and it is not proven dead; 125 quell failed. Of several jobs the highest one counts.
+Exit codes: 0 it is alive, or its command exited with 0; 1 it ended otherwise; 2 usage; 3 no such job; 5 it was stopped, or
+its keeper was lost, and it is not proven dead, however its command exited; 125 quell failed. Of several jobs the highest
+one counts.
 
 Examples:
   quell status web

@@ -229,20 +229,19 @@ pub fn parse(words: Vec<OsString>) -> Parsed {
 fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
     let see =
         if verb == "quell" { "see `quell --help`".to_owned() } else { format!("see `quell {verb} --help`") };
+    // What is wrong, with the words that are missing or would be right; after an empty line come tips and the usage.
     let text = error.to_string();
-    let first = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches("error: ")
-        .trim_end_matches(':')
-        .to_owned();
+    let mut lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let rest = lines.collect::<Vec<_>>().join(", ");
+    let whole =
+        if rest.is_empty() { first.trim_end_matches(':').to_owned() } else { format!("{first} {rest}") };
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb was given".to_owned(),
         ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start" | "test") => {
             "no command was given".to_owned()
         }
-        _ => first,
+        _ => whole,
     };
     let suggestion =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]

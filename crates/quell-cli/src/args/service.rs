@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quell_core::guard::ServiceVerb;
 
-use super::job::timeout;
+use super::job::patience;
 
 const SERVICE_HELP: &str = "\
 Only what the policy allows ([guard.service] in the settings; nothing by default) is touched, and never what the host or
@@ -27,7 +27,7 @@ pub struct ServiceArgs {
     #[command(flatten)]
     pub what: ServiceWhat,
     /// How long systemd may take
-    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "90s")]
+    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "90s")]
     pub timeout: Duration,
     /// Print one JSON object
     #[arg(long)]

@@ -7,9 +7,11 @@ use quell_core::parse_duration;
 
 const STOP_HELP: &str = "\
 A job that is being stopped is joined (and hurried, if --grace is shorter); one that has ended is no error. All are
-stopped at the same time.
+stopped at the same time; if a word means no job, that is said, and the others are stopped. A `quell run` is asked by a
+signal: it has its own grace, whatever --grace says, and its receipt no --reason.
 
-Exit codes: 0 all are proven gone; 2 usage; 3 no such job; 5 something is not proven dead; 125 quell failed.
+Exit codes: 0 all are proven gone; 2 usage; 3 no such job; 5 something is not proven dead; 125 quell failed. Of several
+jobs the highest one counts.
 
 Examples:
   quell stop web

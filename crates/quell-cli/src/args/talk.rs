@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use quell_core::{Signal, parse_duration};
 
-use super::job::{WaitReady, timeout, wait_ready};
+use super::job::{WaitReady, patience, signal, wait_ready};
 
 const SEND_HELP: &str = "\
 TEXT goes as one line, its words with a space between them. Without TEXT and
@@ -44,7 +44,7 @@ pub struct SendArgs {
     #[arg(long)]
     pub no_newline: bool,
     /// How long the program may make no room for more
-    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "30s")]
+    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "30s")]
     pub timeout: Duration,
     /// Print one JSON object
     #[arg(long)]
@@ -80,21 +80,18 @@ pub struct SignalArgs {
     pub json: bool,
 }
 
-fn signal(text: &str) -> Result<Signal, String> {
-    text.parse::<Signal>().map_err(|error| match Signal::nearest(text) {
-        Some(near) => format!("`{text}` is no signal: did you mean {near}?"),
-        None => error.to_string(),
-    })
-}
-
 const RESTART_HELP: &str = "\
-The old job is stopped first, as by `quell stop`; if anything of it is not proven
-dead, nothing is started. The new one has another id and the same command,
-directory, environment, name and rules. An ended job is started again as well.
+The old job is stopped first, as by `quell stop`; if anything of it is known to
+be alive after that, nothing is started; where that can't be known (its keepers
+were killed, and only the reaper held it), it is, with a warning. The new one has another id and the same
+command, directory, environment, name and rules. An ended job is started again as
+well. Where its directory, its program or what it reads is gone, nothing is
+stopped; nor is a job with --stdin -, as nobody can give it the same input again,
+nor one that another quell restarts or has restarted.
 
-Exit codes: 0; 1 it can't be restarted (a `quell run`), or ended before it was
-ready; 2 usage; 3 no such job; 5 something of the old one is not proven dead; 6
-it runs and is not ready yet; 125 to 127 it could not be started.
+Exit codes: 0; 1 it can't be restarted (a `quell run`, --stdin -, already done),
+or ended before it was ready; 2 usage; 3 no such job; 5 something of the old one
+is alive; 6 it runs and is not ready yet; 125 to 127 it could not be started.
 
 Examples:
   quell restart web

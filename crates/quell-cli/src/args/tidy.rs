@@ -7,7 +7,9 @@ use quell_core::{parse_duration, parse_size};
 
 const RM_HELP: &str = "\
 Removes the records of jobs that have ended: what is known of them, their logs and their receipts. A job that is alive is
-refused; one whose keeper was killed is finished first. If one of the words means no job, none is removed.
+refused; one whose keeper was killed is finished first. One that has survivors stays, as its record is what they are
+stopped by; one that is not proven dead as nobody can know any more goes. If one of the words means no job, none is
+removed.
 
 Exit codes: 0 all are removed; 1 one is alive: stop it first; 2 usage; 3 no such job; 5 one has survivors, and stays
 unless --force is given; 125 quell failed. Of several jobs the highest one counts.
@@ -33,8 +35,8 @@ pub struct RmArgs {
 
 const GC_HELP: &str = "\
 Removes jobs that have ended, those that ended first first, until all rules hold. A rule that is not given is the one that
-is configured ([gc] in the settings); `none` is no limit. No live job is touched. `quell start` does a little of this by
-itself once an hour, unless gc.auto is false.
+is configured ([gc] in the settings); `none` is no limit. No live job is touched, and none that has survivors, as with
+`quell rm`. `quell start` does a little of this by itself once an hour, unless gc.auto is false.
 
 Exit codes: 0; 2 usage; 125 quell failed.
 
@@ -59,7 +61,7 @@ pub struct GcArgs {
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also those whose processes are not proven dead; quell can't stop them after that
+    /// Also those with survivors; quell can't stop them after that
     #[arg(long, short)]
     pub force: bool,
     /// Print one JSON object

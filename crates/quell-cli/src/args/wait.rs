@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::job::timeout;
+use super::job::patience;
 
 const WAIT_HELP: &str = "\
 Without a condition the end of the jobs is waited for. With some, the first that
@@ -41,10 +41,10 @@ pub struct WaitArgs {
     #[arg(long, value_name = "REGEX")]
     pub log: Option<String>,
     /// Until nothing happened in it for so long
-    #[arg(long, value_name = "DUR", value_parser = timeout)]
+    #[arg(long, value_name = "DUR", value_parser = patience)]
     pub stall: Option<Duration>,
     /// How long to wait at most
-    #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "5m")]
+    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "5m")]
     pub timeout: Duration,
     /// Print one JSON object
     #[arg(long)]

@@ -6,6 +6,7 @@ use quell::answers::RestartAnswer;
 use std::time::{Duration, Instant};
 
 use quell::{Conditions, Error, Job, Met, Stop};
+use quell_core::Verdict;
 
 use super::{at_once, envelope, fail, gate, phrases, quell};
 use crate::args::RestartArgs;
@@ -60,6 +61,12 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
             return error.exit_code();
         }
     };
+    if let Ok(receipt) = old.receipt()
+        && let Verdict::Unproven { .. } = receipt.verdict
+    {
+        let verdict = phrases::verdict(&receipt.verdict);
+        output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
+    }
     let text = if json {
         let view = new.view().ok();
         envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job: view, met })

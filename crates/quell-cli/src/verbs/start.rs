@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell::answers::StartAnswer;
-use quell::{Conditions, Error, GcRules, Input, Job, Met, Quell, Start};
-use quell_core::{OnOwnerExit, ReadyRules, RestartPolicy};
+use quell::{Conditions, Environment, Error, GcRules, Input, Job, Met, Quell, Start};
+use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
 use super::{envelope, fail, gate, gc, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
 use crate::run::{self, Settings};
+use crate::show;
 
 /// Starts the command and prints the job's id.
 pub fn start(args: StartArgs) -> ExitCode {
@@ -31,7 +32,11 @@ pub fn start(args: StartArgs) -> ExitCode {
     });
     let code = match ready.transpose() {
         Ok(waited) => report(&job, json, waited.and_then(|waited| waited.first().map(|waited| waited.met))),
-        Err(error) => fail("start", json, &error),
+        Err(error) => {
+            let code = fail("start", json, &error);
+            tell_running(&job);
+            code
+        }
     };
     tidy(&quell, gc);
     code
@@ -44,6 +49,12 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
     }
 }
 
+/// Says what nobody could know otherwise: which job runs, though this call fails.
+fn tell_running(job: &Job) {
+    let id = job.id();
+    output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
+}
+
 fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     let text = if json {
         envelope("start", &StartAnswer { id: job.id(), job: job.view().ok(), met })
@@ -51,6 +62,7 @@ fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
         format!("{}\n", job.id())
     };
     if let Some(code) = output::to_stdout(&text) {
+        tell_running(job);
         return code;
     }
     match met {
@@ -75,6 +87,18 @@ struct Request {
     gc: Option<GcRules>,
 }
 
+/// Says which of the variables to be masked the job does not have: a slip would show a secret.
+fn warn_of_unknown(mask: &[String], environment: &Environment) {
+    let set = |name: &str| environment.set.iter().any(|(key, _)| key == name);
+    let inherited = |name: &str| !environment.clear && std::env::var_os(name).is_some();
+    for name in mask.iter().filter(|name| !set(name) && !inherited(name)) {
+        let name = show::printable(name);
+        output::to_stderr(&format!(
+            "quell: --mask {name}: the job has no such variable, so nothing is masked\n"
+        ));
+    }
+}
+
 /// What was asked for, over what is configured.
 fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let json = args.json;
@@ -88,6 +112,11 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let common = run::common(args.job, &settings).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
     })?;
+    if common.leak == Leak::Fail {
+        let why =
+            "--leak fail is about the exit code of `quell run`; `quell start` has given its own by then";
+        return Err(said(Error::BadValue(why.into())));
+    }
     let mut start = Start::new(args.command);
     start.cwd = common.cwd;
     start.environment = common.environment;
@@ -128,6 +157,7 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     };
     start.ttl = args.ttl;
     start.hooks = config.hooks;
+    warn_of_unknown(&args.mask, &start.environment);
     start.mask = config.start.mask;
     start.mask.extend(args.mask);
     let wait_ready = args.wait_ready.map(|wait| wait.0.unwrap_or(config.start.wait_ready));

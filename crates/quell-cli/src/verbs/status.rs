@@ -51,6 +51,9 @@ fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
 }
 
 fn exit_code(job: &JobView) -> u8 {
+    if matches!(job.verdict, Some(Verdict::Survivors { .. } | Verdict::Unproven { .. })) {
+        return NOT_PROVEN_DEAD;
+    }
     match (job.state, &job.outcome) {
         (JobState::Lost, _) => NOT_PROVEN_DEAD,
         (JobState::Ended, Some(RootOutcome::Exited { code: 0 })) => 0,

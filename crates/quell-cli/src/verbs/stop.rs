@@ -6,7 +6,7 @@ use quell::answers::StopAnswer;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{Verdict, account};
 
-use super::{at_once, envelope, fail, quell};
+use super::{at_once, envelope, fail, phrases, quell};
 use crate::args::StopArgs;
 use crate::output;
 
@@ -15,12 +15,17 @@ const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Stops the jobs, and says what became of each.
 pub fn stop(args: &StopArgs) -> ExitCode {
-    let jobs = match quell().and_then(|quell| which(&quell, args)) {
-        Ok(jobs) => jobs,
+    let (jobs, unknown) = match quell().and_then(|quell| which(&quell, args)) {
+        Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
     };
     let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
     let mut worst = 0;
+    // Told first: the others may take their time.
+    for error in &unknown {
+        fail("stop", args.json, error);
+        worst = worst.max(error.exit_code());
+    }
     let stop = |job: &Job| job.stop(&how);
     at_once(&jobs, stop, |job, ended| {
         // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
@@ -28,17 +33,20 @@ pub fn stop(args: &StopArgs) -> ExitCode {
             worst = worst.max(report(job, args.json, ended));
         }
     });
-    if jobs.is_empty() && !args.json {
+    if jobs.is_empty() && unknown.is_empty() && !args.json {
         output::to_stderr("quell: no live job is meant by that\n");
     }
     ExitCode::from(worst)
 }
 
-/// Those that are named, and those that are selected.
-fn which(quell: &Quell, args: &StopArgs) -> Result<Vec<Job>, Error> {
-    let mut jobs = Vec::new();
+/// Those that are named, and those that are selected; and what is wrong with the words that mean none.
+fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error> {
+    let (mut jobs, mut unknown) = (Vec::new(), Vec::new());
     for text in &args.jobs {
-        jobs.push(quell.job(text)?);
+        match quell.job(text) {
+            Ok(job) => jobs.push(job),
+            Err(error) => unknown.push(error),
+        }
     }
     if args.session.is_some() || !args.tag.is_empty() {
         let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::BadTag>>();
@@ -51,7 +59,7 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<Vec<Job>, Error> {
     // The same one may be meant twice.
     jobs.sort_by_key(Job::id);
     jobs.dedup_by_key(|job| job.id());
-    Ok(jobs)
+    Ok((jobs, unknown))
 }
 
 fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
@@ -61,7 +69,10 @@ fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
                 (true, _) => {
                     envelope("stop", &StopAnswer { id: job.id(), was_over, receipt: receipt.clone() })
                 }
-                (false, true) => format!("{} had ended already\n", job.id()),
+                (false, true) => match &receipt.verdict {
+                    Verdict::Gone => format!("{} had ended already\n", job.id()),
+                    verdict => format!("{} had ended already, {}\n", job.id(), phrases::verdict(verdict)),
+                },
                 (false, false) => account::account(&receipt),
             };
             match receipt.verdict {

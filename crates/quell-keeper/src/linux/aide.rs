@@ -107,6 +107,7 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct News {
     /// Where its record is.
+    #[serde(with = "quell_core::paths::whole")]
     pub home: PathBuf,
     /// Which job.
     pub job: JobId,

@@ -207,13 +207,16 @@ fn record_error(request: &RunRequest, error: String) -> RunError {
 
 /// Puts the job on record, with what is needed to start it again.
 fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
+    let background = request.background.as_ref();
     let launch = LaunchFile {
         command: request.command.clone(),
         cwd: request.cwd.clone().unwrap_or_default(),
         environment: request.environment.set.clone(),
-        stdin_file: request.background.as_ref().and_then(|background| background.stdin_file.clone()),
+        stdin_file: background.and_then(|background| background.stdin_file.clone()),
         tags: Some(request.tags.clone()),
-        ready: request.background.as_ref().map(|background| background.rules.ready.clone()),
+        ready: background.map(|background| background.rules.ready.clone()),
+        ready_interval: background.map(|background| background.ready_interval),
+        ready_timeout: background.map(|background| background.ready_timeout),
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     let failed = |error: std::io::Error| record_error(request, error.to_string());

@@ -21,6 +21,7 @@ mod wire;
 pub use aide::{News, is_run_by_an_aide, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
+pub use prepare::check;
 
 /// What the fuzzer calls; no part of the interface.
 #[cfg(feature = "fuzzing")]

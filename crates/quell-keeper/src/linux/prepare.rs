@@ -42,6 +42,12 @@ pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program,
     })
 }
 
+/// Whether the program of `request` could be executed now: its directory and its file are there, for this user.
+pub fn check(request: &RunRequest) -> Result<(), RunError> {
+    let id = JobId::new(quell_sys::unix_ms(), 0);
+    program(request, id, "").map(drop)
+}
+
 fn c_string(text: OsString, what: &str) -> Result<CString, RunError> {
     CString::new(text.into_vec()).map_err(|_| RunError::Nul(what.to_owned()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell_core::{Contain, OnOwnerExit, RestartPolicy, Until, parse_duration, parse_size};
+use quell_core::{Contain, OnOwnerExit, RestartPolicy, Signal, Until, parse_duration, parse_size};
 
 use super::Config;
 use super::suggest;
@@ -93,9 +93,9 @@ const fn key(
 /// All settings, in the order in which they are shown.
 pub(crate) const KEYS: &[Key] = &[
     key("stop", "grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
-    key("stop", "signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, t.parse().map_err(plain))),
+    key("stop", "signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
     key("stop", "verify", Form::Text, "10s", |c, t| put(&mut c.stop.verify, nonzero(t))),
-    key("start", "max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, size(t))),
+    key("start", "max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, log_size(t))),
     key("start", "contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, choice(t, &CONTAIN))),
     key("start", "until", Form::Text, "root", |c, t| put(&mut c.start.until, choice(t, &UNTIL))),
     key("start", "wait_ready", Form::Text, "30s", |c, t| put(&mut c.start.wait_ready, nonzero(t))),
@@ -164,6 +164,23 @@ pub(crate) fn nonzero(text: &str) -> Result<Duration, Problem> {
 
 fn size(text: &str) -> Result<u64, Problem> {
     parse_size(text).map_err(plain)
+}
+
+/// A size that a log can have.
+fn log_size(text: &str) -> Result<u64, Problem> {
+    match size(text)? {
+        small if small < quell_store::MIN_CAP => {
+            Err(plain(format!("`{text}` is too small for a log: write at least 4K")))
+        }
+        size => Ok(size),
+    }
+}
+
+fn signal(text: &str) -> Result<Signal, Problem> {
+    text.parse().map_err(|error| match Signal::nearest(text) {
+        Some(near) => Problem::new(error, format!("did you mean `{near}`?")),
+        None => plain(error),
+    })
 }
 
 fn count<T: std::str::FromStr>(text: &str) -> Result<T, Problem> {
@@ -240,6 +257,7 @@ mod tests {
             ("stop.signal", "NOPE"),
             ("stop.verify", "0s"),
             ("start.max_log", "lots"),
+            ("start.max_log", "1K"),
             ("start.contain", "atuo"),
             ("start.restart_limit", "-1"),
             ("start.restart_limit", "+1"),

@@ -12,6 +12,9 @@ use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
 use super::{Config, ConfigFile, Layer, Source, Sourced, find, guard, hooks, suggest};
 use crate::Error;
 
+/// The tables that no variable can set anything of.
+const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
+
 /// The settings and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
@@ -279,6 +282,10 @@ impl Environment {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
             let ours = |section: &&&str| rest.starts_with(&format!("{}_", section.to_uppercase()));
+            if let Some(section) = FILE_SECTIONS.iter().find(ours) {
+                let message = format!("[{section}] can only be set in a file");
+                return Err(Error::Variable { message, hint: format!("unset {name}"), name });
+            }
             let Some(section) = SECTIONS.iter().find(ours) else { continue };
             let refuse = |problem: Problem| Error::Variable {
                 hint: if problem.hint.is_empty() {

@@ -82,6 +82,7 @@ fn a_bad_value_is_told_with_what_to_write() {
     for (text, part) in [
         ("stop.signal = \"NOPE\"", "stop.signal: `NOPE` is no signal: give "),
         ("start.max_log = \"lots\"", "start.max_log: `lots` is no size: write "),
+        ("start.max_log = \"1K\"", "start.max_log: `1K` is too small for a log: write at least 4K"),
         ("gc.max_count = -1", "gc.max_count: `-1` is no count: write "),
         ("start.restart_limit = 4294967296", "start.restart_limit: `4294967296` is no count"),
         ("ready.interval = \"0s\"", "ready.interval: `0s` is too short: it must be longer than 0"),
@@ -91,6 +92,9 @@ fn a_bad_value_is_told_with_what_to_write() {
         let (line, message, hint) = told(text);
         assert!(line == 1 && message.starts_with(part) && !hint.is_empty(), "{message} ({hint})");
     }
+    let (_, message, hint) = told("stop.signal = \"TREM\"");
+    assert!(message.starts_with("stop.signal: `TREM` is no signal"), "{message}");
+    assert_eq!(hint, "did you mean `TERM`?");
     is_told(
         "start.contain = \"atuo\"",
         1,
@@ -234,6 +238,14 @@ fn a_bad_variable_is_told_by_its_name() {
             "QUELL_READY_PORT_NUMBER: there is no",
             "unset it; known are QUELL_READY_INTERVAL, QUELL_READY_TIMEOUT",
         ),
+        (
+            "QUELL_TRUST_PROJECTS",
+            "/",
+            "QUELL_TRUST_PROJECTS: [trust] can only be set in a file",
+            "unset QUELL_TRUST_PROJECTS",
+        ),
+        ("QUELL_GUARD_X", "1", "QUELL_GUARD_X: [guard] can only be set in a file", "unset QUELL_GUARD_X"),
+        ("QUELL_HOOKS_X", "1", "QUELL_HOOKS_X: [hooks] can only be set in a file", "unset QUELL_HOOKS_X"),
     ] {
         let error = place.load(&[(name, value)]).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");

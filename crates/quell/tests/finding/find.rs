@@ -28,7 +28,10 @@ fn an_ambiguity_names_five() {
     finish(&place.home, 12);
     let common = &JobId::new(THEN, 0).to_string()[..5];
     match resolve(&place.home, common).unwrap_err() {
-        Error::Ambiguous { ids, .. } => assert_eq!(ids.len(), 5),
+        error @ Error::Ambiguous { .. } => {
+            assert_eq!(error.to_string(), format!("`{common}` is the beginning of more than 5 jobs"));
+            assert_eq!(error.body().details["ids"].as_array().map(Vec::len), Some(5));
+        }
         other => panic!("{other}"),
     }
     assert!(matches!(resolve(&place.home, &common[..3]), Err(Error::NoSuchJob(_))));

@@ -1,0 +1,120 @@
+//! Restarting a job: the same command as another job, once the old one is stopped.
+
+use std::fs::{File, TryLockError};
+use std::os::fd::OwnedFd;
+
+use quell_core::{Background, JobId, JobSpec, LaunchFile, Stdin};
+use quell_keeper::{BackgroundRequest, Environment, RunRequest};
+use quell_sys::fault::{Point, point};
+
+use crate::start::{is_inside_a_job, open_input, owner_lives};
+use crate::{Error, Job, Result, Start, Stop};
+
+/// How many restarts of restarts are followed back.
+const FOLLOWED: usize = 1000;
+
+impl Job {
+    /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
+    /// as long as anything of the old tree is known to be alive. Whatever can be known to prevent the start is found out
+    /// before anything is stopped: it is in the foreground, what it reads can't be had again, its directory or its program
+    /// is gone, somebody else restarts it or has done so.
+    pub fn restart(&self, stop: &Stop) -> Result<Job> {
+        self.quell.admit("restart", &self.id().to_string())?;
+        let spec = self.dir().spec().map_err(Error::io(self.dir().dir().join("spec.json")))?;
+        let Some(rules) = spec.background.clone() else {
+            return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
+        };
+        let launch = self.dir().launch().map_err(Error::io(self.dir().dir().join("launch.json")))?;
+        let _restarting = self.lock_restart()?;
+        if let Some(by) = self.successor()? {
+            let id = self.id();
+            return Err(Error::State(format!("{id} was restarted before, as {by}, which is alive")));
+        }
+        let stdin = self.input_again(&rules, &launch)?;
+        let request = self.request_again(spec, rules, launch);
+        quell_keeper::check(&request)?;
+        self.stop(stop)?;
+        point(Point::RestartStopped);
+        self.quell.start_request(&request, stdin)
+    }
+
+    /// Holds others off who would restart it too: each would start a job. The kernel lets go of it if this process dies.
+    fn lock_restart(&self) -> Result<File> {
+        let dir = File::open(self.dir().dir()).map_err(Error::io(self.dir().dir()))?;
+        match dir.try_lock() {
+            Ok(()) => Ok(dir),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::State(format!("{} is being restarted by another quell", self.id())))
+            }
+            Err(TryLockError::Error(error)) => Err(Error::io(self.dir().dir())(error)),
+        }
+    }
+
+    /// The live job that came of restarting this one, or of restarting that one, and so on.
+    fn successor(&self) -> Result<Option<JobId>> {
+        let from = |job: &Job| job.dir().spec().ok()?.background?.restarted_from;
+        for job in self.quell.live()? {
+            let before = |id: &JobId| from(&self.quell.job_with(*id));
+            let mut line = std::iter::successors(from(&job), before).take(FOLLOWED);
+            if line.any(|id| id == self.id()) && !job.is_over_now()? {
+                return Ok(Some(job.id()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether it is over; one whose keeper was lost is finished first.
+    fn is_over_now(&self) -> Result<bool> {
+        crate::settle_lost(self.dir())?;
+        self.is_over()
+    }
+
+    /// What it reads, opened again.
+    fn input_again(&self, rules: &Background, launch: &LaunchFile) -> Result<OwnedFd> {
+        match (&launch.stdin_file, rules.stdin) {
+            (Some(path), _) => open_input(path),
+            // Whatever that was, it is not this process's.
+            (None, Stdin::Given) => Err(Error::State(format!(
+                "{} reads what its starter had for it (--stdin -), which nobody can give it again: start it anew",
+                self.id()
+            ))),
+            (None, Stdin::Null | Stdin::Pipe) => open_input("/dev/null".as_ref()),
+        }
+    }
+
+    fn request_again(&self, spec: JobSpec, mut rules: Background, launch: LaunchFile) -> RunRequest {
+        rules.restarted_from = Some(self.id());
+        // What the specification has of it may be masked.
+        rules.ready = launch.ready.unwrap_or(rules.ready);
+        // Whoever restarts a job whose owner is gone wants it without one.
+        rules.owner = rules.owner.filter(|owner| owner_lives(self.quell.home(), owner));
+        // For records of a time when these were not kept.
+        let defaults = Start::new(Vec::<String>::new());
+        RunRequest {
+            command: launch.command,
+            cwd: Some(launch.cwd),
+            environment: Environment { clear: true, set: launch.environment },
+            contain: spec.contain,
+            limits: spec.limits,
+            plan: spec.plan,
+            timeout: spec.timeout,
+            until: spec.until,
+            leak: spec.leak,
+            name: spec.name,
+            tags: launch.tags.unwrap_or(spec.tags),
+            receipts: Vec::new(),
+            uses_stdout: false,
+            home: Some(self.quell.home().dir().to_owned()),
+            stdin: None,
+            owner: None,
+            background: Some(BackgroundRequest {
+                rules,
+                session: spec.session,
+                stdin_file: launch.stdin_file,
+                nested: is_inside_a_job(),
+                ready_interval: launch.ready_interval.unwrap_or(defaults.ready_interval),
+                ready_timeout: launch.ready_timeout.unwrap_or(defaults.ready_timeout),
+            }),
+        }
+    }
+}
