@@ -49,6 +49,9 @@ fn describe(answer: &KillAnswer) -> String {
         }
         KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
         KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
+        KillVerdict::Unproven { why } => {
+            format!("{whole}: gone after {took}, but there may be others: {}\n", show::printable(why))
+        }
         KillVerdict::Survivors { count } => match spared.next() {
             Some(spared) => {
                 let reason = show::printable(&spared.reason);
