@@ -41,7 +41,8 @@ pub struct ServiceWhat {
     #[arg(value_name = "ACTION")]
     pub action: ServiceAction,
     /// The service, with or without `.service`
-    #[arg(value_name = "NAME")]
+    // What looks like an option is refused by the guard, with its code.
+    #[arg(value_name = "NAME", allow_hyphen_values = true)]
     pub name: String,
     /// One of the user's own manager, not of the system's
     #[arg(long)]
