@@ -6,6 +6,7 @@ mod events;
 pub mod gate;
 mod gc;
 mod guard;
+mod interrupts;
 mod kill;
 mod list;
 mod logs;
