@@ -29,6 +29,9 @@ pub struct ServiceArgs {
     /// How long systemd may take
     #[arg(long, value_name = "DUR", value_parser = timeout, default_value = "90s")]
     pub timeout: Duration,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

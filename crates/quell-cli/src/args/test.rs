@@ -72,6 +72,9 @@ pub struct TestArgs {
     /// A label; may be given many times
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub tag: Vec<(String, String)>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

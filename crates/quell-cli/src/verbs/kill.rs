@@ -21,7 +21,7 @@ pub fn how(how: &KillHow) -> Kill {
 pub fn kill(args: &KillArgs) -> ExitCode {
     let wish = Kill { grace: args.grace, ..how(&args.how) };
     let done = quell().and_then(|quell| {
-        let gate = gate::of(&quell)?.because(args.reason.clone());
+        let gate = gate::of(&quell, args.reason.clone())?;
         quell::kill::kill(&gate, &args.pid, &wish)
     });
     match done {

@@ -64,7 +64,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         require_target: args.require_target,
         ..TestPlan::new(start)
     };
-    let gate = gate::of(&quell)?;
+    let gate = gate::of(&quell, args.reason)?;
     let mut shown = None;
     let answer = run_tests(&quell, &gate, &plan, |job| {
         interrupts.stop(job, "test");

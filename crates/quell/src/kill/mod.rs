@@ -135,7 +135,7 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     if !verb.allowed {
         return Err(gate.refuse("kill", pid, verb));
     }
-    let (mut set, decision) = look(gate, number, kill)?;
+    let (mut set, decision) = look(gate, number, kill).map_err(|error| gate.failed("kill", pid, error))?;
     let decision = gate.decided("kill", pid, decision)?;
     point(Point::VictimValidated);
     let begun = Instant::now();
