@@ -465,3 +465,78 @@ fn the_log_tells_who_did_what_why_and_what_came_of_it() {
     assert_eq!(done.code(), Some(125), "{}", done.stdout);
     assert!(other.is_alive());
 }
+
+/// Runs it with so many open files, as the limit that it may raise or as the one that it can't.
+fn with_files(lab: &Lab, limit: &str, words: &[&str]) -> Finished {
+    let script = format!("ulimit {limit} || exit 99; exec \"$@\"");
+    verb(lab, "kill").wrapped(["bash", "-c", &script, "sh"]).args(["--json", "--tree"]).args(words).finish()
+}
+
+#[test]
+fn a_tree_of_which_not_all_can_be_seen_gets_no_signal() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nprotect = [\"tail\"]\nmin_pid = 2\n");
+    let script = |last: &str| {
+        format!("for i in $(seq 60); do sleep $N & done; {last} touch $HERE/ready; read -t 60 <><(:)")
+    };
+    let mut stranger = Stranger::new(&lab, lab.user(), &script("tail -f /dev/null &"));
+    let root = Process::now(stranger.0.id()).expect("it lives");
+    let stays =
+        |process: &Process| process.command.starts_with("sleep") || process.command.starts_with("tail");
+    let all_there = || all_below(&root).iter().filter(|process| stays(process)).count() == 61;
+    assert!(eventually(PATIENCE, all_there));
+    let (done, acts) = {
+        let trace = lab.fresh("trace");
+        let strace = format!("ulimit -n 40; exec strace -f -o {} -e trace={ACTS} \"$@\"", trace.display());
+        let done = verb(&lab, "kill").wrapped(["bash", "-c", &strace, "sh"]);
+        (done.args(["--json", "--tree", &stranger.pid()]).finish(), acts(&trace))
+    };
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "TREE_NOT_SEEN"), "{}", done.stdout);
+    assert_eq!(acts, Vec::<String>::new());
+    assert!(stranger.is_alive() && all_there());
+    // Where the limit can be raised it is, and then the last one is seen.
+    let done = with_files(&lab, "-Sn 40", &[&stranger.pid()]);
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "NAME_PROTECTED"), "{}", done.stdout);
+    assert!(stranger.is_alive() && all_there());
+    drop(stranger);
+    lab.oracle.end_survivors();
+    let mut stranger = Stranger::new(&lab, lab.user(), &script(""));
+    let done = with_files(&lab, "-Sn 40", &[&stranger.pid()]);
+    assert_eq!(done.code(), Some(0), "{}", done.stdout);
+    stranger.0.wait().expect("wait");
+    assert_eq!(lab.oracle.survivors(), []);
+}
+
+#[test]
+fn whoever_is_started_in_the_grace_is_gone_too() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
+    // Left by its parent when that ends, and in a session of its own.
+    let script =
+        "trap 'setsid sleep $N & sleep 1; exit 0' TERM; touch $HERE/ready; while :; do sleep 0.1; done";
+    let mut stranger = Stranger::new(&lab, lab.user(), script);
+    let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
+    stranger.0.wait().expect("wait");
+    assert_eq!(lab.oracle.survivors(), [], "{}", done.stdout);
+    assert_eq!((done.code(), &done.envelope()["data"]["verdict"]["kind"]), (Some(0), &"gone".into()));
+}
+
+#[test]
+fn whoever_is_started_in_the_grace_and_may_not_be_touched_is_named() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
+    let script = "trap 'tail -f /dev/null & while :; do sleep 0.1; done' TERM; touch $HERE/ready; while :; do sleep 0.1; done";
+    let mut stranger = Stranger::new(&lab, lab.user(), script);
+    let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "1s", &stranger.pid()]).finish();
+    stranger.0.wait().expect("wait");
+    let left = lab.oracle.survivors();
+    assert_eq!(
+        left.iter().map(|process| process.command.as_str()).collect::<Vec<_>>(),
+        ["tail -f /dev/null"]
+    );
+    let data = &done.envelope()["data"];
+    assert_eq!((done.code(), &data["verdict"]["kind"]), (Some(5), &"survivors".into()), "{data}");
+    let members = data["members"].as_array().expect("members");
+    let named = members.iter().find(|member| member["id"]["pid"] == left[0].pid).expect("it is named");
+    assert_eq!((&named["alive"], &named["spared"]["code"]), (&true.into(), &"NOT_ALLOWED".into()), "{data}");
+}

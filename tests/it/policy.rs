@@ -1,8 +1,9 @@
 //! What a policy says, and whose word counts: verbs and effects, projects, the machine's file, files with a mistake.
 
-use std::fs;
+use std::{fs, process::Command};
 
-use quell_tests::{eventually, host::am_root, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{eventually, host::am_root, lab::Lab, oracle::Process, run::PATIENCE, skip};
+use serde_json::Value;
 
 use crate::guard::{Stranger, code, policy, traced, verb};
 
@@ -231,4 +232,103 @@ fn a_policy_that_cant_be_read_allows_nothing() {
     assert_eq!(verb(&lab, "list").finish().code(), Some(0));
     let done = verb(&lab, "stop").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+/// The lines of the log that are about this verb.
+fn lines(lab: &Lab, verb: &str) -> Vec<Value> {
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+    let all = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    all.filter(|line| line["verb"] == verb).collect()
+}
+
+fn kinds(lines: &[Value]) -> Vec<&str> {
+    lines.iter().filter_map(|line| line["kind"].as_str()).collect()
+}
+
+#[test]
+fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
+    let lab = Lab::as_me();
+    let jobs: Vec<_> = (0..2)
+        .map(|_| lab.start().args(["--tag", "q=1"]).command(["sleep", &lab.oracle.nap()]).begin())
+        .collect();
+    let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+    let started = lines(&lab, "start");
+    assert_eq!(kinds(&started), ["decision", "act", "decision", "act"], "{started:#?}");
+    let acts: Vec<&Value> = started.iter().filter(|line| line["kind"] == "act").collect();
+    assert!(
+        acts.iter().all(|line| line["target"] == "sleep" && line["result"]["started"] == true),
+        "{acts:#?}"
+    );
+    assert_eq!(acts.iter().filter_map(|line| line["receipt"].as_str()).collect::<Vec<_>>(), ids);
+
+    let done = verb(&lab, "stop").args(["--tag", "q=1", "--now", "--reason", "because"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let stopped = lines(&lab, "stop");
+    assert_eq!(kinds(&stopped), ["decision", "act", "act"], "{stopped:#?}");
+    assert!(stopped.iter().all(|line| line["cause"] == "because"), "{stopped:#?}");
+    assert_eq!(stopped[0]["target"], "--tag q=1");
+    for (line, id) in stopped[1..].iter().zip(&ids) {
+        assert_eq!((&line["target"], &line["receipt"]), (&Value::from(*id), &Value::from(*id)), "{line:#}");
+        assert_eq!(line["result"]["verdict"]["kind"], "gone", "{line:#}");
+    }
+
+    let run = verb(&lab, "run").args(["--json", "--", "true"]).finish();
+    assert_eq!(run.code(), Some(0), "{}", run.stderr);
+    let ran = lines(&lab, "run");
+    assert_eq!(kinds(&ran), ["decision"], "one line, for a run has to be cheap");
+    assert_eq!(ran[0]["receipt"], run.envelope()["data"]["job"]["id"], "{ran:#?}");
+    let failed = verb(&lab, "start").args(["--", "no-such-program"]).finish();
+    let line = lines(&lab, "start").pop().expect("a line");
+    assert_eq!(
+        (failed.code(), &line["kind"], &line["result"]["error"]),
+        (Some(127), &"act".into(), &"program_not_found".into()),
+        "{line:#}"
+    );
+}
+
+#[test]
+fn what_the_kernel_refuses_and_why_it_was_wanted_is_in_the_log() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let mut corpse = Command::new("true").spawn().expect("true");
+    let is_corpse = || Process::now(corpse.id()).and_then(|process| process.state()) == Some('Z');
+    assert!(eventually(PATIENCE, is_corpse));
+    let pid = corpse.id().to_string();
+    let done = verb(&lab, "kill").args(["--json", "--reason", "it hangs", &pid]).finish();
+    corpse.wait().expect("wait");
+    assert_eq!(done.code(), Some(3), "{}", done.stdout);
+    let line = lines(&lab, "kill").pop().expect("a line");
+    assert_eq!((&line["target"], &line["cause"]), (&pid.into(), &"it hangs".into()), "{line:#}");
+    assert_eq!(
+        (&line["decision"]["code"], &line["decision"]["allowed"]),
+        (&"no_such_process".into(), &false.into())
+    );
+    let done = verb(&lab, "service").args(["stop", "ssh", "--reason", "for a test", "--json"]).finish();
+    assert_eq!(done.code(), Some(4), "{}", done.stdout);
+    assert_eq!(lines(&lab, "service stop")[0]["cause"], "for a test");
+    let done = verb(&lab, "test").args(["--reason", "for a test", "--", "true"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(lines(&lab, "test").iter().all(|line| line["cause"] == "for a test"));
+}
+
+#[test]
+fn a_check_takes_the_words_of_what_it_checks() {
+    let lab = Lab::as_me();
+    for words in [
+        &["kill", "1", "--grace", "1s", "--reason", "x", "--tree"][..],
+        &["service", "stop", "--force"],
+        &["service", "stop", "ssh", "--timeout", "5s", "--reason", "x"],
+        &["test", "--timeout", "5m", "--grace", "1s", "--leak", "report", "--junit", "../x", "--", "true"],
+    ] {
+        let done = verb(&lab, "guard").args(["check", words[0], "--json"]).args(&words[1..]).finish();
+        assert_eq!(done.code(), Some(4), "{words:?}: {}{}", done.stdout, done.stderr);
+    }
+    let done = verb(&lab, "service").args(["stop", "--force", "--json"]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "SERVICE_OPTION"), "{}", done.stdout);
+    let done = verb(&lab, "service").args(["stop", "--user", "--json", "ssh"]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "SERVICE_PROTECTED"), "{}", done.stdout);
+    policy(&lab, "[guard.kill]\nallow = [1]\n");
+    let done = verb(&lab, "config").args(["show"]).finish();
+    let said = "must be a list of strings, not a list with a whole number in it";
+    assert!(done.stderr.contains(said) || done.stdout.contains(said), "{}{}", done.stdout, done.stderr);
 }

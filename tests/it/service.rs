@@ -288,3 +288,68 @@ fn an_alias_leads_nobody_around_the_guard() {
         assert_eq!(targets, ["web.service", "along.service"], "{acts:#?}");
     });
 }
+
+#[test]
+fn a_protected_service_is_safe_however_many_steps_away_it_is() {
+    let sleeps = "[Service]\nExecStart=sleep 300\n";
+    let needs = |name: &str| format!("Requires={name}.service\n{sleeps}");
+    let (midb, pay, mids, mida, far) =
+        (needs("base"), needs("midb"), needs("bottom"), needs("mids"), needs("free"));
+    // One that has run to its end passes a stop on, too.
+    let once = "Requires=under.service\n[Service]\nType=oneshot\nExecStart=true\n";
+    let bank = needs("once");
+    let conflict = format!("Conflicts=base.service\n{sleeps}");
+    let units = [
+        ("base.service", sleeps),
+        ("midb.service", &midb),
+        ("pay.service", &pay),
+        ("bottom.service", sleeps),
+        ("mids.service", &mids),
+        ("sshd.service", &mida),
+        ("under.service", sleeps),
+        ("once.service", once),
+        ("bank.service", &bank),
+        ("free.service", sleeps),
+        ("far.service", &far),
+        ("against.service", &conflict),
+    ];
+    let allow = "allow = [\"*\"]\nprotect = [\"pay\", \"bank\"]";
+    let name = "a_protected_service_is_safe_however_many_steps_away_it_is";
+    with_units(name, allow, &units, |place| {
+        place.systemctl(&["start", "pay", "sshd", "bank", "far"]);
+        for (verb, unit, kept) in [
+            ("stop", "base", "pay"),
+            ("restart", "base", "pay"),
+            ("start", "against", "pay"),
+            ("stop", "bottom", "sshd"),
+            ("stop", "under", "bank"),
+        ] {
+            let error = refused(&place.ask(&[verb, unit]), "SERVICE_TAKES_PROTECTED");
+            assert!(error["message"].as_str().is_some_and(|text| text.contains(kept)), "{error:#}");
+            assert_eq!(place.systemctl(&["is-active", kept]), "active", "{kept} was touched");
+        }
+        data(&place.ask(&["stop", "free"]), 0);
+        assert_eq!(place.systemctl(&["is-active", "far"]), "inactive");
+        // Who doesn't run is not stopped.
+        place.systemctl(&["stop", "pay"]);
+        data(&place.ask(&["stop", "base"]), 0);
+    });
+}
+
+#[test]
+fn what_is_left_of_a_stopped_service_is_told() {
+    let leaves = "[Service]\nKillMode=process\nExecStart=sh -c 'sleep 300 & exec sleep 300'\n";
+    let units = [("leaves.service", leaves)];
+    with_units("what_is_left_of_a_stopped_service_is_told", "allow = [\"*\"]", &units, |place| {
+        data(&place.ask(&["start", "leaves"]), 0);
+        let stopped = data(&place.ask(&["stop", "leaves"]), 0);
+        let note = stopped["note"].as_str().unwrap_or_default();
+        assert!(note.contains("1 process of it is left"), "{stopped:#}");
+        assert_eq!(stopped["left"], 1, "{stopped:#}");
+        place.systemctl(&["kill", "-s", "KILL", "leaves"]);
+        data(&place.ask(&["start", "leaves"]), 0);
+        place.systemctl(&["kill", "-s", "KILL", "leaves"]);
+        let stopped = data(&place.ask(&["stop", "leaves"]), 0);
+        assert_eq!(stopped["left"], 0, "{stopped:#}");
+    });
+}

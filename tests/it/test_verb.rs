@@ -7,10 +7,11 @@ use std::{
 };
 
 use quell_tests::{
-    all_hold,
+    all_hold, eventually,
     evidence::{receipt, says_gone},
     host::has_program,
     lab::Lab,
+    oracle::Process,
     run::{Finished, PATIENCE, Quell},
     skip,
 };
@@ -363,6 +364,34 @@ fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
 }
 
 #[test]
+fn a_signal_to_quell_stops_the_tests_and_is_told_of() {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3)] {
+        let lab = lab();
+        // They don't heed TERM, so that the end of their tree takes the whole grace.
+        let script = "trap '' TERM; setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
+        let quell = lab.quell("test").args(["--json", "--grace", "300ms", "--evidence", "ev.json"]);
+        let mut running = quell.script(script).start();
+        running.wait_ready().expect("ready");
+        assert!(running.front.signal(signal), "no quell");
+        let done = running.finish();
+        // Right now, as it has said that they are gone. Its keepers end behind it.
+        let left = lab.oracle.survivors();
+        let tests = left.iter().filter(|process| !process.command.starts_with("quell ")).collect::<Vec<_>>();
+        assert_eq!(tests, Vec::<&Process>::new(), "{signal}");
+        let answer = data(&done);
+        assert_eq!((done.code(), &answer["status"]), (Some(128 + number), &json!("error")), "{answer:#}");
+        assert_eq!(answer["reason"], format!("somebody stopped it ({signal} came to `quell test`)"));
+        assert_eq!(answer["receipt"]["verdict"]["kind"], "gone", "{answer:#}");
+        let evidence = receipt(&lab.path("ev.json")).expect("evidence");
+        assert_eq!((&evidence["status"], &evidence["job"]), (&json!("error"), &answer["job"]), "{signal}");
+        let lines = audit(&lab);
+        let kinds: Vec<&Value> = lines.iter().map(|line| &line["kind"]).collect();
+        assert_eq!(kinds, ["decision", "act"], "{signal}");
+        assert_eq!(lines[1]["receipt"], answer["job"], "{signal}");
+    }
+}
+
+#[test]
 fn a_pytest_whose_tests_print_is_counted_up_to_its_timeout() {
     let lab = lab();
     let Some(pytest) = pytest(&lab, "a_pytest_whose_tests_print_is_counted_up_to_its_timeout") else {
@@ -403,4 +432,20 @@ fn xml_that_is_no_report_counts_nothing() {
         (&json!(false), &json!("it is no report of tests")),
         "{data:#}"
     );
+}
+
+#[test]
+fn a_second_signal_to_quell_kills_the_tests_at_once() {
+    let lab = lab();
+    let script =
+        "trap 'echo heard >$HERE/heard' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.1; done";
+    let quell = lab.quell("test").env("HERE", lab.dir()).args(["--json", "--grace", "40s"]);
+    let mut running = quell.script(script).start();
+    running.wait_ready().expect("ready");
+    assert!(running.front.signal("TERM"), "no quell");
+    assert!(eventually(PATIENCE, || lab.path("heard").exists()), "they were asked");
+    assert!(running.front.signal("INT"), "no quell");
+    let done = running.finish();
+    assert!(done.took < Duration::from_secs(30), "{:?}", done.took);
+    assert_eq!((done.code(), &data(&done)["signal"]), (Some(128 + 15), &json!("KILL")), "{}", done.stdout);
 }

@@ -11,7 +11,7 @@ use crate::output;
 /// Says that this can't be done here yet.
 pub fn carry_out(verb: Verb) -> ExitCode {
     match verb {
-        Verb::Run(args) => return crate::run::run(args.0),
+        Verb::Run(args) => return crate::run::run(args.0, None),
         Verb::Doctor(args) => return crate::doctor::doctor(&args),
         _ => {}
     }

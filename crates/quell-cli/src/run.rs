@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_core::{
-    Actor, Cause, Contain, ErrorBody, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan, Until, Verdict,
-    account, parse_environment,
+    Actor, Cause, Contain, ErrorBody, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan, Until,
+    Verdict, account, parse_environment,
 };
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
@@ -24,8 +24,8 @@ const LEAKED: u8 = 123;
 /// Exit code: timed out.
 const TIMED_OUT: u8 = 124;
 
-/// Runs the command and gives the exit code.
-pub fn run(args: RunArgs) -> ExitCode {
+/// Runs the command and gives the exit code. `id` is that of the job, if it has one already.
+pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
     let (json, quiet) = (args.json, args.quiet);
     if json && quell_sys::closed_at_start()[1] {
         let message = "stdout is closed, so --json has nowhere to write";
@@ -37,7 +37,7 @@ pub fn run(args: RunArgs) -> ExitCode {
         );
     }
     let request = match request(args) {
-        Ok(request) => request,
+        Ok(request) => RunRequest { id, ..request },
         Err(error) => return output::fail("run", json, FAILED, &error),
     };
     let leak = request.leak;
@@ -157,6 +157,7 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
     let receipts =
         args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
     Ok(RunRequest {
+        id: None,
         command: args.command,
         cwd: common.cwd,
         environment: common.environment,

@@ -29,6 +29,8 @@ pub enum ReceiptTarget {
 /// One job to be run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRequest {
+    /// The id of a job in the foreground, if the caller has made it already.
+    pub id: Option<JobId>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
     /// Where it starts; the caller's directory if not given.

@@ -101,7 +101,13 @@ impl Job {
     ///
     /// An error means that it is not proven dead; it can be tried again.
     pub fn stop(&self, stop: &Stop) -> Result<Stopped> {
-        self.quell.admit("stop", &self.id().to_string())?;
+        let passed = self.quell.admit_because("stop", &self.id().to_string(), stop.reason.clone())?;
+        let stopped = self.stop_admitted(stop);
+        passed.stopped(self.id(), &stopped);
+        stopped
+    }
+
+    fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
         if self.is_over()? {
             return Ok(Stopped { receipt: self.ended_receipt()?, was_over: true });
         }

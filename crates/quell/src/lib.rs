@@ -85,6 +85,8 @@ pub use tree::Tree;
 pub use view::{JobState, JobView, unix_ms_of};
 pub use wait::{Conditions, Met, Waited, wait};
 
+use guard::{Passed, Wish};
+
 /// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -159,22 +161,40 @@ impl Quell {
     }
 
     /// Asks the gate, for who has not done so before.
-    pub(crate) fn admit(&self, verb: &str, target: &str) -> Result<()> {
+    pub(crate) fn admit(&self, verb: &'static str, target: &str) -> Result<Passed> {
+        self.admit_because(verb, target, None)
+    }
+
+    /// The same with a reason.
+    pub(crate) fn admit_because(
+        &self,
+        verb: &'static str,
+        target: &str,
+        reason: Option<String>,
+    ) -> Result<Passed> {
         if !self.guarded {
-            return Ok(());
+            return Ok(Passed::default());
         }
         let policy = Config::load_here().map(|loaded| loaded.config.guard);
-        guard::admit(policy, Some(&self.home), verb, target)
+        guard::admit(policy, Some(&self.home), Wish { verb, target: target.to_owned(), reason, job: None })
     }
 }
 
 /// Runs a job in the foreground and waits until it is proven gone, if the guard lets it pass. Before: this process has one
 /// thread, and has opened nothing yet. After: no process of the job is alive, or the receipt names the survivors.
-pub fn run(request: RunRequest) -> Result<Finished> {
+pub fn run(mut request: RunRequest) -> Result<Finished> {
     let program = request.command.first().map(|word| word.to_string_lossy().into_owned());
     let policy = Config::load_here().map(|loaded| loaded.config.guard);
-    guard::admit(policy, Home::find().as_ref(), "run", &program.unwrap_or_default())?;
+    request.id = request.id.or_else(new_job_id).filter(|_| request.home.is_some());
+    let wish = Wish { verb: "run", target: program.unwrap_or_default(), job: request.id, ..Wish::default() };
+    guard::admit(policy, Home::find().as_ref(), wish)?;
     Ok(quell_keeper::run(request)?)
+}
+
+/// An id for a job that is to be run: so what is written down of it before it runs can name it. None if the kernel has no
+/// random numbers to give.
+pub fn new_job_id() -> Option<core::JobId> {
+    Some(core::JobId::new(quell_sys::unix_ms(), quell_sys::random_u128().ok()?))
 }
 
 /// The `quell` program: this very one, if it is.

@@ -91,6 +91,7 @@ impl Job {
         // For records of a time when these were not kept.
         let defaults = Start::new(Vec::<String>::new());
         RunRequest {
+            id: None,
             command: launch.command,
             cwd: Some(launch.cwd),
             environment: Environment { clear: true, set: launch.environment },

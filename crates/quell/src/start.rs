@@ -222,6 +222,7 @@ impl Start {
                 .map_err(|error| RunError::Cwd { path: ".".into(), error: error.to_string() })?,
         };
         let request = RunRequest {
+            id: None,
             command: self.command.clone(),
             cwd: Some(cwd),
             environment,
@@ -364,10 +365,13 @@ impl Quell {
     /// The keeper is another process, made by exec: this one is not forked, however many threads and how much memory it
     /// has.
     pub fn start(&self, start: &Start) -> Result<Job> {
-        let program = start.command.first().map(|word| word.to_string_lossy().into_owned());
-        self.admit("start", &program.unwrap_or_default())?;
-        let (request, stdin) = start.request(self.home())?;
-        self.start_request(&request, stdin)
+        let program =
+            start.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let passed = self.admit("start", &program)?;
+        let started =
+            start.request(self.home()).and_then(|(request, stdin)| self.start_request(&request, stdin));
+        passed.started(&program, &started);
+        started
     }
 
     /// Starts it. If its name is that of a job that was lost, that one is finished first.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use quell_core::{Signal, parse_duration};
 
+use super::LeakArg;
+use super::job::timeout;
 use super::service::ServiceWhat;
 
 const KILL_HELP: &str = "\
@@ -96,6 +98,12 @@ pub struct CheckKillArgs {
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
+    /// As for `kill`; decides nothing
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub grace: Option<Duration>,
+    /// As for `kill`; decides nothing
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -105,6 +113,12 @@ pub struct CheckKillArgs {
 pub struct CheckServiceArgs {
     #[command(flatten)]
     pub what: ServiceWhat,
+    /// As for `service`; decides nothing
+    #[arg(long, value_name = "DUR", value_parser = timeout)]
+    pub timeout: Option<Duration>,
+    /// As for `service`; decides nothing
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -121,6 +135,24 @@ pub struct CheckTestArgs {
     /// Refuse a command that names no target
     #[arg(long)]
     pub require_target: bool,
+    /// As for `test`; decides nothing
+    #[arg(long, value_name = "DUR", value_parser = timeout)]
+    pub timeout: Option<Duration>,
+    /// As for `test`; decides nothing
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub grace: Option<Duration>,
+    /// As for `test`; decides nothing
+    #[arg(long, value_enum)]
+    pub leak: Option<LeakArg>,
+    /// As for `test`; decides nothing
+    #[arg(long, value_name = "FILE")]
+    pub evidence: Option<PathBuf>,
+    /// The report that the command would write
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// As for `test`; decides nothing
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -29,6 +29,9 @@ pub struct ServiceArgs {
     /// How long systemd may take
     #[arg(long, value_name = "DUR", value_parser = patience, default_value = "90s")]
     pub timeout: Duration,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -41,7 +44,8 @@ pub struct ServiceWhat {
     #[arg(value_name = "ACTION")]
     pub action: ServiceAction,
     /// The service, with or without `.service`
-    #[arg(value_name = "NAME")]
+    // What looks like an option is refused by the guard, with its code.
+    #[arg(value_name = "NAME", allow_hyphen_values = true)]
     pub name: String,
     /// One of the user's own manager, not of the system's
     #[arg(long)]

@@ -42,7 +42,7 @@ pub struct StopArgs {
     /// How long the tree may take to end when asked [default: the job's own]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// Why, for the receipt
+    /// Why, for the receipt and the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object a job

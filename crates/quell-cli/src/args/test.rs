@@ -16,8 +16,8 @@ guard.test.scope), the program is among guard.test.commands, and the run is appr
 it (--approve, or the policy's variable). docs/guard.md has examples.
 
 pytest, cargo test, cargo nextest, go test, jest and vitest are known: their targets are checked, their tests are counted
-and the failed ones named. Any other command counts by its exit code, and by --junit. If quell is killed, the tests are
-stopped.
+and the failed ones named. Any other command counts by its exit code, and by --junit. INT, TERM, HUP and QUIT stop the
+tests, and are told of; a second one kills them. If quell is killed, the tests are stopped.
 
 Exit codes:
   0      pass
@@ -27,6 +27,7 @@ Exit codes:
   5      not proven dead: the receipt names the survivors
   124    timeout
   125    error: the tests could not be run, or not to their end (no tests found, a file that can't be collected, …)
+  128+n  error: they were stopped because signal n came to quell
 
 Examples:
   quell test -- pytest -q
@@ -71,6 +72,9 @@ pub struct TestArgs {
     /// A label; may be given many times
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub tag: Vec<(String, String)>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

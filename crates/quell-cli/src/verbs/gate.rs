@@ -1,11 +1,13 @@
 //! The gate at the door of the command line: every verb passes it, by its name in the table of effects.
 
+use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::guard::Gate;
+use quell::guard::{Gate, Passed, Wish};
 use quell::{Config, Error, Loaded, Quell};
+use quell_core::JobId;
 
-use crate::args::Verb;
+use crate::args::{StopArgs, Verb};
 
 /// What is set here. Read once: the gate and the verb behind it go by the same words.
 pub fn settings() -> Result<&'static Loaded, Error> {
@@ -16,36 +18,49 @@ pub fn settings() -> Result<&'static Loaded, Error> {
     }
 }
 
-/// The policy that holds here, over the jobs of `quell`.
-pub fn of(quell: &Quell) -> Result<Gate, Error> {
-    Ok(Gate::new(quell.home(), settings()?.config.guard.clone()))
+/// The policy that holds here, over the jobs of `quell`, and why it is asked.
+pub fn of(quell: &Quell, reason: Option<String>) -> Result<Gate, Error> {
+    Ok(Gate::new(quell.home(), settings()?.config.guard.clone()).because(reason))
 }
 
-/// Lets a verb pass, or says why not.
-pub fn admit(verb: &Verb) -> Result<(), Error> {
-    let Some((name, target)) = name(verb) else { return Ok(()) };
+/// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
+pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
+    let Some((name, target)) = name(verb) else { return Ok(Passed::default()) };
     let policy = settings().map(|loaded| loaded.config.guard.clone());
     // Who wants no record of a run gets no line either.
     let unrecorded = matches!(verb, Verb::Run(args) if args.no_record);
     let home = quell::Home::find().filter(|_| !unrecorded);
-    match quell::guard::admit(policy, home.as_ref(), name, &target) {
+    let reason = match verb {
+        Verb::Stop(args) => args.reason.clone(),
+        _ => None,
+    };
+    match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job }) {
         // A hook or a probe was admitted with the job that it belongs to.
-        Err(_) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_an_aide() => Ok(()),
+        Err(_) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_an_aide() => Ok(Passed::default()),
         admitted => admitted,
     }
+}
+
+/// The program of a command, and no more: its words may be nobody's business.
+pub fn program(command: &[OsString]) -> String {
+    command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Which jobs are meant, as it was said.
+fn selected(args: &StopArgs) -> String {
+    let tags = args.tag.iter().map(|tag| format!("--tag {tag}"));
+    let session = args.session.iter().map(|session| format!("--session {session}"));
+    let all = args.all.then(|| "--all".to_owned());
+    args.jobs.iter().cloned().chain(tags).chain(session).chain(all).collect::<Vec<_>>().join(" ")
 }
 
 /// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
 fn name(verb: &Verb) -> Option<(&'static str, String)> {
     let jobs = |jobs: &[String]| jobs.join(" ");
-    // Only the program: its words may be nobody's business.
-    let program = |command: &[std::ffi::OsString]| {
-        command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
-    };
     Some(match verb {
         Verb::Run(args) => ("run", program(&args.command)),
         Verb::Start(args) => ("start", program(&args.command)),
-        Verb::Stop(args) => ("stop", jobs(&args.jobs)),
+        Verb::Stop(args) => ("stop", selected(args)),
         Verb::Logs(_) => ("logs", String::new()),
         Verb::Events(_) => ("events", String::new()),
         Verb::Wait(args) => ("wait", jobs(&args.jobs)),

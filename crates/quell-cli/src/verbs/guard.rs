@@ -41,7 +41,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
-    let gate = gate::of(&quell()?)?;
+    let gate = gate::of(&quell()?, None)?;
     match check {
         CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
         CheckVerb::Service(args) => {
@@ -53,6 +53,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
                 scope: args.scope.clone(),
                 approved: args.approve,
                 require_target: args.require_target,
+                junit: args.junit.clone(),
                 ..TestPlan::new(Start::new(args.command.clone()))
             };
             check_tests(&gate, &plan)

@@ -21,7 +21,7 @@ pub fn how(how: &KillHow) -> Kill {
 pub fn kill(args: &KillArgs) -> ExitCode {
     let wish = Kill { grace: args.grace, ..how(&args.how) };
     let done = quell().and_then(|quell| {
-        let gate = gate::of(&quell)?.because(args.reason.clone());
+        let gate = gate::of(&quell, args.reason.clone())?;
         quell::kill::kill(&gate, &args.pid, &wish)
     });
     match done {
@@ -49,6 +49,9 @@ fn describe(answer: &KillAnswer) -> String {
         }
         KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
         KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
+        KillVerdict::Unproven { why } => {
+            format!("{whole}: gone after {took}, but there may be others: {}\n", show::printable(why))
+        }
         KillVerdict::Survivors { count } => match spared.next() {
             Some(spared) => {
                 let reason = show::printable(&spared.reason);

@@ -6,6 +6,7 @@ mod events;
 pub mod gate;
 mod gc;
 mod guard;
+mod interrupts;
 mod kill;
 mod list;
 mod logs;
@@ -39,16 +40,24 @@ use crate::output;
 
 /// Carries a verb out, and gives the exit code.
 pub fn carry_out(verb: Verb) -> ExitCode {
-    if let Err(error) = gate::admit(&verb) {
-        // The codes of `run` are those of its command.
-        let code = if matches!(verb, Verb::Run(_)) { output::FAILED } else { error.exit_code() };
-        let words: Vec<_> = std::env::args_os().collect();
-        let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
-        return output::fail(&called, args::wants_json(&words), code, &error.body());
-    }
+    // The one line that a run leaves says which job it is, and that one's receipt the rest.
+    let job = match &verb {
+        Verb::Run(args) if !args.no_record => quell::new_job_id(),
+        _ => None,
+    };
+    let passed = match gate::admit(&verb, job) {
+        Ok(passed) => passed,
+        Err(error) => {
+            // The codes of `run` are those of its command.
+            let code = if matches!(verb, Verb::Run(_)) { output::FAILED } else { error.exit_code() };
+            let words: Vec<_> = std::env::args_os().collect();
+            let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
+            return output::fail(&called, args::wants_json(&words), code, &error.body());
+        }
+    };
     match verb {
-        Verb::Start(args) => start::start(args.0),
-        Verb::Stop(args) => stop::stop(&args),
+        Verb::Start(args) => start::start(args.0, &passed),
+        Verb::Stop(args) => stop::stop(&args, &passed),
         Verb::Test(args) => test::test(args.0),
         Verb::Logs(args) => logs::logs(&args),
         Verb::Events(args) => events::events(&args),
@@ -76,7 +85,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
-        Verb::Run(args) => crate::run::run(args.0),
+        Verb::Run(args) => crate::run::run(args.0, job),
         Verb::Doctor(args) => crate::doctor::doctor(&args),
     }
 }

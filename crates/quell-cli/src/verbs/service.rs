@@ -13,7 +13,7 @@ use crate::{output, show};
 pub fn service(args: &ServiceArgs) -> ExitCode {
     let options = Options { user: args.what.user, timeout: args.timeout };
     let done = quell()
-        .and_then(|quell| gate::of(&quell))
+        .and_then(|quell| gate::of(&quell, args.reason.clone()))
         .and_then(|gate| act(&gate, args.what.action.verb(), &args.what.name, &options));
     match done {
         Ok(answer) => {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell::answers::StartAnswer;
+use quell::guard::Passed;
 use quell::{Conditions, Environment, Error, GcRules, Input, Job, Met, Quell, Start};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
@@ -15,15 +16,21 @@ use crate::run::{self, Settings};
 use crate::show;
 
 /// Starts the command and prints the job's id.
-pub fn start(args: StartArgs) -> ExitCode {
+pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
     let json = args.json;
+    let program = gate::program(&args.command);
     let Request { wait_ready, start, gc } = match request(args) {
         Ok(request) => request,
         Err(code) => return code,
     };
-    let started = quell().and_then(|quell| quell.start(&start).map(|job| (quell, job)));
-    let (quell, job) = match started {
-        Ok(started) => started,
+    let quell = match quell() {
+        Ok(quell) => quell,
+        Err(error) => return fail("start", json, &error),
+    };
+    let started = quell.start(&start);
+    passed.started(&program, &started);
+    let job = match started {
+        Ok(job) => job,
         Err(error) => return fail("start", json, &error),
     };
     let ready = wait_ready.map(|patience| {

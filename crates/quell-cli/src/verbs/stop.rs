@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use quell::answers::StopAnswer;
+use quell::guard::Passed;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{Verdict, account};
 
@@ -14,7 +15,7 @@ use crate::output;
 const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Stops the jobs, and says what became of each.
-pub fn stop(args: &StopArgs) -> ExitCode {
+pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
     let (jobs, unknown) = match quell().and_then(|quell| which(&quell, args)) {
         Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
@@ -28,6 +29,7 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     }
     let stop = |job: &Job| job.stop(&how);
     at_once(&jobs, stop, |job, ended| {
+        passed.stopped(job.id(), &ended);
         // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
         if !matches!(ended, Err(Error::NoSuchJob(_))) || !args.jobs.is_empty() {
             worst = worst.max(report(job, args.json, ended));

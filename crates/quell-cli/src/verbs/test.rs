@@ -6,8 +6,9 @@ use std::thread::JoinHandle;
 
 use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
 use quell::{Error, Job, LogReader, Piece, Start, Stream};
-use quell_core::{Leak, StopPlan, Verdict};
+use quell_core::{Cause, Leak, Signal, StopPlan, Verdict};
 
+use super::interrupts::Interrupts;
 use super::{envelope, fail, gate, phrases, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
@@ -25,15 +26,17 @@ const NAMES: usize = 20;
 /// Runs the tests, and says what they came to.
 pub fn test(args: TestArgs) -> ExitCode {
     let json = args.json;
-    let answer = match carry_out(args) {
-        Ok(answer) => answer,
+    let (answer, stopped) = match carry_out(args) {
+        Ok(done) => done,
         Err(error) => return fail("test", json, &error),
     };
     let text = if json { envelope("test", &answer) } else { summary(&answer) };
-    output::to_stdout(&text).unwrap_or(ExitCode::from(code(&answer)))
+    output::to_stdout(&text).unwrap_or(ExitCode::from(code(&answer, stopped)))
 }
 
-fn carry_out(args: TestArgs) -> Result<TestAnswer, Error> {
+/// Runs them; and gives the signal that this process got meanwhile, if any.
+fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
+    let mut interrupts = Interrupts::hold();
     let quell = quell()?;
     let loaded = gate::settings()?;
     for warning in &loaded.warnings {
@@ -61,14 +64,19 @@ fn carry_out(args: TestArgs) -> Result<TestAnswer, Error> {
         require_target: args.require_target,
         ..TestPlan::new(start)
     };
-    let gate = gate::of(&quell)?;
+    let gate = gate::of(&quell, args.reason)?;
     let mut shown = None;
-    let answer = run_tests(&quell, &gate, &plan, |job| shown = (!args.json).then(|| follow(job)));
+    let answer = run_tests(&quell, &gate, &plan, |job| {
+        interrupts.stop(job, "test");
+        shown = (!args.json).then(|| follow(job));
+    });
+    // All is on record: whoever doesn't want to wait for what is written now may end this.
+    let signal = interrupts.let_go();
     // All of the output stands before what is said of it.
     if let Some(thread) = shown.flatten() {
         let _ = thread.join();
     }
-    answer
+    Ok((answer?, signal))
 }
 
 /// Shows a person what the tests write, while they do. If that can't be done the record has it.
@@ -99,13 +107,18 @@ fn follow(job: &Job) -> Option<JoinHandle<()>> {
     std::thread::Builder::new().spawn(show).ok()
 }
 
-fn code(answer: &TestAnswer) -> u8 {
+fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
     let unproven = answer.receipt.as_ref().is_some_and(|receipt| receipt.verdict != Verdict::Gone)
         || answer.error.as_ref().is_some_and(|error| error.code == "not_proven_dead");
     if unproven {
         return NOT_PROVEN_DEAD;
     }
+    // What the tests came to by themselves stands, also if a signal came right behind.
+    let stopped = answer.receipt.as_ref().is_some_and(|receipt| receipt.cause == Cause::User);
     match answer.status {
+        TestStatus::Error if stopped && signal.is_some() => {
+            signal.map_or(output::FAILED, |signal| 128 + signal.number() as u8)
+        }
         TestStatus::Pass => 0,
         TestStatus::Fail | TestStatus::Leak => FAILED_TESTS,
         TestStatus::Timeout => TIMED_OUT,

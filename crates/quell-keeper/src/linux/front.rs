@@ -87,7 +87,10 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
-    let id = JobId::new(quell_sys::unix_ms(), random()?);
+    let id = match request.id {
+        Some(id) => id,
+        None => JobId::new(quell_sys::unix_ms(), random()?),
+    };
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     let plan = Plan {

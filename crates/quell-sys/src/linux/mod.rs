@@ -34,10 +34,10 @@ pub use process::{
 };
 pub use procfs::{
     Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, first_own_children,
-    holds_file, holds_socket, in_first_pid_namespace, inner_pid, listeners, living_thread, newest_pid,
-    own_children, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_of,
+    holds_file, holds_socket, in_first_pid_namespace, inner_pid, is_gone, listeners, living_thread,
+    newest_pid, own_children, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_of,
 };
-pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default};
+pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use stream::{
     columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, send_at_once,
     set_nonblocking, splice, terminal, widen, write,

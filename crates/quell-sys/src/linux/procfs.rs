@@ -129,13 +129,20 @@ pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
     }
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        if let Some(tid) = entry.file_name().to_str()
-            && let Ok(bytes) = read(&format!("/proc/{pid}/task/{tid}/children"), u64::MAX)
-        {
-            all.extend(numbers(&bytes));
+        let name = entry.file_name();
+        let Some(tid) = name.to_str() else { continue };
+        match read(&format!("/proc/{pid}/task/{tid}/children"), u64::MAX) {
+            Ok(bytes) => all.extend(numbers(&bytes)),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(all)
+}
+
+/// Whether it failed because the process or thread has ended: what /proc and the kernel say then.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// The numbers in a text.

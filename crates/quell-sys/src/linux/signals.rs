@@ -71,6 +71,14 @@ impl SignalFd {
     }
 }
 
+/// Lets `signals` reach this thread again, as they are set to. Those that have come meanwhile, and that nobody has read, do so
+/// at once.
+pub fn unblock(signals: &[Signal]) {
+    let set = set_of(signals);
+    // SAFETY: the set is initialised; nothing is written to.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) };
+}
+
 impl AsFd for SignalFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -247,14 +247,19 @@ pub(crate) fn strings<'v>(value: &'v DeValue<'_>) -> Option<Vec<&'v str>> {
 }
 
 /// What a value is, in words.
-pub(crate) fn kind(value: &DeValue<'_>) -> &'static str {
-    match value {
+pub(crate) fn kind(value: &DeValue<'_>) -> String {
+    let word = match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a number with decimals",
         DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date or time",
-        DeValue::Array(_) => "a list",
+        DeValue::Array(list) => {
+            // A list is always wanted with strings in it: what else there is is what is wrong with it.
+            let other = list.iter().map(|entry| entry.get_ref()).find(|entry| entry.as_str().is_none());
+            return other.map_or("a list".into(), |other| format!("a list with {} in it", kind(other)));
+        }
         DeValue::Table(_) => "a table",
-    }
+    };
+    word.to_owned()
 }

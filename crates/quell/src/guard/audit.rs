@@ -40,7 +40,7 @@ pub struct AuditLine {
     pub cause: Option<String>,
     /// What the guard said.
     pub decision: Decision,
-    /// The job whose receipt tells more.
+    /// The job that it was about, whose receipt tells more. Of a `run` that could not be started there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
     /// What came of it.

@@ -5,13 +5,15 @@ mod audit;
 
 use std::sync::OnceLock;
 
-use quell_core::guard::{Decision, Effect, Policy, decide_verb, effect_of};
+use quell_core::JobId;
+use quell_core::guard::{BUILT_IN, Decision, Effect, Policy, decide_verb, effect_of};
 use quell_store::Home;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 pub use audit::{Asker, AuditLine, Kind};
 
-use crate::{Config, Error, Result};
+use crate::{Config, Error, Job, Result, Stopped};
 
 /// The policy that holds here, and the log of what it has decided.
 #[derive(Clone, Debug)]
@@ -51,12 +53,18 @@ impl Gate {
 
     /// Lets a verb pass that is about quell's own jobs, or refuses it. What changes nothing leaves no line unless it is
     /// refused; for what changes something a log that can't be written is no reason not to stop a job.
-    pub fn admit(&self, verb: &str, target: &str) -> Result<()> {
+    pub fn admit(&self, verb: &str, target: &str) -> Result<Decision> {
+        self.admit_for(verb, target, None)
+    }
+
+    /// The same with the job that is made by it, if that is known before.
+    fn admit_for(&self, verb: &str, target: &str, job: Option<JobId>) -> Result<Decision> {
         let decision = decide_verb(&self.policy, verb);
         if !decision.allowed || effect_of(verb) != Some(Effect::Read) {
-            let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+            let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
+            let _ = self.note(Kind::Decision, verb, target, &decision, None, receipt);
         }
-        refused(decision).map(drop)
+        refused(decision)
     }
 
     /// Writes a decision about the host down, and gives it back if it is an allowance. Without a line in the log nothing
@@ -75,6 +83,13 @@ impl Gate {
     pub fn refuse(&self, verb: &str, target: &str, decision: Decision) -> Error {
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         Error::Refused(Box::new(decision))
+    }
+
+    /// Writes down that it came to nothing before anything could be decided or done, and gives the error back.
+    pub fn failed(&self, verb: &str, target: &str, error: Error) -> Error {
+        let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+        let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+        error
     }
 
     /// Writes down what was done: `receipt` is the job that it was done in, if there was one.
@@ -125,10 +140,56 @@ impl Gate {
 /// it. What a policy would have said about the rest is not known.
 const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
 
+/// What somebody wants to do with quell's own jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The verb, as it is in the table of effects.
+    pub verb: &'static str,
+    /// What it is about.
+    pub target: String,
+    /// Why, in the words of who wants it.
+    pub reason: Option<String>,
+    /// The job that is made by it, if that is known before.
+    pub job: Option<JobId>,
+}
+
+/// Whoever was let pass: writes down what came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Passed(Option<(Gate, &'static str, Decision)>);
+
+impl Passed {
+    /// A job was started, or not.
+    pub fn started(&self, target: &str, started: &Result<Job>) {
+        match started {
+            Ok(job) => self.acted(target, &json!({ "started": true }), Some(job.id())),
+            Err(error) => self.acted(target, &json!({ "started": false, "error": error.code() }), None),
+        }
+    }
+
+    /// A job was stopped, or not.
+    pub fn stopped(&self, job: JobId, stopped: &Result<Stopped>) {
+        let result = match stopped {
+            Ok(Stopped { receipt, was_over }) => {
+                json!({ "verdict": receipt.verdict, "cause": receipt.cause, "was_over": was_over })
+            }
+            Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
+        };
+        self.acted(&job.to_string(), &result, Some(job));
+    }
+
+    /// What is done is done, so that a log that can't be written changes nothing of it.
+    fn acted(&self, target: &str, result: &Value, job: Option<JobId>) {
+        if let Some((gate, verb, decision)) = &self.0 {
+            let _ = gate.acted(verb, target, decision, result, job.map(|job| job.to_string()));
+        }
+    }
+}
+
 /// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
 /// read. What calls a verb by its name calls this first: the command line does, and so does each method of a
 /// [`crate::Quell`] that is guarded.
-pub fn admit(policy: Result<Policy>, home: Option<&Home>, verb: &str, target: &str) -> Result<()> {
+pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: Wish) -> Result<Passed> {
+    let verb = wish.verb;
     let policy = match policy {
         Ok(policy) => policy,
         Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => {
@@ -137,9 +198,13 @@ pub fn admit(policy: Result<Policy>, home: Option<&Home>, verb: &str, target: &s
         Err(error) => return Err(error),
     };
     match home {
-        Some(home) => Gate::new(home, policy).admit(verb, target),
+        Some(home) => {
+            let gate = Gate::new(home, policy).because(wish.reason);
+            let decision = gate.admit_for(verb, &wish.target, wish.job)?;
+            Ok(Passed(Some((gate, verb, decision))))
+        }
         // There is no place for a log.
-        None => refused(decide_verb(&policy, verb)).map(drop),
+        None => refused(decide_verb(&policy, verb)).map(|_| Passed::default()),
     }
 }
 

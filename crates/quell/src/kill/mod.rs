@@ -9,7 +9,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use quell_core::guard::{Decision, decide_kill, decide_verb, read_pid};
+use quell_core::guard::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
 use quell_core::{
     Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, ProcId, Request, Signal, StopPlan, Until,
     Verdict,
@@ -25,6 +25,14 @@ use crate::{Error, Result};
 
 /// The signals that ask a process to end. Who gets another one is expected to go on, and is not killed for that.
 const ENDING: [&str; 5] = ["TERM", "INT", "QUIT", "ABRT", "KILL"];
+
+/// How often it is looked whom the members have started meanwhile. A fork of somebody who is no child of ours makes no event
+/// that an ordinary user could wait for, and who was started by one that has ended since is found no more. So it is looked
+/// when a member ends, and this often besides.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A look at a large tree takes long: so much of the time is left free between two of them.
+const REST: u32 = 4;
 
 /// How to do it.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +103,11 @@ pub enum KillVerdict {
         /// How many.
         count: usize,
     },
+    /// Nobody of those who were seen lives, but there may have been others below them.
+    Unproven {
+        /// Why that isn't known.
+        why: String,
+    },
 }
 
 /// Whether `pid` may be signalled like that, without doing it.
@@ -122,7 +135,7 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     if !verb.allowed {
         return Err(gate.refuse("kill", pid, verb));
     }
-    let (mut set, decision) = look(gate, number, kill)?;
+    let (mut set, decision) = look(gate, number, kill).map_err(|error| gate.failed("kill", pid, error))?;
     let decision = gate.decided("kill", pid, decision)?;
     point(Point::VictimValidated);
     let begun = Instant::now();
@@ -148,7 +161,7 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
         signal: kill.signal,
         escalated,
         still_running: set.alive() > 0,
-        success: !matches!(verdict, KillVerdict::Survivors { .. }),
+        success: matches!(verdict, KillVerdict::Gone | KillVerdict::Sent),
         verdict,
         took: begun.elapsed(),
         members,
@@ -174,6 +187,13 @@ fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
     if !first.allowed {
         return Ok((set, first));
     }
+    if let Some(why) = set.unseen() {
+        let reason =
+            format!("not everybody below {pid} can be seen, and one of them may be protected: {why}");
+        let hint = "raise the limit of open files (`ulimit -n`), or end parts of the tree first";
+        let refused = Decision::refuse("TREE_NOT_SEEN", BUILT_IN, reason, hint);
+        return Ok((set, refused));
+    }
     // The kernel has its own opinion, and is asked last: what the policy says is not for it to give away.
     if let Some(process) = set.processes().find(|process| process.pidfd.would_take_signals() == Sent::Refused)
     {
@@ -197,11 +217,18 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
     let manner = if kill.signal == Signal::KILL { Manner::Kill } else { Manner::Within(kill.grace) };
     let mut events = vec![Event::StopAsked(Request { cause: Cause::User, actor: Actor::Quell, manner })];
     let (mut deadline, mut escalated) = (None, false);
+    let mut pause = LOOK;
     loop {
         let Some(event) = events.pop() else {
-            // Whoever ends makes its descriptor readable; nothing else is waited for.
-            let ended = set.wait(deadline);
+            // Whoever ends makes its descriptor readable.
+            let look = kill.tree.then(|| Instant::now() + pause);
+            let ended = set.wait(deadline.into_iter().chain(look).min());
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if kill.tree {
+                let begun = Instant::now();
+                set.grow();
+                pause = LOOK.max(begun.elapsed() * REST);
+            }
             let count = Event::Counted(Count::Alive(set.owed()));
             events.push(if !ended && over { Event::Deadline } else { count });
             continue;
@@ -216,6 +243,9 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 Action::Ask(signal) => {
                     set.signal(signal, gate);
                     set.wake();
+                    if kill.tree {
+                        set.grow();
+                    }
                     if set.owed() == 0 {
                         events.push(Event::Counted(Count::Alive(0)));
                     }
@@ -227,7 +257,7 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 }
                 Action::Kill => {
                     if kill.tree {
-                        set.grow(|facts| decide_kill(&gate.policy().kill, facts, Signal::KILL).allowed);
+                        set.grow();
                     }
                     escalated |= set.signal(Signal::KILL, gate) && kill.signal != Signal::KILL;
                     if set.owed() == 0 {
@@ -237,9 +267,10 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 Action::Publish => {}
                 Action::Finish => {
                     // Nobody is proven gone who was spared.
-                    let verdict = match (life.verdict(), set.alive()) {
-                        (Some(Verdict::Gone), 0) => KillVerdict::Gone,
-                        (_, count) => KillVerdict::Survivors { count },
+                    let verdict = match (life.verdict(), set.alive(), set.unseen()) {
+                        (Some(Verdict::Gone), 0, None) => KillVerdict::Gone,
+                        (Some(Verdict::Gone), 0, Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
+                        (_, count, _) => KillVerdict::Survivors { count },
                     };
                     return (verdict, escalated);
                 }

@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// More than any tree that somebody ends by hand.
 const LARGEST: usize = 20_000;
 
+/// Descriptors that are left for all the rest: files of /proc, the log.
+const FOR_OURSELVES: usize = 16;
+
 /// One that was signalled.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -38,7 +41,6 @@ pub(super) struct Process {
     pub pidfd: PidFd,
     pub id: ProcId,
     pub facts: ProcessFacts,
-    threads: u32,
     sent: bool,
     spared: Option<Decision>,
 }
@@ -47,12 +49,15 @@ impl Process {
     /// Pins whoever has this number, and looks at it. None if it has ended meanwhile.
     fn pin(home: &Home, pid: u32) -> io::Result<Option<Self>> {
         let pidfd = PidFd::open(pid)?;
-        let Ok(stat) = quell_sys::stat(pid) else { return Ok(None) };
+        let stat = match quell_sys::stat(pid) {
+            Err(error) if quell_sys::is_gone(&error) => return Ok(None),
+            other => other?,
+        };
         let facts = facts::gather(home, &stat);
         // As long as it lives its number is its own: so all of that was about this very one.
         let alive = pidfd.is_alive();
         let id = ProcId { pid, start: stat.start };
-        Ok(alive.then_some(Self { pidfd, id, facts, threads: stat.threads, sent: false, spared: None }))
+        Ok(alive.then_some(Self { pidfd, id, facts, sent: false, spared: None }))
     }
 
     /// What is known of it now: a process may execute another program, or become another user's. None if it has ended.
@@ -81,6 +86,8 @@ pub(super) struct Set {
     home: Home,
     name: String,
     all: Vec<Process>,
+    /// Why there may be others below them that nobody has looked at.
+    unseen: Option<String>,
 }
 
 impl Set {
@@ -90,6 +97,10 @@ impl Set {
             let error = io::Error::other("it shows another PID namespace than the one that quell is in");
             return Err(Error::io("/proc")(error));
         }
+        if tree {
+            // Each of them is held by a descriptor.
+            quell_sys::raise_open_files();
+        }
         let gone = || Error::NoSuchProcess(pid);
         let root = match Process::pin(home, pid) {
             Ok(root) => root.ok_or_else(gone)?,
@@ -97,19 +108,34 @@ impl Set {
             Err(error) if matches!(error.raw_os_error(), Some(3 | 22 | 2)) => return Err(gone()),
             Err(error) => return Err(Error::io(format!("/proc/{pid}"))(error)),
         };
-        let mut set = Self { home: home.clone(), name: root.name().to_owned(), all: vec![root] };
+        let mut set =
+            Self { home: home.clone(), name: root.name().to_owned(), all: vec![root], unseen: None };
         if tree {
-            set.grow(|_| true);
+            set.grow();
         }
         Ok(set)
     }
 
-    /// Takes in whoever is below them by now and may be.
-    pub fn grow(&mut self, may: impl Fn(&ProcessFacts) -> bool) {
+    /// Takes in whoever is below them by now. None of them has been decided about: [`Set::signal`] does that.
+    pub fn grow(&mut self) {
+        if let Err(why) = self.take_in() {
+            self.unseen.get_or_insert(why);
+        }
+    }
+
+    /// Why there may be others below them, if it could not be looked at all of them. What was missed once may have been left
+    /// by its parent since, so this stays.
+    pub fn unseen(&self) -> Option<&str> {
+        self.unseen.as_deref()
+    }
+
+    fn take_in(&mut self) -> std::result::Result<(), String> {
+        let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
+        let room = allowed.saturating_sub(FOR_OURSELVES).min(LARGEST);
         let mut at = 0;
-        while at < self.all.len() && self.all.len() < LARGEST {
+        while at < self.all.len() {
             let parent = &self.all[at];
-            let children = quell_sys::children(parent.id.pid, parent.threads.max(1)).unwrap_or_default();
+            let children = children(parent.id.pid).map_err(|error| said(parent.id.pid, &error))?;
             // A number read from one that has ended may be that of a stranger's child.
             let children = if parent.pidfd.is_alive() { children } else { Vec::new() };
             let parent = parent.id.pid;
@@ -117,14 +143,20 @@ impl Set {
                 if self.all.iter().any(|known| known.id.pid == pid && known.pidfd.is_alive()) {
                     continue;
                 }
-                let child = Process::pin(&self.home, pid).ok().flatten();
-                let is_child = |_: &Process| quell_sys::stat(pid).is_ok_and(|stat| stat.ppid == parent);
-                if let Some(child) = child.filter(is_child).filter(|child| may(&child.facts)) {
-                    self.all.push(child);
+                if self.all.len() >= room {
+                    return Err(format!("there are more processes than the {room} that can be held at once"));
                 }
+                let child = match Process::pin(&self.home, pid) {
+                    // As above: it has ended, and the number may be that of a thread by now.
+                    Err(error) if quell_sys::is_gone(&error) || error.raw_os_error() == Some(22) => None,
+                    other => other.map_err(|error| said(pid, &error))?,
+                };
+                let is_child = |_: &Process| quell_sys::stat(pid).is_ok_and(|stat| stat.ppid == parent);
+                self.all.extend(child.filter(is_child));
             }
             at += 1;
         }
+        Ok(())
     }
 
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
@@ -192,4 +224,18 @@ impl Set {
             living.iter().map(|process| Polled::Read(process.pidfd.as_fd())).collect();
         living.is_empty() || quell_sys::poll_until(&polled, deadline).is_ok_and(|ready| ready.contains(&true))
     }
+}
+
+/// The children of one that may have ended.
+fn children(pid: u32) -> io::Result<Vec<u32>> {
+    // Its threads are counted each time: one that had a single thread may have more by now, with children of their own.
+    let all = quell_sys::stat(pid).and_then(|stat| quell_sys::children(pid, stat.threads.max(1)));
+    match all {
+        Err(error) if quell_sys::is_gone(&error) => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+fn said(pid: u32, error: &io::Error) -> String {
+    format!("{pid} could not be looked at: {error}")
 }

@@ -76,6 +76,10 @@ pub struct ServiceAnswer {
     pub result: String,
     /// Its main process.
     pub main_pid: Option<u32>,
+    /// After `stop`: how many processes of it are there nevertheless. systemd leaves some alone if the unit says so
+    /// (`KillMode=process`, `mixed` or `none`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
     /// What is worth knowing besides, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -88,8 +92,9 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Res
     let asked = read_service(name).map_err(|refusal| gate.refuse(verb.listed(), name, *refusal))?;
     gate.decided(verb.listed(), name, decide_service(&gate.policy().service, &asked, verb))?;
     let systemctl = Systemctl::find(options.user)?;
-    let before = Unit::look(&systemctl, &asked.unit(), options.user)?;
-    let decision = decide_unit(&gate.policy().service, &asked, &before.facts(verb), verb);
+    let before = Unit::look(&systemctl, &asked.unit())?;
+    let facts = before.facts(&systemctl, verb)?;
+    let decision = decide_unit(&gate.policy().service, &asked, &facts, verb);
     let decision = if !decision.allowed || before.is_alias(&asked) {
         gate.decided(verb.listed(), before.id(), decision)?
     } else {
@@ -99,8 +104,8 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Res
         return Err(Error::NoSuchService(asked.unit()));
     }
     // By its true name: that is what was decided about, whatever becomes of the alias meanwhile.
-    let said = systemctl.run(words(verb), before.id(), options.timeout)?;
-    let after = settled(&systemctl, verb, &said, before.id(), options.user).inspect_err(|error| {
+    let said = systemctl.run(words(verb), &[before.id()], options.timeout)?;
+    let after = settled(&systemctl, verb, &said, before.id()).inspect_err(|error| {
         // Nobody knows what came of it, but it was done.
         let result = json!({ "returncode": said.code, "error": error.to_string() });
         let _ = gate.acted(verb.listed(), before.id(), &decision, &result, None);
@@ -112,6 +117,7 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Res
     let result = json!({
         "returncode": answer.returncode, "success": answer.success, "state": answer.state,
         "sub_state": answer.sub_state, "result": answer.result, "timed_out": answer.timed_out,
+        "left": answer.left,
     });
     if let Err(error) = gate.acted(verb.listed(), before.id(), &answer.decision, &result, None) {
         // It has been done; that nobody wrote it down doesn't undo it.
@@ -140,8 +146,9 @@ pub fn check(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> R
     if let Some(refusal) = [&listed, &decision].into_iter().find(|decision| !decision.allowed) {
         return Ok(refusal.clone());
     }
-    let unit = Unit::look(&Systemctl::find(options.user)?, &asked.unit(), options.user)?;
-    let decision = decide_unit(policy, &asked, &unit.facts(verb), verb);
+    let systemctl = Systemctl::find(options.user)?;
+    let unit = Unit::look(&systemctl, &asked.unit())?;
+    let decision = decide_unit(policy, &asked, &unit.facts(&systemctl, verb)?, verb);
     if decision.allowed && unit.is_unknown() { Err(Error::NoSuchService(asked.unit())) } else { Ok(decision) }
 }
 
@@ -155,8 +162,8 @@ fn words(verb: ServiceVerb) -> &'static [&'static str] {
 }
 
 /// How it is when it was done; one that was started has had the time to fail.
-fn settled(systemctl: &Systemctl, verb: ServiceVerb, said: &Said, unit: &str, user: bool) -> Result<Unit> {
-    let after = Unit::look(systemctl, unit, user)?;
+fn settled(systemctl: &Systemctl, verb: ServiceVerb, said: &Said, unit: &str) -> Result<Unit> {
+    let after = Unit::look(systemctl, unit)?;
     let started = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart) && said.code == Some(0);
     let Some(pid) = after.main_pid().filter(|_| started && after.is_active()) else { return Ok(after) };
     // If the number is another's by now, all that it costs is the time.
@@ -170,7 +177,7 @@ fn settled(systemctl: &Systemctl, verb: ServiceVerb, said: &Said, unit: &str, us
             return Ok(after);
         }
     }
-    Unit::look(systemctl, unit, user)
+    Unit::look(systemctl, unit)
 }
 
 fn answer(
@@ -190,6 +197,7 @@ fn answer(
         ServiceVerb::Stop => done && after.is_stopped(),
         ServiceVerb::Status => after.is_active(),
     };
+    let left = (verb == ServiceVerb::Stop).then(|| after.processes());
     ServiceAnswer {
         service: asked.unit(),
         unit: before.id().to_owned(),
@@ -207,13 +215,21 @@ fn answer(
         sub_state: after.sub_state().to_owned(),
         result: after.result().to_owned(),
         main_pid: after.main_pid(),
-        note: note(verb, before, after, &said, success),
+        left,
+        note: note(verb, before, after, &said, success, left),
         decision,
     }
 }
 
 /// What the bare state doesn't tell.
-fn note(verb: ServiceVerb, before: &Unit, after: &Unit, said: &Said, success: bool) -> Option<String> {
+fn note(
+    verb: ServiceVerb,
+    before: &Unit,
+    after: &Unit,
+    said: &Said,
+    success: bool,
+    left: Option<usize>,
+) -> Option<String> {
     let starts = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart);
     let ended_well = after.state() == "inactive" && after.result() == "success";
     if said.timed_out {
@@ -236,6 +252,11 @@ fn note(verb: ServiceVerb, before: &Unit, after: &Unit, said: &Said, success: bo
     }
     if verb == ServiceVerb::Start && success && before.is_active() {
         return Some("it was active already".into());
+    }
+    if let Some(count) = left.filter(|count| *count > 0 && success) {
+        let who =
+            if count == 1 { "1 process of it is".into() } else { format!("{count} processes of it are") };
+        return Some(format!("{who} left, which systemd does not end (KillMode= of the unit)"));
     }
     if verb == ServiceVerb::Stop && success && before.is_stopped() {
         return Some("it was not active before".into());

@@ -28,7 +28,8 @@ const PASSED_ON: [&str; 7] = [
 /// The program, and whose manager it is to speak to.
 pub(super) struct Systemctl {
     program: PathBuf,
-    user: bool,
+    /// Whether it is the user's own manager.
+    pub user: bool,
 }
 
 /// What it said, and how it ended.
@@ -69,12 +70,12 @@ impl Systemctl {
     }
 
     /// Runs it to its end, or until the time is over; then it is ended, but not what systemd does for it.
-    pub(super) fn run(&self, words: &[&str], unit: &str, patience: Duration) -> Result<Said> {
+    pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<Said> {
         // A time so long that no clock can show its end is as good as a year.
         let now = Instant::now();
         let deadline = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 24 * 3600));
         let failed = |error: io::Error| Error::Systemctl(format!("{}: {error}", self.program.display()));
-        let mut child = self.command(words, unit).spawn().map_err(failed)?;
+        let mut child = self.command(words, units).spawn().map_err(failed)?;
         let listened = listen(&mut child, deadline);
         if !matches!(listened, Ok(Listened { ended: true, .. })) {
             // Our own child, not waited for yet: the number is its own.
@@ -85,10 +86,10 @@ impl Systemctl {
         Ok(Said { code: status.code().filter(|_| ended), timed_out: !ended, stdout, stderr })
     }
 
-    fn command(&self, words: &[&str], unit: &str) -> Command {
+    fn command(&self, words: &[&str], units: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(if self.user { "--user" } else { "--system" });
-        command.args(["--no-ask-password", "--no-pager", "--full"]).args(words).args(["--", unit]);
+        command.args(["--no-ask-password", "--no-pager", "--full"]).args(words).arg("--").args(units);
         command.env_clear();
         command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([

@@ -1,7 +1,7 @@
 //! The word for a test run, from what is known of it.
 
 use quell_core::guard::Runner;
-use quell_core::{Cause, Leak, Receipt, RootOutcome};
+use quell_core::{Actor, Cause, Leak, Receipt, RootOutcome};
 
 use super::answer::TestStatus;
 use super::counts::Found;
@@ -46,7 +46,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
     match receipt.cause {
         _ if facts.own_end => {}
         Cause::Timeout => return say(TestStatus::Timeout, "its time was up"),
-        Cause::User => return say(TestStatus::Error, "somebody stopped it"),
+        Cause::User => {
+            let why = match &receipt.actor {
+                Actor::Client { reason: Some(reason), .. } => format!(" ({reason})"),
+                _ => String::new(),
+            };
+            return (TestStatus::Error, format!("somebody stopped it{why}"));
+        }
         Cause::Limit => return say(TestStatus::Error, "it was ended at a limit"),
         Cause::KeeperLost | Cause::FrontLost | Cause::OwnerGone | Cause::HostReboot => {
             return say(TestStatus::Error, "it was cut short: who kept it was lost");
