@@ -1,9 +1,9 @@
 //! The log of what the guard has decided and of what was done: one JSON object per line, in quell's home.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::guard::{Decision, Effect};
@@ -111,19 +111,20 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     let cause = line.cause.as_deref().map(short);
     let line = AuditLine { target: short(&line.target), cause, actor, ..line.clone() };
     let path = path(home);
-    // One that was cut, by a disk that was full, must not take this one with it.
-    let mut bytes = if ends_within_a_line(&path) { vec![b'\n'] } else { Vec::new() };
-    serde_json::to_writer(&mut bytes, &line)?;
-    bytes.push(b'\n');
-    // Only ever added to, in one write: what others add at the same time stands before or behind it.
     let open = || quell_sys::open_own(&path, quell_sys::Use::Append);
     home.check()?;
     let mut file = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => home.make().and_then(|()| open())?,
         other => other?,
     };
+    let (size, is_cut) = end_of(&mut file);
+    // One that was cut, by a disk that was full, must not take this one with it.
+    let mut bytes = if is_cut { vec![b'\n'] } else { Vec::new() };
+    serde_json::to_writer(&mut bytes, &line)?;
+    bytes.push(b'\n');
+    // Only ever added to, in one write: what others add at the same time stands before or behind it.
     file.write_all(&bytes)?;
-    if file.metadata()?.len() > CAP && file.try_lock().is_ok() {
+    if size + bytes.len() as u64 > CAP && file.try_lock().is_ok() {
         // Whoever else finds it too long is behind the lock, or finds another file here: none is put aside twice.
         let is_it = |here: fs::Metadata, it: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
         if is_it(fs::symlink_metadata(&path)?, file.metadata()?) {
@@ -133,23 +134,23 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the last line has no end, and gets none: what somebody is just writing is seen in parts. Nothing tells that it is
-/// whole, so it is looked at twice; at worst there is an empty line.
-fn ends_within_a_line(path: &Path) -> bool {
-    let last = || -> io::Result<(u64, u8)> {
-        let mut file = quell_sys::open_own(path, quell_sys::Use::Read)?;
+/// How long it is, and whether the last line has no end, and gets none: what somebody is just writing is seen in parts.
+/// Nothing tells that it is whole, so it is looked at twice; at worst there is an empty line.
+fn end_of(file: &mut File) -> (u64, bool) {
+    let mut last = || -> io::Result<(u64, u8)> {
         let mut byte = [b'\n'];
         let at = file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut byte)?;
         Ok((at, byte[0]))
     };
-    let Ok((at, byte)) = last() else { return false };
+    // There is no last byte of an empty file.
+    let Ok((at, byte)) = last() else { return (0, false) };
     if byte == b'\n' {
-        return false;
+        return (at + 1, false);
     }
     // Whoever is writing needs microseconds, and nothing tells when it is done.
     std::thread::sleep(Duration::from_millis(2));
-    last().is_ok_and(|again| again == (at, byte))
+    (at + 1, last().is_ok_and(|again| again == (at, byte)))
 }
 
 /// What can be read of it; a line that was cut by a crash is passed over.

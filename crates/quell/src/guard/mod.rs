@@ -166,12 +166,11 @@ impl Passed {
         }
     }
 
-    /// A job was stopped, or not.
+    /// A job was stopped, or not. Of one that was over already nothing is written: nothing was done.
     pub fn stopped(&self, job: JobId, stopped: &Result<Stopped>) {
         let result = match stopped {
-            Ok(Stopped { receipt, was_over }) => {
-                json!({ "verdict": receipt.verdict, "cause": receipt.cause, "was_over": was_over })
-            }
+            Ok(Stopped { was_over: true, .. }) => return,
+            Ok(Stopped { receipt, .. }) => json!({ "verdict": receipt.verdict, "cause": receipt.cause }),
             Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
         };
         self.acted(&job.to_string(), &result, Some(job));
