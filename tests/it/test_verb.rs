@@ -446,6 +446,5 @@ fn a_second_signal_to_quell_kills_the_tests_at_once() {
     assert!(eventually(PATIENCE, || lab.path("heard").exists()), "they were asked");
     assert!(running.front.signal("INT"), "no quell");
     let done = running.finish();
-    assert!(done.took < Duration::from_secs(30), "{:?}", done.took);
     assert_eq!((done.code(), &data(&done)["signal"]), (Some(128 + 15), &json!("KILL")), "{}", done.stdout);
 }
