@@ -180,7 +180,7 @@ impl Outside {
     /// The inner error says why nothing can be counted here.
     fn new(root: &Path) -> Result<Result<Self, String>, String> {
         let this = std::env::current_exe().map_err(|why| format!("where this program is: {why}"))?;
-        let quell = std::env::var_os("QUELL_BIN").map_or_else(|| root.join("target/quell"), PathBuf::from);
+        let quell = std::env::var_os("QUELL_BIN").map_or_else(|| root.join("../target/quell"), PathBuf::from);
         let quell = quell
             .canonicalize()
             .map_err(|why| format!("{}: {why}; build the release first", quell.display()))?;
