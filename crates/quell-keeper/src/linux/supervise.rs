@@ -14,13 +14,14 @@ use quell_core::{
     Action, Actor, Cause, Count, Event, Happening, JobSpec, Known, Life, LifeRules, Manner, Moment, Receipt,
     Request, RootOutcome, SessionKind, State, StepKind, Until,
 };
-use quell_store::{JobDir, Liveness, Lock};
+use quell_store::{JobDir, Lock};
 use quell_sys::fault::{Point, point};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
 use super::background::{self, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
+use super::takeover::{Claim, claim};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::StartReply;
 
@@ -32,9 +33,6 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 const REST: u32 = 3;
 /// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
 const COUNT_AGAIN: Duration = Duration::from_millis(500);
-/// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
-/// the job has said so by then.
-const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// After how long a background job is one that may last: only then is it worth while to need less memory.
 pub const LASTING: Duration = Duration::from_secs(1);
 /// How long the audit waits for those it has killed.
@@ -545,33 +543,6 @@ impl Supervisor {
 
     pub(super) fn trouble(&mut self, text: String) {
         self.evidence.troubles.push(text);
-    }
-}
-
-/// Whether one who takes over may write the record.
-enum Claim {
-    /// Yes; with the lock, unless somebody holds it who writes nothing.
-    Ours(Option<Lock>),
-    /// No: a client is finishing the job, or it is over.
-    AnothersOrOver,
-}
-
-/// Takes the lock of a job whose keeper is gone. A client that looks at the job at this moment has it for an instant; one
-/// that found it lost before we came keeps it, and writes the end. Two who write at once would undo each other's work.
-fn claim(store: &JobDir) -> Claim {
-    let began = Instant::now();
-    loop {
-        match store.liveness() {
-            Ok(Liveness::Lost(lock)) => return Claim::Ours(Some(lock)),
-            Ok(Liveness::Over) => return Claim::AnothersOrOver,
-            Ok(Liveness::Kept) if began.elapsed() < LOCK_PATIENCE => {
-                // A lock has no event with a deadline.
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            Ok(Liveness::Kept) if store.is_being_finished() => return Claim::AnothersOrOver,
-            // A stub that hangs in its exec has it still.
-            Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
-        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a front or an understudy does when its keeper was killed: it finishes the stop, and puts the end on record.
 
+use std::time::{Duration, Instant};
+
 use quell_contain::Hold;
 use quell_core::{Actor, Cause, Receipt, State, Verdict};
-use quell_store::JobDir;
+use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::fault::{Point, point};
 
 use super::background::{Backstage, Crew};
@@ -14,6 +16,10 @@ use super::supervise::{Job, Kit, Supervisor};
 use super::taps::Taps;
 use crate::mask::Mask;
 use crate::{Finished, RunError};
+
+/// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
+/// the job has said so by then.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
 impl Front {
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
@@ -99,4 +105,31 @@ fn ended_already(store: &JobDir) -> Option<Receipt> {
     // What fails here is done by whoever looks next.
     let _ = store.settle();
     Some(receipt)
+}
+
+/// Whether one who takes over may write the record.
+pub(super) enum Claim {
+    /// Yes; with the lock, unless somebody holds it who writes nothing.
+    Ours(Option<Lock>),
+    /// No: a client is finishing the job, or it is over.
+    AnothersOrOver,
+}
+
+/// Takes the lock of a job whose keeper is gone. A client that looks at the job at this moment has it for an instant; one
+/// that found it lost before we came keeps it, and writes the end. Two who write at once would undo each other's work.
+pub(super) fn claim(store: &JobDir) -> Claim {
+    let began = Instant::now();
+    loop {
+        match store.liveness() {
+            Ok(Liveness::Lost(lock)) => return Claim::Ours(Some(lock)),
+            Ok(Liveness::Over) => return Claim::AnothersOrOver,
+            Ok(Liveness::Kept) if began.elapsed() < LOCK_PATIENCE => {
+                // A lock has no event with a deadline.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(Liveness::Kept) if store.is_being_finished() => return Claim::AnothersOrOver,
+            // A stub that hangs in its exec has it still.
+            Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
+        }
+    }
 }
