@@ -350,3 +350,24 @@ fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert!(lab.hit(&fault).is_some() && job.events().contains(&"started".into()), "{:?}", job.events());
 }
+
+/// Somebody stood still while it claimed a name: nobody could sweep any more.
+#[test]
+fn a_sweep_failed_beside_one_who_stood_still_while_it_claimed_a_name() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, &["--name", "web"]);
+    let names = lab.home().join("names");
+    let half = names.join(format!(".{}", job.id));
+    std::os::unix::fs::symlink(&job.id, &half).expect("a half-made link");
+    let claims = fs::File::open(names.join(".lock")).expect("the lock of the names");
+    claims.lock().expect("locked");
+    let beside = lab.quell("sweep").finish();
+    assert_eq!(beside.code(), Some(0), "{}", beside.stderr);
+    assert!(half.is_symlink(), "what may be somebody's was removed");
+    let named = lab.start().args(["--name", "other"]).command(["true"]).finish();
+    assert!(named.code() == Some(125) && named.stderr.contains("another quell"), "{}", named.stderr);
+    drop(claims);
+    assert_eq!(lab.quell("sweep").finish().code(), Some(0));
+    assert!(!half.is_symlink(), "what is nobody's was left");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+}

@@ -281,7 +281,11 @@ fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
                 // flock has no deadline and no event. The holder needs microseconds.
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Err(error) => return Err(error.into()),
+            Err(fs::TryLockError::WouldBlock) => {
+                let why = format!("another quell has {} locked and does not go on", path.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
         }
     }
 }
