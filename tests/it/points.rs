@@ -80,6 +80,10 @@ fn survives(fault: &Fault, scene: Scene, setting: Setting) -> Result<bool, Strin
     let lab = Lab::enclosed(setting);
     let what = |why: String| format!("{}, {scene:?}, {setting}: {why}", fault.0);
     Play { lab: &lab, setting, fault }.perform(scene).map_err(what)?;
+    // Those who kept a job that is over have a little left to do: its sync, their own end.
+    if lab.ids("live").is_empty() {
+        eventually(PATIENCE, || lab.hit(fault).is_some() || crew_of(&lab).is_empty());
+    }
     let Some(hit) = lab.hit(fault) else { return truth(&lab, &what(String::new())).map(|()| false) };
     let dead = || !crew_of(&lab).contains(&hit.pid);
     if hit.what == "kill" && !eventually(PATIENCE, dead) {

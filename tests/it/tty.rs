@@ -208,8 +208,12 @@ fn a_background_job_runs_while_the_shell_goes_on() {
         wait_for_state(lab, "sleep", "S");
         terminal.line("echo still=here");
         terminal.wait_for_line("still=here");
-        // Ctrl-C at the prompt is not for background jobs.
+        // Ctrl-C at the prompt is not for background jobs. The shell throws away what is typed before its next prompt.
+        let prompts = |screen: &str| screen.lines().filter(|line| line.starts_with('$')).count();
+        let at_prompt = |screen: &str| screen.trim_end().ends_with('$');
+        let before = prompts(&terminal.wait_for("prompt", at_prompt));
         terminal.key("C-c");
+        terminal.wait_for("new prompt", |screen| at_prompt(screen) && prompts(screen) > before);
         terminal.line("jobs");
         terminal.wait_for("running job", |screen| screen.contains("[1]+  Running"));
         terminal.line("kill %1; wait %1; echo code=$?");
