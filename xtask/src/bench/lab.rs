@@ -140,7 +140,7 @@ impl<'a> Lab<'a> {
 
     /// A program that goes on for the life of the lab.
     pub fn daemon(&self, mut command: Command) -> Result<(), String> {
-        let name = command.get_program().to_string_lossy().into_owned();
+        let name = name(&command);
         let child = command.spawn().map_err(|why| format!("{name}: {why}"))?;
         self.daemons.borrow_mut().push(child);
         Ok(())
@@ -234,11 +234,16 @@ fn check(command: &Command, status: std::io::Result<ExitStatus>) -> Result<(), S
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-            let program = command.get_program().to_string_lossy();
-            Err(format!("{program} {}: {status}", words.join(" ")))
+            Err(format!("{} {}: {status}", name(command), words.join(" ")))
         }
-        Err(why) => Err(format!("{}: {why}", command.get_program().to_string_lossy())),
+        Err(why) => Err(format!("{}: {why}", name(command))),
     }
+}
+
+/// What a program is called, wherever it lies: what is said of it may be published.
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    program.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Runs it to its end: what it printed, and how long it took.
@@ -246,7 +251,7 @@ pub fn output(mut command: Command) -> Result<(String, f64), String> {
     let start = Instant::now();
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
     let elapsed = ms(start);
-    let program = command.get_program().to_string_lossy();
+    let program = name(&command);
     match output {
         Ok(output) if output.status.success() => {
             Ok((String::from_utf8_lossy(&output.stdout).trim().to_owned(), elapsed))
