@@ -93,7 +93,7 @@ fn nothing_is_left(world: &World) {
         // One without a record may belong to another home: it is put away when it has been empty for a minute.
         let on_record = |dir: &PathBuf| {
             let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let id = name.trim_start_matches("quell-").trim_end_matches("-keeper").to_owned();
+            let id = name.trim_start_matches("quell-").to_owned();
             world.lab.job(&id).dir().exists()
         };
         all.retain(|dir| on_record(dir) || is_populated(dir));

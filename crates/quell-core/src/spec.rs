@@ -375,9 +375,6 @@ pub struct Record {
     /// Who keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<ProcId>,
-    /// The cgroup that it has to itself, beside the job's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keeper_cgroup: Option<PathBuf>,
     /// Who would finish the stop if the keeper were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub understudy: Option<ProcId>,

@@ -67,10 +67,6 @@ points! {
     NameLinked "name_linked" [Understudy]
     /// The name is taken.
     NameClaimed "name_claimed" [Understudy]
-    /// The keepers' cgroup is there; nobody is in it.
-    NestMade "nest_made" [Understudy]
-    /// The understudy is in it.
-    NestEntered "nest_entered" [Understudy]
     /// The aide, if there is one, lives.
     AideStarted "aide_started" [Understudy]
     /// The keeper is forked.
@@ -177,10 +173,6 @@ points! {
     EndTold "end_told" [Keeper]
     /// It has heard.
     EndHeard "end_heard" [Understudy Front]
-    /// It is about to leave the keepers' cgroup.
-    NestKept "nest_kept" [Understudy]
-    /// It has left and removed it.
-    NestLeft "nest_left" [Understudy]
     /// A job that never ran has given its name back; its record is there.
     NameGiven "name_given" [Keeper]
     /// The directory of a job that never ran, or was removed, is gone; its notes are there.

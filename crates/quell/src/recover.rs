@@ -416,7 +416,6 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         cgroup: old.and_then(|old| old.cgroup.clone()),
         root: old.and_then(|old| old.root),
         keeper: None,
-        keeper_cgroup: None,
         understudy: None,
         run: receipt.run,
         ready: old.and_then(|old| old.ready.clone()),
@@ -445,10 +444,6 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         news.extend(log_once(job, receipt, ended)?);
     }
     job.publish(&record)?;
-    if let Some(dir) = old.and_then(|old| old.keeper_cgroup.as_deref()) {
-        // Whoever is still in it is no part of the job.
-        let _ = quell_contain::remove_recorded(dir, job.id());
-    }
     if !survived {
         job.settle()?;
     }

@@ -188,6 +188,9 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     for litter in quell_contain::litter(&places) {
         report.leftovers.extend(clear(home, &litter, dry_run));
     }
+    if !dry_run {
+        quell_contain::remove_empty_nests();
+    }
     Ok(report)
 }
 
@@ -270,10 +273,6 @@ fn clear(home: &Home, litter: &Litter, dry_run: bool) -> Option<Leftover> {
         Ok(Liveness::Over) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
         Ok(Liveness::Over) => return None,
     };
-    if litter.is_keepers && action == LeftoverAction::Kill {
-        // A keeper that has written its last word is about to leave.
-        return None;
-    }
     let error = if dry_run { None } else { litter.clear(LITTER_PATIENCE).err() };
     Some(Leftover { path: litter.path.clone(), id: litter.id, action, error })
 }

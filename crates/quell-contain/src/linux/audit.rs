@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled};
 
-use super::cgroup::own_dir;
+use super::cgroup::processes_in;
+use super::nest::{Origin, cgroups_of, origin};
 use super::roll::{Roll, identity};
 use super::stop::Round;
 
@@ -15,28 +16,31 @@ use super::stop::Round;
 /// Who is still alive then is returned.
 ///
 /// The marker is unguessable and was given to nobody but the job. But a job may have handed its environment to a service
-/// manager, which gives it to services that are none of its business: whoever was put into another cgroup than ours is
-/// left alone. Each process is pinned first and read again behind the pin, so that a number that was reused in between
-/// does no harm.
+/// manager, which gives it to services that are none of its business: whoever was put into another cgroup than that of
+/// whoever started the job is left alone. Each process is pinned first and read again behind the pin, so that a number that
+/// was reused in between does no harm.
 pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (Round, Vec<ProcId>) {
     let deadline = Instant::now() + patience;
     let mut round = Round::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
-    let here = cgroups_of(me);
+    let here = origin();
     // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
         for pid in candidates(&here) {
-            if pid == me || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid)) {
+            if pid == me || quell_sys::keeps_or_is_kernels(pid) {
                 continue;
             }
-            if !quell_sys::environ_contains(pid, marker) {
+            if (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
+                || !quell_sys::environ_contains(pid, marker)
+            {
                 continue;
             }
             let Ok(pidfd) = PidFd::open(pid) else { continue };
             let Ok(stat) = quell_sys::stat(pid) else { continue };
-            let ours =
-                stat.start >= born && cgroups_of(pid) == here && quell_sys::environ_contains(pid, marker);
+            let ours = stat.start >= born
+                && cgroups_of(pid) == here.cgroups
+                && quell_sys::environ_contains(pid, marker);
             if ours && pidfd.is_alive() {
                 found.push((stat, pidfd));
             }
@@ -70,21 +74,8 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
     (round, Vec::new())
 }
 
-/// Who may be in the same cgroups as we are, `here`: the members of our cgroup v2, if that can be listed, else everybody.
-fn candidates(here: &[String]) -> Vec<u32> {
-    let in_v2 = here.iter().any(|line| line.starts_with("0::"));
-    let listed = own_dir().ok().filter(|_| in_v2).and_then(|dir| {
-        let text = std::fs::read_to_string(dir.join("cgroup.procs")).ok()?;
-        let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        // We are in it ourselves, or it is another one.
-        pids.contains(&quell_sys::pid()).then_some(pids)
-    });
+/// Who may be in the cgroups `here`: the members of its cgroup v2, if they can be listed, else everybody.
+fn candidates(here: &Origin) -> Vec<u32> {
+    let listed = here.dir.as_deref().and_then(processes_in);
     listed.unwrap_or_else(|| quell_sys::pids().unwrap_or_default())
-}
-
-/// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.
-fn cgroups_of(pid: u32) -> Vec<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
-    text.lines().filter(placed).map(str::to_owned).collect()
 }

@@ -265,9 +265,14 @@ impl Cgroup {
     }
 }
 
+/// The pids of those who are in the cgroup itself, at `path`.
+pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(path.join("cgroup.procs")).ok()?;
+    Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
 fn list_members(path: &Path, found: &mut Vec<u32>) {
-    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-    found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    found.extend(processes_in(path).unwrap_or_default());
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             list_members(&entry.path(), found);
@@ -281,16 +286,6 @@ fn check_is_cgroup(path: &Path) -> io::Result<()> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let plain = fs::canonicalize(path)? == path && path.is_dir();
     if magic == CGROUP2_MAGIC && plain { Ok(()) } else { Err(io::Error::other("it is no cgroup")) }
-}
-
-/// Removes the cgroup at `path`, which a record names, if it is one and is named for the job `id` or its keeper.
-pub fn remove_recorded(path: &Path, id: JobId) -> io::Result<()> {
-    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&Cgroup::name(id)));
-    if !named {
-        return Err(io::Error::other("it is not named for the job"));
-    }
-    check_is_cgroup(path)?;
-    fs::remove_dir(path)
 }
 
 /// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).

@@ -25,11 +25,9 @@ pub struct Litter {
     pub id: JobId,
     /// The directory.
     pub path: PathBuf,
-    /// Whether its keeper was in it, and not the job.
-    pub is_keepers: bool,
 }
 
-/// The cgroups that are named for a job or its keeper, below our own cgroup, below those above it, and below `places`.
+/// The cgroups that are named for a job, below our own cgroup, below those above it, and below `places`.
 /// Jobs that live have some too.
 pub fn litter(places: &[PathBuf]) -> Vec<Litter> {
     let own = own_dir().unwrap_or_default();
@@ -40,9 +38,8 @@ pub fn litter(places: &[PathBuf]) -> Vec<Litter> {
         .filter_map(|entry| {
             let name = entry.file_name();
             let name = name.to_str()?.strip_prefix("quell-")?;
-            let keepers = name.strip_suffix("-keeper");
-            let id = keepers.unwrap_or(name).parse().ok()?;
-            Some(Litter { id, path: entry.path(), is_keepers: keepers.is_some() })
+            let id = name.parse().ok()?;
+            Some(Litter { id, path: entry.path() })
         })
         .filter(|litter| litter.path.join("cgroup.procs").exists())
         .collect();

@@ -17,11 +17,10 @@ mod walk;
 
 use quell_core::{HeldBy, Limits, ProcId};
 
-pub use cgroup::remove_recorded;
 pub use doctor::doctor;
 pub use hold::{Birth, Hold, SpawnError, Told};
 pub use litter::{Litter, litter};
-pub use nest::Nest;
+pub use nest::{Nest, remove_empty_nests};
 pub use recover::{Recovered, look_for, recover};
 pub use search::{JOB_VARIABLE, Left};
 pub use stop::{KEEPER_NAME, Round};

@@ -1,58 +1,90 @@
-//! A place of its own for a background job: its keeper leaves the cgroup of whoever called, so that nothing which happens
-//! to that one (a session that ends, a service that is stopped, another job's kill) reaches it.
+//! A place for the keepers of background jobs: they leave the cgroup of whoever called, so that nothing which happens to
+//! that one (a session that ends, a service that is stopped, another job's kill) reaches them, and whoever looks for a
+//! job's strays in the caller's cgroup does not meet the keepers of thousands of others.
+//!
+//! One cgroup serves all of a host's or a user's keepers, and stays there when it is empty. They are born in it: to move a
+//! process makes every fork on the host wait for a few milliseconds.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use quell_core::JobId;
-use quell_sys::fault::{Point, point};
+use quell_sys::Forked;
 
-use super::cgroup::{Cgroup, mount_dir, own_dir};
+use super::cgroup::{Cgroup, mount_dir, own_dir, processes_in};
 use super::hold::BUS_PATIENCE;
 use super::scope::{self, ScopeRequest};
 
-/// The cgroup of a keeper.
+/// What the cgroup of keepers is called.
+const NAME: &str = "quell-keepers";
+/// How often it is made, because somebody has removed it meanwhile.
+const TRIES: usize = 3;
+
+/// Where this process was before it, or the one that it was forked from, went to a nest.
+static ORIGIN: OnceLock<Origin> = OnceLock::new();
+
+/// A place among the cgroups.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The directory of its cgroup v2, if that can be seen.
+    pub dir: Option<PathBuf>,
+    /// What /proc says of it.
+    pub cgroups: Vec<String>,
+}
+
+/// Where keepers are.
 #[derive(Clone, Debug)]
 pub enum Nest {
-    /// One that quell made, beside that of its job.
-    Own {
-        /// Below which it was made, and that of the job is.
+    /// In the cgroup of keepers below `base`, where the job's own is too.
+    Shared {
+        /// Below which both are.
         base: PathBuf,
-        /// Where the keeper came from.
-        origin: PathBuf,
-        /// The cgroup.
-        dir: PathBuf,
     },
-    /// A scope of the systemd user manager, which puts it away.
+    /// In a scope of the systemd user manager, which puts it away.
     Scope,
 }
 
 impl Nest {
-    /// What the cgroup of a job's keeper is called.
-    pub fn name(id: JobId) -> String {
-        format!("{}-keeper", Cgroup::name(id))
+    /// Forks. The new process is in the cgroup of keepers, as high up as this user may have one; where that can't be had, it
+    /// is where this one is.
+    pub fn fork() -> io::Result<(Forked, Option<Self>)> {
+        let _ = ORIGIN.set(Origin::of_this_process());
+        for base in bases() {
+            if let Some(forked) = Self::fork_below(&base) {
+                return Ok((forked, Some(Self::Shared { base })));
+            }
+        }
+        Ok((quell_sys::fork()?, None))
     }
 
-    /// Moves this process into a cgroup of its own: as high up as this user may make one, else into a scope of the systemd
-    /// user manager. None where the caller's own cgroup is as far as one gets.
-    pub fn enter(id: JobId) -> Option<Self> {
-        let (origin, top) = (own_dir().ok()?, mount_dir().ok()?);
-        // There is nothing above it to be reached by.
-        if origin == top {
+    fn fork_below(base: &Path) -> Option<Forked> {
+        let path = base.join(NAME);
+        for _ in 0..TRIES {
+            let made = match fs::create_dir(&path) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(_) => return None,
+            };
+            let Ok(dir) = File::open(&path) else { continue };
+            match quell_sys::fork_into(dir.as_fd()) {
+                Ok(forked) => return Some(forked),
+                Err(_) if made => drop(fs::remove_dir(&path)),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Moves this process into a scope of the systemd user manager; none where that can't be had, or where there is nothing
+    /// above its cgroup by which it could be reached.
+    pub fn enter_scope(id: JobId) -> Option<Self> {
+        if own_dir().ok()? == mount_dir().ok()? {
             return None;
         }
-        let mut above: Vec<&Path> = origin.ancestors().take_while(|dir| dir.starts_with(&top)).collect();
-        above.reverse();
-        // The last one is where we are already.
-        above.pop();
-        above
-            .into_iter()
-            .find_map(|base| Self::enter_below(base, &origin, id))
-            .or_else(|| Self::enter_scope(id))
-    }
-
-    fn enter_scope(id: JobId) -> Option<Self> {
-        let unit = format!("{}.scope", Self::name(id));
+        let unit = format!("{}-keeper.scope", Cgroup::name(id));
         let request = ScopeRequest {
             unit: &unit,
             description: "the keeper of a job of quell",
@@ -64,43 +96,51 @@ impl Nest {
         scope::start(&request, BUS_PATIENCE).ok().map(|_| Self::Scope)
     }
 
-    fn enter_below(base: &Path, origin: &Path, id: JobId) -> Option<Self> {
-        let dir = base.join(Self::name(id));
-        fs::create_dir(&dir).ok()?;
-        point(Point::NestMade);
-        if fs::write(dir.join("cgroup.procs"), "0").is_err() {
-            let _ = fs::remove_dir(&dir);
-            return None;
-        }
-        point(Point::NestEntered);
-        Some(Self::Own { base: base.to_owned(), origin: origin.to_owned(), dir })
-    }
-
     /// Below which the job's own cgroup is made, if that is not left to chance.
     pub fn base(&self) -> Option<&Path> {
         match self {
-            Self::Own { base, .. } => Some(base),
+            Self::Shared { base } => Some(base),
             Self::Scope => None,
         }
     }
+}
 
-    /// The keeper's cgroup, if it is for quell to put away.
-    pub fn dir(&self) -> Option<&Path> {
-        match self {
-            Self::Own { dir, .. } => Some(dir),
-            Self::Scope => None,
-        }
+impl Origin {
+    fn of_this_process() -> Self {
+        // We are in it, or it is another one.
+        let is_ours = |dir: &PathBuf| processes_in(dir).is_some_and(|pids| pids.contains(&quell_sys::pid()));
+        Self { dir: own_dir().ok().filter(is_ours), cgroups: cgroups_of(quell_sys::pid()) }
     }
+}
 
-    /// Goes back, so that the cgroup can be removed, and removes it if nobody else is in it. The last thing that a process
-    /// does.
-    pub fn leave(&self) {
-        let Self::Own { base, origin, dir } = self else { return };
-        for back in [origin, base] {
-            if fs::write(back.join("cgroup.procs"), "0").is_ok() {
-                break;
-            }
-        }
-        let _ = fs::remove_dir(dir);
+/// Where this process came from, or where it is if it has not gone anywhere.
+pub(super) fn origin() -> Origin {
+    ORIGIN.get().cloned().unwrap_or_else(Origin::of_this_process)
+}
+
+/// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.
+pub(super) fn cgroups_of(pid: u32) -> Vec<String> {
+    let text = quell_sys::cgroups(pid);
+    let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
+    text.lines().filter(placed).map(str::to_owned).collect()
+}
+
+/// The cgroups above our own, the highest first; or our own if it is the highest.
+fn bases() -> Vec<PathBuf> {
+    let (Ok(own), Ok(top)) = (own_dir(), mount_dir()) else { return Vec::new() };
+    if own == top {
+        return vec![top];
+    }
+    let mut above: Vec<PathBuf> =
+        own.ancestors().skip(1).take_while(|dir| dir.starts_with(&top)).map(Path::to_owned).collect();
+    above.reverse();
+    above
+}
+
+/// Removes the cgroups of keepers in which nobody is, of those that this process would use.
+pub fn remove_empty_nests() {
+    for base in bases() {
+        // Fails while somebody is in it.
+        let _ = fs::remove_dir(base.join(NAME));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::{HeldBy, JobId};
 
-use super::cgroup::{Cgroup, own_dir, remove_tree};
+use super::cgroup::{Cgroup, own_dir};
 use super::search::Left;
 
 /// The job's cgroup, as it is found.
@@ -67,13 +67,4 @@ fn is_removed(path: &Path) -> bool {
     // Our own cgroup is in the same hierarchy, so the two have more in common than the mount's own path.
     let seen = path.ancestors().skip(1).find(|dir| dir.is_dir());
     gone() && seen.is_some_and(|dir| dir.join("cgroup.procs").exists())
-}
-
-/// Removes the cgroup that the keeper itself was in, beside that of its job. If somebody is in it still, it stays.
-pub(super) fn remove_nest(path: &Path) {
-    if let Some(name) = path.file_name() {
-        let mut name = name.to_owned();
-        name.push("-keeper");
-        let _ = remove_tree(&path.with_file_name(name));
-    }
 }

@@ -10,8 +10,8 @@ use quell_core::{
 use quell_sys::fault::{Point, point};
 use quell_sys::{Polled, Sent};
 
-use super::cgroup::{Cgroup, own_dir};
-use super::place::{Place, remove_nest};
+use super::cgroup::Cgroup;
+use super::place::Place;
 use super::roll::{Roll, identity};
 use super::search::{Bond, Left, Search, ourselves};
 use super::stop::Round;
@@ -332,15 +332,6 @@ impl Work<'_> {
             (None, Place::Nowhere | Place::Removed | Place::Closed(_)) => HeldBy::Reaper,
         };
         let path = self.cgroup.map(Cgroup::path).or(self.left.cgroup);
-        if verdict == Verdict::Gone {
-            match path {
-                Some(path) => remove_nest(path),
-                // A keeper that was killed before anything was on record may have had a place of its own already.
-                None => own_dir().iter().flat_map(|own| own.ancestors()).for_each(|dir| {
-                    remove_nest(&dir.join(Cgroup::name(self.left.id)));
-                }),
-            }
-        }
         let (members, members_omitted) = self.tally.roll.close(&survivors);
         let pidns = containment == HeldBy::Pidns;
         let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);

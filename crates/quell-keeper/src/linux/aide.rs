@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use quell_contain::Nest;
 use quell_core::{
     Happening, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
 };
@@ -57,7 +56,6 @@ pub struct Brief<'a> {
     pub ready: &'a ReadyRules,
     pub interval: Duration,
     pub timeout: Duration,
-    pub nest: Option<&'a Nest>,
 }
 
 /// Starts an aide and gives the line to it; none where there is nothing to do for one.
@@ -93,9 +91,6 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
                         next: None,
                     }
                     .serve();
-                }
-                if let Some(nest) = brief.nest {
-                    nest.leave();
                 }
             }
             std::process::exit(0)
@@ -138,7 +133,6 @@ pub fn tell_hooks() -> ExitCode {
         ready: &ReadyRules::default(),
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
-        nest: None,
     };
     if let Ok(Some(mut line)) = start(&brief) {
         for event in news.events {

@@ -47,13 +47,6 @@ pub fn stand_by() -> std::process::ExitCode {
     quell_sys::close_inherited(&inherited);
     let _ = quell_sys::let_go_of(true, true, true);
     let (Ok(socket), Ok(stdin)) = taken else { return std::process::ExitCode::FAILURE };
-    // The caller may live long and have other things to do than to collect us.
-    match quell_sys::fork() {
-        Ok(Forked::Child) => {}
-        Ok(Forked::Parent(_)) => return std::process::ExitCode::SUCCESS,
-        Err(_) => return std::process::ExitCode::FAILURE,
-    }
-    fault::act_as(Role::Understudy);
     let starter = UnixStream::from(socket);
     let mut text = String::new();
     let read = BufReader::new(&starter).read_line(&mut text);
@@ -62,10 +55,19 @@ pub fn stand_by() -> std::process::ExitCode {
         // Whoever called it by hand, or died while it spoke.
         Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
     };
+    let nested = request.background.as_ref().is_some_and(|background| background.nested);
+    // The caller may live long and have other things to do than to collect us.
+    let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { Nest::fork() };
+    let nest = match forked {
+        Ok((Forked::Child, nest)) => nest,
+        Ok((Forked::Parent(_), _)) => return std::process::ExitCode::SUCCESS,
+        Err(_) => return std::process::ExitCode::FAILURE,
+    };
+    fault::act_as(Role::Understudy);
     point(Point::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
-    match serve(request, &mut starter, stdin) {
+    match serve(request, nest, &mut starter, stdin) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             if let Some(starter) = &mut starter {
@@ -96,7 +98,12 @@ pub struct Backstage {
     pub mask: Mask,
 }
 
-fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) -> Result<(), RunError> {
+fn serve(
+    request: RunRequest,
+    nest: Option<Nest>,
+    starter: &mut Option<UnixStream>,
+    stdin: OwnedFd,
+) -> Result<(), RunError> {
     let Some(background) = request.background.clone() else {
         return Err(RunError::Start("no background job was asked for".into()));
     };
@@ -107,6 +114,9 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
     }
     let _ = quell_sys::leave_session();
     quell_sys::set_name(UNDERSTUDY_NAME);
+    if !background.nested {
+        quell_sys::say_that_i_keep();
+    }
     quell_sys::restore_default(Signal::CHLD);
     signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
     let id = JobId::new(quell_sys::unix_ms(), random()?);
@@ -145,7 +155,7 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
         })?;
         point(Point::NameClaimed);
     }
-    let nest = if background.nested { None } else { Nest::enter(id) };
+    let nest = nest.or_else(|| if background.nested { None } else { Nest::enter_scope(id) });
     let aide = aide::start(&Brief {
         job: &store,
         name: request.name.as_deref(),
@@ -155,21 +165,15 @@ fn serve(request: RunRequest, starter: &mut Option<UnixStream>, stdin: OwnedFd) 
         ready: &background.rules.ready,
         interval: background.ready_interval,
         timeout: background.ready_timeout,
-        nest: nest.as_ref(),
     });
     let aide = aide.map_err(|error| failed(system("start an aide")(error)))?;
     point(Point::AideStarted);
     let understudy = quell_contain::identify(quell_sys::pid());
-    let backstage = Backstage { ends, owner, aide, lock, nest: nest.clone(), stdin, understudy, mask };
+    let backstage = Backstage { ends, owner, aide, lock, nest, stdin, understudy, mask };
     let outcome = split(request, plan, job, backstage, starter);
     if outcome.is_err() {
         let _ = store.remove();
     }
-    point(Point::NestKept);
-    if let Some(nest) = nest {
-        nest.leave();
-    }
-    point(Point::NestLeft);
     outcome
 }
 

@@ -54,7 +54,6 @@ impl Supervisor {
             cgroup: recorded.cgroup,
             root: recorded.root,
             keeper: self.kit.crew.keeper,
-            keeper_cgroup: self.kit.crew.nest.as_ref().and_then(|nest| nest.dir().map(ToOwned::to_owned)),
             understudy: self.kit.crew.understudy,
             run: self.run,
             ready: self.ready.clone(),

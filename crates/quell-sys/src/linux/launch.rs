@@ -227,6 +227,7 @@ fn set_limit(resource: Resource, value: u64, hard: bool) -> Result<(), i32> {
 /// The last steps of a stub: nothing of quell is left in the process but its environment's marker.
 pub(crate) fn become_program(program: &Program, arrays: &Arrays, rules: &ChildRules, status: RawFd) -> ! {
     signals::reset_for_exec(&rules.keep_ignored);
+    super::process::keep_no_more();
     if let Some(stdio) = &rules.stdio {
         for (fd, from) in (0..).zip(stdio.descriptors) {
             // SAFETY: nothing in this process uses its old standard descriptors any more.
@@ -301,7 +302,7 @@ pub(crate) fn clone3(flags: i32, cgroup: Option<BorrowedFd<'_>>) -> io::Result<O
 
 /// For kernels and seccomp filters without clone3. The pid can't be reused before we reap it, so the pidfd opened
 /// afterwards is the child's.
-fn plain_fork() -> io::Result<Option<PidFd>> {
+pub(crate) fn plain_fork() -> io::Result<Option<PidFd>> {
     // SAFETY: as for clone3: the caller has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

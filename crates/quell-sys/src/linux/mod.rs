@@ -28,9 +28,9 @@ pub use memory::let_go_of_code;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, close_inherited, die_of, fork, has_terminal, inherited_descriptors, is_stopped, keep_open_only,
-    leave_session, let_go_of, may_execute, pgid, pid, replace_stdin, set_name, set_subreaper, signal_group,
-    stop_self, take_descriptor, uid,
+    Forked, close_inherited, die_of, fork, fork_into, has_terminal, inherited_descriptors, is_stopped,
+    keep_open_only, keeps_or_is_kernels, leave_session, let_go_of, may_execute, pgid, pid, replace_stdin,
+    say_that_i_keep, set_name, set_subreaper, signal_group, stop_self, take_descriptor, uid,
 };
 pub use procfs::{
     Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, first_own_children,

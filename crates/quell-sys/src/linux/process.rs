@@ -4,10 +4,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use quell_core::Signal;
+use quell_core::{RootOutcome, Signal};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::launch::clone3;
+use super::launch::{clone3, exit, plain_fork};
+use super::wait::{Exit, reap, wait_exit};
 use super::{PidFd, signals};
 
 /// The two sides of a fork.
@@ -24,14 +26,71 @@ pub enum Forked {
 /// Before: this process has one thread (checked; several are an error, as the copy could hang on a lock that a
 /// thread held). After: both sides go on here.
 pub fn fork() -> io::Result<Forked> {
+    check_threads()?;
+    // The C library's own fork: musl remembers the thread's number, to which its abort() sends a signal. A copy that it does
+    // not know of would send it to whoever bears the number of the original by then.
+    match plain_fork()? {
+        None => Ok(Forked::Child),
+        Some(child) => Ok(Forked::Parent(child)),
+    }
+}
+
+/// The same into a cgroup, where the new process is from its first instruction on. It is nobody's child: what this one gets
+/// to hold is what was between the two, and has ended.
+pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
+    check_threads()?;
+    let Some(between) = clone3(0, Some(cgroup))? else {
+        // Made by the kernel, and unknown to the C library: it makes one that it knows, and is gone.
+        match plain_fork() {
+            Ok(None) => return Ok(Forked::Child),
+            Ok(Some(_)) => exit(0),
+            Err(_) => exit(1),
+        }
+    };
+    wait_exit(between.pid())?;
+    match reap(between.pid())? {
+        Some(Exit { outcome: RootOutcome::Exited { code: 0 }, .. }) => Ok(Forked::Parent(between)),
+        _ => Err(io::Error::other("the new process could not be made")),
+    }
+}
+
+fn check_threads() -> io::Result<()> {
     let threads = rustix::fs::stat("/proc/self/task").map(|stat| stat.st_nlink);
     // A directory's link count is two plus its subdirectories.
     if threads.is_ok_and(|links| links > 3) {
         return Err(io::Error::other("a process with several threads can't fork safely"));
     }
-    match clone3(0, None)? {
-        None => Ok(Forked::Child),
-        Some(child) => Ok(Forked::Parent(child)),
+    Ok(())
+}
+
+/// A soft limit that the kernel has not looked at since Linux 2.4, at a number that nobody chooses, says that a process keeps
+/// a job. It can be read of thousands of processes in the time that it takes to open files of a few.
+const KEEPS: (Resource, u64) = (Resource::Locks, 0x7175_656c);
+
+/// Lets others know that this process keeps a job and has none of a job's own environment.
+pub fn say_that_i_keep() {
+    let (resource, mark) = KEEPS;
+    let _ = setrlimit(resource, Rlimit { current: Some(mark), ..getrlimit(resource) });
+}
+
+/// Takes that back, for a program that is to be executed here.
+pub(crate) fn keep_no_more() {
+    let (resource, mark) = KEEPS;
+    let limit = getrlimit(resource);
+    if limit.current == Some(mark) {
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+    }
+}
+
+/// Whether `pid` says that it keeps a job, or is a thread of the kernel. Both have no environment of a job.
+pub fn keeps_or_is_kernels(pid: u32) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: prlimit writes the struct that it is given, and getsid takes a number.
+    unsafe {
+        let told = libc::prlimit(pid, libc::RLIMIT_LOCKS, std::ptr::null(), &raw mut limit) == 0;
+        // The kernel's own are in no session.
+        (told && limit.rlim_cur == KEEPS.1) || libc::getsid(pid) == 0
     }
 }
 

@@ -14,13 +14,17 @@ use super::{Fail, ingest, is_damage};
 use crate::Error;
 
 /// The version of the tables below, and of the views in them. A file of another one is made anew.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// How long a write waits for another one, which takes milliseconds.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// `jobs_ended` has all that sums are made of, `broken` too: a view is a hundred times as large as these, and a sum over all
 /// jobs would have to read past every one.
+///
+/// `totals` is kept by the triggers, so that the number of all jobs is read and not counted. SQLite's REPLACE calls none for
+/// the row that it replaces: rows are deleted first. `tags` has the time of the end, so that the last jobs with a label are
+/// its last rows; a job that can't be read has none there.
 const TABLES: &str = "
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY,
@@ -52,8 +56,21 @@ CREATE INDEX jobs_ended ON jobs (ended, id, state, cause, outcome, code, verdict
 CREATE INDEX jobs_name ON jobs (name, id) WHERE name IS NOT NULL;
 CREATE INDEX jobs_session ON jobs (session, ended) WHERE session IS NOT NULL;
 CREATE INDEX jobs_broken ON jobs (id) WHERE broken IS NOT NULL;
-CREATE TABLE tags (key TEXT NOT NULL, value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (key, value, id)) WITHOUT ROWID;
+CREATE TABLE tags (
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    ended INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (key, value, ended, id)
+) WITHOUT ROWID;
 CREATE INDEX tags_id ON tags (id);
+CREATE TABLE totals (state TEXT PRIMARY KEY, jobs INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER jobs_in AFTER INSERT ON jobs WHEN NEW.broken IS NULL BEGIN
+    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT (state) DO UPDATE SET jobs = jobs + 1;
+END;
+CREATE TRIGGER jobs_out AFTER DELETE ON jobs WHEN OLD.broken IS NULL BEGIN
+    UPDATE totals SET jobs = jobs - 1 WHERE state = OLD.state;
+END;
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 ";
 

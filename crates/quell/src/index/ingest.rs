@@ -10,7 +10,7 @@ use quell_store::Home;
 use quell_sys::fault::{Point, point};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::row::Row;
+use super::row::{self, Row};
 use super::{Fail, select};
 use crate::Error;
 
@@ -83,9 +83,7 @@ pub(super) fn drop_gone(db: &mut Connection, home: &Home, ids: &[JobId]) -> Resu
     for batch in gone.chunks(BATCH) {
         let write = write(db)?;
         for id in batch {
-            let text = id.to_string();
-            write.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([&text])?;
-            write.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([&text])?;
+            row::delete(&write, &id.to_string())?;
         }
         write.commit()?;
     }

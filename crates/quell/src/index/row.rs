@@ -87,13 +87,13 @@ impl Row {
     /// Puts it into the index, in place of what was known of the job.
     pub fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
         let id = self.id.to_string();
-        db.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([&id])?;
+        delete(db, &id)?;
         match &self.found {
             Ok(known) => self.insert_known(db, &id, known),
             Err(broken) => {
                 let born = i64::try_from(self.id.unix_ms()).unwrap_or(i64::MAX);
                 db.prepare_cached(
-                    "INSERT OR REPLACE INTO jobs (id, state, created, ended, command, tags, size, stopped, escalated,
+                    "INSERT INTO jobs (id, state, created, ended, command, tags, size, stopped, escalated,
                      timed_out, leaked, broken) VALUES (?1, 'lost', ?2, ?2, '', '{}', ?3, 0, 0, 0, 0, ?4)",
                 )?
                 .execute(params![id, born, self.size.cast_signed(), broken.why])?;
@@ -115,7 +115,7 @@ impl Row {
         let none = Run::default();
         let numbers = run.as_ref().unwrap_or(&none);
         db.prepare_cached(
-            "INSERT OR REPLACE INTO jobs (id, name, session, state, created, ended, command, tags, size, boot, cause,
+            "INSERT INTO jobs (id, name, session, state, created, ended, command, tags, size, boot, cause,
              outcome, code, verdict, duration, stopped, escalated, timed_out, leaked, grace_asked, grace_used, view)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
              ?22)",
@@ -145,12 +145,18 @@ impl Row {
             json(view),
         ])?;
         let mut tag =
-            db.prepare_cached("INSERT OR REPLACE INTO tags (key, value, id) VALUES (?1, ?2, ?3)")?;
+            db.prepare_cached("INSERT INTO tags (key, value, ended, id) VALUES (?1, ?2, ?3, ?4)")?;
         for (key, value) in &view.tags {
-            tag.execute([key.as_str(), value.as_str(), id])?;
+            tag.execute(params![key, value, ended, id])?;
         }
         Ok(())
     }
+}
+
+/// Takes what is known of a job out of the index.
+pub(super) fn delete(db: &Connection, id: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([id])?;
+    db.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([id]).map(drop)
 }
 
 /// A time by the wall clock in milliseconds since 1970.

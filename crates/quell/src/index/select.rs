@@ -57,13 +57,7 @@ impl Wanted {
             values.extend(self.states.iter().map(|state| Value::from(state.word().to_owned())));
         }
         for tag in &self.tags {
-            sql += " AND id IN (SELECT id FROM tags WHERE key = ?";
-            values.push(tag.key.clone().into());
-            if let Some(value) = &tag.value {
-                sql += " AND value = ?";
-                values.push(value.clone().into());
-            }
-            sql += ")";
+            sql += &format!(" AND id IN (SELECT id FROM tags WHERE {})", label(tag, &mut values));
         }
         if let Some(session) = &self.session {
             sql += " AND session = ?";
@@ -79,6 +73,42 @@ impl Wanted {
         }
         Condition { sql, values }
     }
+
+    /// Whether no job is left out.
+    fn is_all(&self) -> bool {
+        let Self { states, tags, session, name, since } = self;
+        states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
+    }
+
+    /// Where the ids and ends of these jobs are found, and under which condition: among the labels alone if nothing else is
+    /// asked for, where those of one label are in order.
+    fn ends(&self) -> (&'static str, Condition) {
+        let plain = self.states.is_empty() && self.session.is_none() && self.name.is_none();
+        match self.tags.as_slice() {
+            [tag] if plain => {
+                let mut values = Vec::new();
+                let mut sql = label(tag, &mut values);
+                if let Some(since) = self.since {
+                    sql += " AND ended >= ?";
+                    values.push(ms_of(since).into());
+                }
+                ("tags", Condition { sql, values })
+            }
+            _ => ("jobs", self.condition()),
+        }
+    }
+}
+
+/// The condition that a row of `tags` is of this label.
+fn label(tag: &TagFilter, values: &mut Vec<Value>) -> String {
+    values.push(tag.key.clone().into());
+    match &tag.value {
+        Some(value) => {
+            values.push(value.clone().into());
+            "key = ? AND value = ?".into()
+        }
+        None => "key = ?".into(),
+    }
 }
 
 /// A time in milliseconds since 1970.
@@ -92,10 +122,18 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 impl Index {
     /// Those that ended last, newest first; all of them without a limit.
     pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
-        let Condition { sql, mut values } = wanted.condition();
-        values.push(limit_value(limit));
+        let Condition { sql, values } = match limit {
+            None => wanted.condition(),
+            // The ids first: views are large, and to sort those of all who fit would take most of the time.
+            Some(_) => {
+                let (table, Condition { sql, mut values }) = wanted.ends();
+                values.push(limit_value(limit));
+                let last = format!("SELECT id FROM {table} WHERE {sql} ORDER BY ended DESC, id DESC LIMIT ?");
+                Condition { sql: format!("id IN ({last})"), values }
+            }
+        };
         let mut query = self.db.prepare_cached(&format!(
-            "SELECT size, view FROM jobs WHERE {sql} ORDER BY ended DESC, id DESC LIMIT ?"
+            "SELECT size, view FROM jobs WHERE {sql} ORDER BY ended DESC, id DESC"
         ))?;
         let mut rows = query.query(params_from_iter(values))?;
         let mut views = Vec::new();
@@ -111,8 +149,11 @@ impl Index {
 
     /// How many there are.
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
-        let Condition { sql, values } = wanted.condition();
-        let mut query = self.db.prepare_cached(&format!("SELECT count(*) FROM jobs WHERE {sql}"))?;
+        let (table, Condition { sql, values }) = wanted.ends();
+        let mut query = match wanted.is_all() {
+            true => self.db.prepare_cached("SELECT coalesce(sum(jobs), 0) FROM totals")?,
+            false => self.db.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE {sql}"))?,
+        };
         let count: i64 = query.query_row(params_from_iter(values), |row| row.get(0))?;
         Ok(count.cast_unsigned())
     }
@@ -220,7 +261,7 @@ impl Index {
             condition.values.push(key.to_owned().into());
         }
         // CROSS keeps the order: from the labels to the jobs is a search in the whole table for each of them.
-        self.sums_from("jobs CROSS JOIN tags USING (id)", condition, columns, rest, read)
+        self.sums_from("jobs CROSS JOIN tags USING (id, ended)", condition, columns, rest, read)
     }
 
     fn sums_from<T>(

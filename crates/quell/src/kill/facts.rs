@@ -148,6 +148,6 @@ impl Keep {
 fn in_cgroup(pid: u32) -> Option<JobId> {
     let text = quell_sys::cgroups(pid);
     let ours = text.split(['/', '\n']).rev().filter_map(|part| part.strip_prefix("quell-"));
-    let id = |rest: &str| rest.trim_end_matches("-keeper").trim_end_matches(".scope").parse().ok();
+    let id = |rest: &str| rest.trim_end_matches(".scope").trim_end_matches("-keeper").parse().ok();
     ours.filter_map(id).next()
 }

@@ -131,7 +131,6 @@ impl Fake {
             held: Some(HeldBy::Reaper),
             cgroup: None,
             root: Some(ProcId { pid: 4_000_000, start: 1 }),
-            keeper_cgroup: None,
             keeper: None,
             understudy: None,
             run: 1,

@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -206,4 +207,38 @@ fn a_row_without_a_directory_is_not_listed() {
     std::fs::remove_dir_all(place.home.job(made[11]).dir()).unwrap();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!((found.jobs.len(), found.more, found.jobs[0].id), (10, 1, made[10]));
+}
+
+/// How many finished jobs a list without any of them speaks of.
+fn told(home: &Home, filter: Filter) -> u64 {
+    list(home, &Filter { limit: Some(0), ..filter }).unwrap().more
+}
+
+#[test]
+fn the_number_of_all_is_right_whatever_has_come_and_gone() {
+    let place = Place::new();
+    let home = &place.home;
+    let tag = || Filter { tags: vec!["team=a".parse().unwrap()], ..Filter::default() };
+    let made: Vec<JobId> =
+        (0..12).map(|second| Fake { tags: vec![("team", "a")], ..Fake::at(second) }.finish(home)).collect();
+    assert_eq!((told(home, Filter::default()), told(home, tag())), (12, 12));
+    // Taken in once more, as after a crash between the row and the note.
+    fs::write(home.dir().join("done").join(made[3].to_string()), "").unwrap();
+    assert_eq!((told(home, Filter::default()), told(home, tag())), (12, 12));
+    // One that can't be read is none of them, until it can be.
+    let spec = home.job(made[5]).dir().join("spec.json");
+    let text = fs::read(&spec).unwrap();
+    fs::write(&spec, "{").unwrap();
+    fs::write(home.dir().join("done").join(made[5].to_string()), "").unwrap();
+    assert_eq!((told(home, Filter::default()), told(home, tag())), (11, 11));
+    fs::write(&spec, text).unwrap();
+    fs::write(home.dir().join("done").join(made[5].to_string()), "").unwrap();
+    assert_eq!((told(home, Filter::default()), told(home, tag())), (12, 12));
+    crate::fake::gc(home, &quell::GcRules { max_count: Some(7), ..Default::default() }, false).unwrap();
+    assert_eq!((told(home, Filter::default()), told(home, tag())), (7, 7));
+    let last = list(home, &Filter { limit: Some(2), ..tag() }).unwrap();
+    assert_eq!(last.jobs.iter().map(|view| view.id).collect::<Vec<_>>(), [made[11], made[10]]);
+    assert_eq!(last.more, 5);
+    let late = Filter { since: Some(UNIX_EPOCH + Duration::from_millis(THEN + 10_000)), ..tag() };
+    assert_eq!(told(home, late), 3);
 }
