@@ -53,7 +53,7 @@ const SIGNALS: [(usize, Fault); 7] = [
 
 /// The files of a job that are damaged.
 const RECORDS: [&str; 8] = [
-    "state.json",
+    "state.jsonl",
     "spec.json",
     "receipt.json",
     "events.jsonl",
@@ -331,7 +331,7 @@ impl<'w> Nemesis<'w> {
             spec["boot_id"] = "00000000-0000-4000-8000-000000000000".into()
         });
         if let Some(stranger) = stranger {
-            change(&dir.join("state.json"), |state| {
+            change(&dir.join("state.jsonl"), |state| {
                 if state["state"] != "ended" && state["root"].is_object() {
                     state["root"]["pid"] = stranger.pid.into();
                     state["root"]["start"] = stranger.start.into();
@@ -369,8 +369,7 @@ fn signal_all(signal: &str, processes: &[Process]) {
 }
 
 fn change(path: &Path, change: impl FnOnce(&mut Value)) {
-    let Some(mut value) = fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
-    else {
+    let Some(mut value) = fs::read(path).ok().and_then(|bytes| quell_tests::last_json(&bytes).ok()) else {
         return;
     };
     change(&mut value);

@@ -45,7 +45,7 @@ fn a_job_without_a_socket_and_a_record_could_not_be_stopped() {
     let lab = Lab::as_me();
     let job = nap(&lab, &[]);
     fs::remove_file(job.dir().join("ctl.sock")).expect("the socket");
-    fs::write(job.dir().join("state.json"), "{").expect("the record");
+    fs::write(job.dir().join("state.jsonl"), "{").expect("the record");
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!(cause(&job.receipt().expect("a receipt")), "user");
@@ -93,7 +93,7 @@ fn a_run_whose_keeper_was_stopped_never_returned() {
 fn stop_all_passed_over_a_job_whose_record_was_damaged() {
     let lab = Lab::as_me();
     let job = nap(&lab, &[]);
-    for name in ["state.json", "spec.json"] {
+    for name in ["state.jsonl", "spec.json"] {
         fs::write(job.dir().join(name), "\0").expect("damage");
     }
     let done = lab.quell("stop").args(["--all", "--json"]).finish();
@@ -160,7 +160,7 @@ fn an_understudy_that_was_stopped_while_it_took_over_was_never_woken() {
         job.process("keeper").expect("a keeper").signal("KILL");
         assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
         if damaged {
-            fs::write(job.dir().join("state.json"), "{").expect("the record");
+            fs::write(job.dir().join("state.jsonl"), "{").expect("the record");
         }
         let done = job.stop(&[]);
         assert_eq!(done.code(), Some(0), "damaged: {damaged}: {}", done.stderr);
@@ -243,7 +243,7 @@ fn a_lost_job_with_a_damaged_record_left_its_processes_behind() {
     let words = ["--contain", "reaper", "--grace", "100ms"];
     let job = lab.start().args(words).actor("setsid", None).begin();
     job.lose();
-    for name in ["spec.json", "state.json"] {
+    for name in ["spec.json", "state.jsonl"] {
         fs::write(job.dir().join(name), "{").expect("damage");
     }
     let stranger = Lab::new(me);

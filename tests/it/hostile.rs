@@ -15,6 +15,7 @@ use quell_tests::{
     host::{User, am_root},
     jobs::Background,
     lab::Lab,
+    last_json,
     oracle::Process,
     run::PATIENCE,
     skip,
@@ -55,7 +56,7 @@ impl Drop for Stranger {
 
 fn forge(job: &Background<'_>, name: &str, change: impl FnOnce(&mut Value)) {
     let path = job.dir().join(name);
-    let mut value: Value = serde_json::from_slice(&fs::read(&path).expect(name)).expect("JSON");
+    let mut value = last_json(&fs::read(&path).expect(name)).expect("JSON");
     change(&mut value);
     fs::write(&path, value.to_string()).expect("a forged record");
 }
@@ -228,7 +229,7 @@ fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
         let mut follower = Command::new("sleep").arg("60").spawn().expect("sleep");
         let other = Process::now(follower.id()).expect("ours");
         job.lose();
-        forge(&job, "state.json", |state| {
+        forge(&job, "state.jsonl", |state| {
             state["session"] = json!(session);
             let follower = json!({ "pid": other.pid, "start": other.start });
             state["root"] = if leads { stranger.json() } else { follower };
@@ -247,7 +248,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
     let stranger = Stranger::new();
     job.lose();
     // What is older than the root is left alone anyway.
-    forge(&job, "state.json", |state| state["root"] = json!({ "pid": 999_999_999, "start": 1 }));
+    forge(&job, "state.jsonl", |state| state["root"] = json!({ "pid": 999_999_999, "start": 1 }));
     // Nothing but the stranger bears it, or a failure of this test would take everyone with it.
     let environment = fs::read(format!("/proc/{}/environ", stranger.process.pid)).expect("its environment");
     assert!(!environment.is_empty());
@@ -275,7 +276,7 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it()
     fs::write(fake.join("cgroup.events"), "populated 0\n").expect("a file");
     fs::write(fake.join("cgroup.procs"), "1\n").expect("a file");
     let around = lab.path("fake/../fake").join(format!("quell-{}", job.id));
-    forge(&job, "state.json", |state| {
+    forge(&job, "state.jsonl", |state| {
         state["cgroup"] = json!(around);
         state["held"] = json!("cgroup");
     });
@@ -294,8 +295,8 @@ fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_g
     let hidden = job.dir().join("real.sock");
     fs::rename(&socket, &hidden).expect("the socket hidden");
     let silent = UnixListener::bind(&socket).expect("a silent one");
-    let before = fs::read(job.dir().join("state.json")).expect("a state");
-    forge(&job, "state.json", |state| {
+    let before = fs::read(job.dir().join("state.jsonl")).expect("a state");
+    forge(&job, "state.jsonl", |state| {
         for role in ["keeper", "understudy"] {
             state[role] = stranger.json();
         }
@@ -305,7 +306,7 @@ fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_g
     let exited = stop.wait_exit(std::time::Duration::from_secs(15));
     assert!(stranger.is_untouched(), "{exited:?}: {}", stop.stderr());
     drop(silent);
-    fs::write(job.dir().join("state.json"), before).expect("the state back");
+    fs::write(job.dir().join("state.jsonl"), before).expect("the state back");
     fs::rename(&hidden, &socket).expect("the socket back");
     assert_eq!(job.stop(&[]).code(), Some(0));
 }
@@ -320,8 +321,8 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     let job = nap(&lab);
     job.lose();
     let stranger = Stranger::new();
-    let honest = fs::read(job.dir().join("state.json")).expect("a state");
-    forge(&job, "state.json", |state| state["root"] = stranger.json());
+    let honest = fs::read(job.dir().join("state.jsonl")).expect("a state");
+    forge(&job, "state.jsonl", |state| state["root"] = stranger.json());
     let before = lab.oracle.survivors();
     for words in [vec!["sweep"], vec!["stop", &job.id], vec!["list"], vec!["gc"], vec!["start", "--", "true"]]
     {
@@ -339,7 +340,7 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     assert_eq!(lab.oracle.survivors(), before);
     assert!(!job.is_over(), "the user's own record is as it was");
     // Its owner may.
-    fs::write(job.dir().join("state.json"), honest).expect("the state back");
+    fs::write(job.dir().join("state.jsonl"), honest).expect("the state back");
     lab.quell("sweep").finish();
     assert!(job.is_over() && stranger.is_untouched());
 }

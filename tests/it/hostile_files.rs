@@ -65,7 +65,7 @@ fn look_at_all(lab: &Lab, job: &Background<'_>, what: &str) {
 #[test]
 fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
     for name in
-        ["state.json", "receipt.json", "spec.json", "events.jsonl", "stdout.log", "stdout.idx", "ctl.sock"]
+        ["state.jsonl", "receipt.json", "spec.json", "events.jsonl", "stdout.log", "stdout.idx", "ctl.sock"]
     {
         for trap in TRAPS {
             let lab = Lab::as_me();
@@ -91,7 +91,7 @@ fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
         job.lose();
         assert!(!lab.oracle.survivors().is_empty(), "{trap}: nobody is left to be swept");
-        lay(trap, &job.dir().join("state.json"), &victim);
+        lay(trap, &job.dir().join("state.jsonl"), &victim);
         let done = lab.quell("sweep").wrapped(SMALL).finish();
         assert_eq!(lab.oracle.survivors(), vec![], "{trap}: {}{}", done.stdout, done.stderr);
         assert!(job.is_over(), "{trap}: {}{}", done.stdout, done.stderr);

@@ -199,7 +199,7 @@ pub(crate) fn multiply(lab: &Lab, job: &Background<'_>, count: usize) -> Vec<Str
         let id = format!("00{}{tail}", &job.id[2..23]);
         let dir = lab.home().join("jobs").join(&id);
         fs::create_dir(&dir).expect("a job's directory");
-        for name in ["spec.json", "state.json", "receipt.json"] {
+        for name in ["spec.json", "state.jsonl", "receipt.json"] {
             let text = fs::read_to_string(job.dir().join(name)).expect("an ended job's file");
             fs::write(dir.join(name), text.replace(&job.id, &id)).expect("a job's file");
             own(&dir.join(name));

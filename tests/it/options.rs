@@ -7,7 +7,7 @@ use quell_tests::{
     evidence::{cause, receipt, says_gone, was_killed},
     host::{Contain, Setting, User, am_root, cgroup_mount},
     lab::Lab,
-    skip,
+    last_json, skip,
 };
 use serde_json::Value;
 
@@ -235,7 +235,7 @@ fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
     let records = lab.records();
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].state, "ended");
-    for file in ["spec.json", "state.json", "receipt.json"] {
+    for file in ["spec.json", "state.jsonl", "receipt.json"] {
         assert!(records[0].dir.join(file).is_file(), "no {file}");
     }
     let lab = Lab::as_me();
@@ -250,9 +250,9 @@ fn the_record_is_on_disk_before_the_program_runs() {
         let lab = Lab::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word()]);
         let done =
-            quell.sh("cat $QUELL_HOME/jobs/*/spec.json >spec && cat $QUELL_HOME/jobs/*/state.json").finish();
+            quell.sh("cat $QUELL_HOME/jobs/*/spec.json >spec && cat $QUELL_HOME/jobs/*/state.jsonl").finish();
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
-        let state: Value = serde_json::from_str(&done.stdout).expect("state.json is whole at any instant");
+        let state = last_json(done.stdout.as_bytes()).expect("state.jsonl is whole at any instant");
         assert!(matches!(text(&state["state"]), "starting" | "running"), "under {setting}: {state}");
         assert!(
             state["root"]["pid"].is_u64(),

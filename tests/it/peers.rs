@@ -14,6 +14,7 @@ use quell_tests::{
     evidence::{cause, says_gone},
     host::{Setting, am_root},
     lab::Lab,
+    last_json,
     oracle::Process,
     rounds,
     run::PATIENCE,
@@ -89,7 +90,7 @@ fn a_stop_right_after_the_start_leaves_nothing() {
 
 /// Changes a file of the record as somebody could who has the pids of another boot, or of processes that are gone.
 fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
-    let mut value: Value = serde_json::from_slice(&fs::read(path).expect("a record")).expect("JSON");
+    let mut value = last_json(&fs::read(path).expect("a record")).expect("JSON");
     change(&mut value);
     fs::write(path, serde_json::to_vec(&value).expect("JSON")).expect("a record");
 }
@@ -103,7 +104,7 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     // A stranger has got their numbers; it started at another time, which the kernel tells in hundredths of a second.
     thread::sleep(Duration::from_millis(20));
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
-    forge(&job.dir().join("state.json"), |state| {
+    forge(&job.dir().join("state.jsonl"), |state| {
         assert!(state["root"].is_object() && state["keeper"].is_object(), "{state}");
         for role in ["keeper", "understudy", "root"] {
             if state[role].is_object() {
@@ -394,7 +395,7 @@ fn a_restart_is_refused_while_somebody_has_survived() {
     job.stop(&Stop::default()).expect("a stop");
     // The record says that somebody is not proven dead, as it would after a stop that failed.
     let verdict = serde_json::json!({ "kind": "survivors", "count": 1 });
-    for file in ["receipt.json", "state.json"] {
+    for file in ["receipt.json", "state.jsonl"] {
         forge(&job.dir().dir().join(file), |value| value["verdict"] = verdict.clone());
     }
     let again = job.restart(&Stop::default());

@@ -13,6 +13,7 @@ use quell_tests::{
     host::{Contain, Setting},
     jobs::Background,
     lab::Lab,
+    last_json,
     oracle::{Oracle, Process},
     run::PATIENCE,
 };
@@ -23,7 +24,7 @@ use crate::recover::{lose, only_receipt, sweep};
 /// Changes one file of the lab's one record.
 fn forge(lab: &Lab, name: &str, change: impl FnOnce(&mut Value)) {
     let path = lab.records()[0].dir.join(name);
-    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).expect(name)).expect("JSON");
+    let mut value = last_json(&fs::read(&path).expect(name)).expect("JSON");
     change(&mut value);
     fs::write(&path, value.to_string()).expect("a forged record");
 }
@@ -77,7 +78,7 @@ fn a_stranger_with_the_recorded_pid_is_not_touched() {
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
         // Older than all of the job, so that nothing but the identity speaks for the stranger.
-        forge(&lab, "state.json", |state| state["root"] = json!({ "pid": before[0].pid, "start": 1 }));
+        forge(&lab, "state.jsonl", |state| state["root"] = json!({ "pid": before[0].pid, "start": 1 }));
         let (_, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_ne!(before[0].state(), Some('T'), "{setting}: it was stopped");
@@ -92,7 +93,7 @@ fn a_stranger_with_the_pid_of_a_keeper_keeps_no_job() {
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
-        forge(&lab, "state.json", |state| {
+        forge(&lab, "state.jsonl", |state| {
             for role in ["keeper", "understudy"] {
                 state[role] = json!({ "pid": before[0].pid, "start": 1 });
             }
@@ -113,7 +114,7 @@ fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
         let leader = stranger.child.id();
         let before = stranger.wait_for(2);
         stranger.child.wait().expect("the leader ends");
-        forge(&lab, "state.json", |state| state["root"] = json!({ "pid": leader, "start": 1 }));
+        forge(&lab, "state.jsonl", |state| state["root"] = json!({ "pid": leader, "start": 1 }));
         let (_, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_eq!(lab.oracle.survivors(), vec![], "{setting}: {report:#}");
@@ -129,7 +130,7 @@ fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
         fs::write(other.join("cgroup.procs"), before[0].pid.to_string()).expect("a stranger in a cgroup");
-        forge(&lab, "state.json", |state| state["cgroup"] = json!(other));
+        forge(&lab, "state.jsonl", |state| state["cgroup"] = json!(other));
         let (done, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_eq!(done.code(), Some(5), "{setting}: {report:#}");
@@ -166,7 +167,7 @@ fn a_damaged_state_does_not_save_a_lost_job() {
             let lab = Lab::with(setting);
             let _running = lose(&lab, setting, ("setsid", None, None)).expect("lost");
             let dir = lab.records()[0].dir.clone();
-            fs::write(dir.join("state.json"), damage).expect("damage");
+            fs::write(dir.join("state.jsonl"), damage).expect("damage");
             let (_, report) = sweep(&lab);
             assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}, {damage:?}: {report:#}");
             let receipt = receipt(&dir.join("receipt.json")).expect("a receipt");
@@ -193,7 +194,7 @@ fn a_job_without_a_state_never_ran_and_leaves_no_record() {
         let lab = Lab::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let record = lab.records().remove(0);
-        fs::remove_file(record.dir.join("state.json")).expect("no state");
+        fs::remove_file(record.dir.join("state.jsonl")).expect("no state");
         let (done, report) = sweep(&lab);
         assert_eq!((done.code(), &report["jobs"][0]["action"]), (Some(0), &json!("remove")), "{report:#}");
         assert!(!record.dir.exists(), "{setting}: the record is still there");
@@ -233,9 +234,7 @@ fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not()
         let quell = lab.run().args(["--contain", "cgroup"]);
         assert_eq!(quell.sh("sed s/^0::// -n /proc/self/cgroup; true").finish().code(), Some(0));
         let record = lab.records().remove(0);
-        let state: Value =
-            serde_json::from_str(&fs::read_to_string(record.dir.join("state.json")).expect("a state"))
-                .expect("JSON");
+        let state = last_json(&fs::read(record.dir.join("state.jsonl")).expect("a state")).expect("JSON");
         let old = PathBuf::from(state["cgroup"].as_str().expect("a cgroup"));
         let unknown = old.with_file_name("quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB");
         fs::create_dir(&old).and_then(|()| fs::create_dir(&unknown)).expect("cgroups");
@@ -274,7 +273,7 @@ fn a_survivor_on_record_is_named_until_it_is_gone() {
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let stranger = Stranger::start("exec sleep $N");
         let survivor = stranger.wait_for(1).remove(0);
-        forge(&lab, "state.json", |state| {
+        forge(&lab, "state.jsonl", |state| {
             state["survivors"] = json!([{ "pid": survivor.pid, "start": survivor.start }]);
             state["verdict"] = json!({ "kind": "survivors", "count": 1 });
         });
@@ -282,8 +281,8 @@ fn a_survivor_on_record_is_named_until_it_is_gone() {
             let (done, report) = sweep(&lab);
             assert_eq!(done.code(), Some(5), "{setting}: {report:#}");
             let state = &lab.records()[0];
-            let text = fs::read_to_string(state.dir.join("state.json")).expect("a state");
-            let state: Value = serde_json::from_str(&text).expect("JSON");
+            let text = fs::read(state.dir.join("state.jsonl")).expect("a state");
+            let state = last_json(&text).expect("JSON");
             assert_eq!(state["survivors"][0]["pid"], survivor.pid, "{setting}: {state:#}");
             assert!(survivor.is_alive(), "{setting}");
         }

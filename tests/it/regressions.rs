@@ -379,7 +379,7 @@ fn the_tree_was_not_drawn_as_it_stood() {
         // Seen when the root exits, while it still is the shell's copy.
         let script = "(until [ -e go ]; do sleep 0.01; done; exec setsid sleep $N) & exit 3";
         let mut running = quell.script(script).start();
-        let left = || lab.records().iter().any(|record| record.dir.join("state.json").exists());
+        let left = || lab.records().iter().any(|record| record.dir.join("state.jsonl").exists());
         assert!(eventually(PATIENCE, left), "{setting}");
         // No event tells that the keeper has seen the root's exit; if it comes later, there is less to be mended.
         thread::sleep(Duration::from_millis(200));

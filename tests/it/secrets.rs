@@ -28,7 +28,7 @@ use crate::library::{over, quell};
 const SECRET: &str = "hunter2-is-the-secret";
 
 /// The files whose content quell shows.
-const SHOWN: [&str; 4] = ["spec.json", "state.json", "receipt.json", "events.jsonl"];
+const SHOWN: [&str; 4] = ["spec.json", "state.jsonl", "receipt.json", "events.jsonl"];
 
 /// What of the shown files holds any part of the secret that is longer than a few letters.
 fn shown_with_secret(dir: &Path) -> Vec<String> {

@@ -18,7 +18,7 @@ pub struct Record {
     pub id: String,
     /// Where it is.
     pub dir: PathBuf,
-    /// The word in state.json, or what is wrong with that file.
+    /// The word in state.jsonl, or what is wrong with that file.
     pub state: String,
 }
 
@@ -36,7 +36,7 @@ impl Lab {
             .map(|entry| Record {
                 id: entry.file_name().to_string_lossy().into_owned(),
                 dir: entry.path(),
-                state: state_word(&entry.path().join("state.json")),
+                state: state_word(&entry.path().join("state.jsonl")),
             })
             .collect()
     }
@@ -80,9 +80,9 @@ impl Lab {
 }
 
 fn state_word(path: &Path) -> String {
-    match fs::read_to_string(path) {
+    match fs::read(path) {
         Err(error) => format!("nothing: {error}"),
-        Ok(text) => match serde_json::from_str::<Value>(&text) {
+        Ok(bytes) => match crate::last_json(&bytes) {
             Err(error) => format!("no JSON: {error}"),
             Ok(state) => state["state"].as_str().map_or_else(|| format!("{}", state["state"]), str::to_owned),
         },

@@ -59,6 +59,12 @@ impl Lab {
     }
 }
 
+/// What the last line of a file of the record says.
+pub fn last_json(bytes: &[u8]) -> serde_json::Result<Value> {
+    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    serde_json::from_slice(text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default())
+}
+
 impl Background<'_> {
     /// Its directory.
     pub fn dir(&self) -> PathBuf {
@@ -66,12 +72,12 @@ impl Background<'_> {
     }
 
     fn json(&self, name: &str) -> Option<Value> {
-        serde_json::from_slice(&fs::read(self.dir().join(name)).ok()?).ok()
+        last_json(&fs::read(self.dir().join(name)).ok()?).ok()
     }
 
-    /// `state.json`.
+    /// The last line of `state.jsonl`.
     pub fn record(&self) -> Option<Value> {
-        self.json("state.json")
+        self.json("state.jsonl")
     }
 
     /// Its state's word.

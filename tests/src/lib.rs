@@ -22,6 +22,8 @@ pub mod rig;
 pub mod run;
 pub mod terminal;
 
+pub use jobs::last_json;
+
 use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},

@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +27,11 @@ const SPARE: usize = 32 * 1024;
 
 /// What stands in the lock of a job whose stop is being finished.
 const FINISHING: &[u8] = b"finishing\n";
+
+/// The states of a job, one a line.
+const STATES: &str = "state.jsonl";
+/// How large that may get before it is begun anew: a job that is restarted again and again has many.
+const STATES_CAP: u64 = 64 * 1024;
 
 /// How large a file of the record may be: more than any command line and environment that the kernel takes.
 const RECORD_CAP: u64 = 64 * 1024 * 1024;
@@ -108,11 +113,11 @@ impl JobDir {
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             point(Point::DirMade);
             if let Some(launch) = launch {
-                write_new(&self.dir.join("launch.json"), launch)?;
+                write_new(&self.dir.join("launch.json"), &line_of(launch)?)?;
                 point(Point::LaunchWritten);
             }
             // As a whole: whoever finds it can read it, and knows that the lock was taken before.
-            self.replace("spec", spec, Point::SpecWritten)
+            self.replace("spec.json", &line_of(spec)?, Point::SpecWritten)
         });
         point(Point::Recorded);
         match made {
@@ -183,16 +188,46 @@ impl JobDir {
         quell_sys::read_own(&self.live_path(), 64).is_ok_and(|text| text == FINISHING)
     }
 
-    /// Replaces the state.
+    /// Publishes a state. It becomes the last line of a file, of which readers take the last whole line: a file of its own for
+    /// each state would cost the making of one and the removal of another.
     pub fn publish(&self, record: &Record) -> io::Result<()> {
-        self.replace("state", record, Point::StateWritten)?;
+        let line = line_of(record)?;
+        if !self.append_state(&line)? {
+            self.replace(STATES, &line, Point::StateWritten)?;
+        }
         point(Point::StatePublished);
         Ok(())
     }
 
+    /// Appends a state; false if that has to be the first line of a new file.
+    fn append_state(&self, line: &[u8]) -> io::Result<bool> {
+        let file = match quell_sys::open_own(&self.dir.join(STATES), Use::Extend) {
+            Ok(file) => file,
+            // None yet; or what is there is none of ours, and is replaced.
+            Err(_) => return Ok(false),
+        };
+        let found = file.metadata()?;
+        let (length, mut last) = (found.len(), [0]);
+        let goes_on = found.nlink() == 1
+            && length + line.len() as u64 <= STATES_CAP
+            && length > 0
+            && file.read_at(&mut last, length - 1)? == 1
+            && last == *b"\n";
+        if !goes_on {
+            return Ok(false);
+        }
+        let written = (&file).write(line);
+        match written {
+            Ok(count) if count == line.len() => Ok(true),
+            // Half a line would spoil the next one. A disk that is full has no room for a new file either.
+            Ok(_) => file.set_len(length).and(Err(io::ErrorKind::StorageFull.into())),
+            Err(error) => file.set_len(length).and(Err(error)),
+        }
+    }
+
     /// Writes the receipt beside the state.
     pub fn keep(&self, receipt: &Receipt) -> io::Result<()> {
-        self.replace("receipt", receipt, Point::ReceiptWritten)?;
+        self.replace("receipt.json", &line_of(receipt)?, Point::ReceiptWritten)?;
         point(Point::ReceiptKept);
         Ok(())
     }
@@ -207,20 +242,23 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("spare")))
     }
 
-    fn replace(&self, name: &str, value: &impl Serialize, written: Point) -> io::Result<()> {
-        let (new, old) = (self.dir.join(format!("{name}.new")), self.dir.join(format!("{name}.json")));
-        let replaced = write_new(&new, value).and_then(|()| {
+    fn replace(&self, name: &str, bytes: &[u8], written: Point) -> io::Result<()> {
+        let old = self.dir.join(name);
+        let new = old.with_extension("new");
+        let replaced = write_new(&new, bytes).and_then(|()| {
             point(written);
+            let rename = |flags| renameat_with(CWD, &new, CWD, &old, flags);
             // A rename over a file has ext4 write the new one to the disk at once, which is nothing to wait for: see
             // `harden`.
-            match renameat_with(CWD, &new, CWD, &old, RenameFlags::EXCHANGE) {
-                Ok(()) => {
-                    // What stays is in nobody's way.
-                    let _ = fs::remove_file(&new);
-                    Ok(())
-                }
-                // The first one; or a file system that can't exchange.
-                Err(_) => fs::rename(&new, &old),
+            if rename(RenameFlags::NOREPLACE).is_ok() {
+                Ok(())
+            } else if rename(RenameFlags::EXCHANGE).is_ok() {
+                // What stays is in nobody's way.
+                let _ = fs::remove_file(&new);
+                Ok(())
+            } else {
+                // A file system that knows neither.
+                fs::rename(&new, &old)
             }
         });
         if replaced.is_err() {
@@ -279,7 +317,8 @@ impl JobDir {
 
     /// How it is.
     pub fn record(&self) -> io::Result<Record> {
-        self.read("state.json")
+        let bytes = self.bytes(STATES)?;
+        self.parse(STATES, last_line(&bytes))
     }
 
     /// What happened.
@@ -288,9 +327,16 @@ impl JobDir {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &'static str) -> io::Result<T> {
-        let path = self.dir.join(name);
-        let bytes = quell_sys::read_own(&self.place(name)?.path(), RECORD_CAP).map_err(at(&path))?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        self.parse(name, &self.bytes(name)?)
+    }
+
+    fn bytes(&self, name: &'static str) -> io::Result<Vec<u8>> {
+        quell_sys::read_own(&self.place(name)?.path(), RECORD_CAP).map_err(at(&self.dir.join(name)))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> io::Result<T> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let path = self.dir.join(name);
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
         })
     }
@@ -421,9 +467,21 @@ fn private_file() -> OpenOptions {
     options
 }
 
-fn write_new(path: &Path, value: &impl Serialize) -> io::Result<()> {
+fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The last line that is whole, or everything if none is.
+fn last_line(bytes: &[u8]) -> &[u8] {
+    match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
+        None => bytes,
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let create = || private_file().create_new(true).open(path);
     let mut file = match create() {
         // Whatever bears the name is what a crash left, or a trap; there is one writer.
@@ -433,5 +491,5 @@ fn write_new(path: &Path, value: &impl Serialize) -> io::Result<()> {
         }
         other => other?,
     };
-    file.write_all(&bytes)
+    file.write_all(bytes)
 }

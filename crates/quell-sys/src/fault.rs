@@ -99,9 +99,9 @@ points! {
     StubBorn "stub_born" [Keeper]
     /// The understudy is told who it is.
     BirthTold "birth_told" [Keeper]
-    /// state.json is complete under another name.
-    StateWritten "state_written" [Keeper Understudy Front Command]
-    /// state.json is replaced.
+    /// state.jsonl is complete under another name.
+    StateWritten "state_written" [Keeper]
+    /// state.jsonl is replaced.
     StatePublished "state_published" [Keeper Understudy Front Command]
     /// The stub's identity is on record.
     IdentityRecorded "identity_recorded" [Keeper]

@@ -344,7 +344,7 @@ impl Done {
             troubles.push("spec.json can't be read: what was run is not known".into());
         }
         if record.is_none() {
-            troubles.push("state.json can't be read: how it was held is not known".into());
+            troubles.push("state.jsonl can't be read: how it was held is not known".into());
         }
         Receipt {
             schema: SCHEMA.into(),

@@ -256,11 +256,11 @@ impl Records {
             let error = io::Error::new(io::ErrorKind::InvalidData, format!("it is that of job {}", spec.id));
             return Err(Error::Io { path: at("spec.json"), error });
         }
-        let record = absent(job.record()).map_err(about(&at("state.json")))?;
+        let record = absent(job.record()).map_err(about(&at("state.jsonl")))?;
         let state = match &record {
             None => JobState::Created,
             Some(record) => record.state.parse().map_err(|error: Error| {
-                about(&at("state.json"))(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+                about(&at("state.jsonl"))(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
             })?,
         };
         let receipt = match state {

@@ -76,6 +76,6 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
 
 /// Who may be in the cgroups `here`: the members of its cgroup v2, if they can be listed, else everybody.
 fn candidates(here: &Origin) -> Vec<u32> {
-    let listed = here.dir.as_deref().and_then(processes_in);
+    let listed = here.dir().and_then(processes_in);
     listed.unwrap_or_else(|| quell_sys::pids().unwrap_or_default())
 }

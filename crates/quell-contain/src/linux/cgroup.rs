@@ -1,10 +1,11 @@
 //! A cgroup v2 of the job's own: the kernel knows every member, and kills them all with one write.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobId, Limits};
@@ -66,32 +67,31 @@ pub fn own_dir() -> Result<PathBuf, CgroupError> {
     dir_of_process("self")
 }
 
-/// The same where the hierarchy is mounted as it usually is, without the list of all mounts, which takes the kernel longer
-/// than all else of this. It may not exist: where only a part of the hierarchy is mounted.
-fn usual_dir() -> Option<PathBuf> {
+/// The same and the mount point, where the hierarchy is mounted as it usually is, without the list of all mounts, which takes
+/// the kernel longer than all else of this. It may not exist: where only a part of the hierarchy is mounted.
+pub fn usual_place() -> Option<(PathBuf, PathBuf)> {
     let is_cgroup =
         |path: &&str| rustix::fs::statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC);
     let mount = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().find(is_cgroup)?;
     let text = quell_sys::read_text(Path::new("/proc/self/cgroup")).ok()?;
-    dir_of("/", mount, v2_path(&text)?)
+    Some((dir_of("/", mount, v2_path(&text)?)?, mount.into()))
 }
 
 /// The directory of the cgroup v2 that the process `pid` (a number, or `self`) is in.
 pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
+    place_of_process(pid).map(|(dir, _)| dir)
+}
+
+/// The same, and the mount point.
+pub fn place_of_process(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
     let mounts = Path::new("/proc/self/mountinfo");
     let (root, mount) =
         cgroup2_mount(&quell_sys::read_text(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
     let membership = PathBuf::from(format!("/proc/{pid}/cgroup"));
     let text = quell_sys::read_text(&membership).map_err(at(&membership))?;
     let own = v2_path(&text).ok_or(CgroupError::NotMounted)?;
-    dir_of(&root, &mount, own).ok_or_else(|| CgroupError::Outside(own.to_owned()))
-}
-
-/// Where the hierarchy is mounted.
-pub fn mount_dir() -> Result<PathBuf, CgroupError> {
-    let mounts = Path::new("/proc/self/mountinfo");
-    let text = fs::read_to_string(mounts).map_err(at(mounts))?;
-    cgroup2_mount(&text).map(|(_, mount)| PathBuf::from(mount)).ok_or(CgroupError::NotMounted)
+    let dir = dir_of(&root, &mount, own).ok_or_else(|| CgroupError::Outside(own.to_owned()))?;
+    Ok((dir, mount.into()))
 }
 
 /// The directory of the cgroup `own` in a hierarchy whose `root` is mounted at `mount`.
@@ -135,7 +135,7 @@ impl Cgroup {
     pub fn create(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
         let mut own = match base {
             Some(base) => base.to_owned(),
-            None => usual_dir().map_or_else(own_dir, Ok)?,
+            None => usual_place().map_or_else(own_dir, |(dir, _)| Ok(dir))?,
         };
         let mut path = own.join(Self::name(id));
         if let Err(error) = fs::create_dir(&path) {
@@ -241,10 +241,11 @@ impl Cgroup {
         }
     }
 
-    /// The pids of the members, those of all cgroups below too. Each is a hint until it is pinned.
-    pub fn members(&self) -> Vec<u32> {
-        let mut found = Vec::new();
-        list_members(&self.path, &mut found);
+    /// The pids of the members, those of all cgroups below too, each a hint until it is pinned; and the numbers by which the
+    /// kernel knows all those cgroups.
+    pub fn census(&self) -> (Vec<u32>, BTreeSet<u64>) {
+        let mut found = (Vec::new(), BTreeSet::new());
+        census_below(&self.path, &mut found);
         found
     }
 
@@ -267,15 +268,16 @@ impl Cgroup {
 
 /// The pids of those who are in the cgroup itself, at `path`.
 pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
-    let text = fs::read_to_string(path.join("cgroup.procs")).ok()?;
+    let text = quell_sys::read_text(&path.join("cgroup.procs")).ok()?;
     Some(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-fn list_members(path: &Path, found: &mut Vec<u32>) {
-    found.extend(processes_in(path).unwrap_or_default());
+fn census_below(path: &Path, found: &mut (Vec<u32>, BTreeSet<u64>)) {
+    found.0.extend(processes_in(path).unwrap_or_default());
+    found.1.extend(fs::metadata(path).map(|metadata| metadata.ino()));
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            list_members(&entry.path(), found);
+            census_below(&entry.path(), found);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use quell_core::JobId;
 use quell_sys::Forked;
 
-use super::cgroup::{Cgroup, mount_dir, own_dir, processes_in};
+use super::cgroup::{Cgroup, place_of_process, processes_in, usual_place};
 use super::hold::BUS_PATIENCE;
 use super::scope::{self, ScopeRequest};
 
@@ -29,8 +29,8 @@ static ORIGIN: OnceLock<Origin> = OnceLock::new();
 /// A place among the cgroups.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    /// The directory of its cgroup v2, if that can be seen.
-    pub dir: Option<PathBuf>,
+    /// The directory of its cgroup v2 and the mount point, if they can be seen.
+    place: Option<(PathBuf, PathBuf)>,
     /// What /proc says of it.
     pub cgroups: Vec<String>,
 }
@@ -51,8 +51,7 @@ impl Nest {
     /// Forks. The new process is in the cgroup of keepers, as high up as this user may have one; where that can't be had, it
     /// is where this one is.
     pub fn fork() -> io::Result<(Forked, Option<Self>)> {
-        let _ = ORIGIN.set(Origin::of_this_process());
-        for base in bases() {
+        for base in ORIGIN.get_or_init(Origin::of_this_process).above() {
             if let Some(forked) = Self::fork_below(&base) {
                 return Ok((forked, Some(Self::Shared { base })));
             }
@@ -81,7 +80,7 @@ impl Nest {
     /// Moves this process into a scope of the systemd user manager; none where that can't be had, or where there is nothing
     /// above its cgroup by which it could be reached.
     pub fn enter_scope(id: JobId) -> Option<Self> {
-        if own_dir().ok()? == mount_dir().ok()? {
+        if origin().place.is_none_or(|(own, top)| own == top) {
             return None;
         }
         let unit = format!("{}-keeper.scope", Cgroup::name(id));
@@ -107,9 +106,28 @@ impl Nest {
 
 impl Origin {
     fn of_this_process() -> Self {
+        let me = quell_sys::pid();
         // We are in it, or it is another one.
-        let is_ours = |dir: &PathBuf| processes_in(dir).is_some_and(|pids| pids.contains(&quell_sys::pid()));
-        Self { dir: own_dir().ok().filter(is_ours), cgroups: cgroups_of(quell_sys::pid()) }
+        let is_ours =
+            |(own, _): &(PathBuf, PathBuf)| processes_in(own).is_some_and(|pids| pids.contains(&me));
+        let place = usual_place().filter(is_ours);
+        let place = place.or_else(|| place_of_process("self").ok().filter(is_ours));
+        Self { place, cgroups: cgroups_of(me) }
+    }
+
+    /// The directory of its cgroup v2, if that can be seen.
+    pub fn dir(&self) -> Option<&Path> {
+        self.place.as_ref().map(|(own, _)| own.as_path())
+    }
+
+    /// The cgroups above it, the highest first; or itself if it is the highest.
+    fn above(&self) -> Vec<PathBuf> {
+        let Some((own, top)) = &self.place else { return Vec::new() };
+        let skipped = usize::from(own != top);
+        let above = own.ancestors().skip(skipped).take_while(|dir| dir.starts_with(top));
+        let mut above: Vec<PathBuf> = above.map(Path::to_owned).collect();
+        above.reverse();
+        above
     }
 }
 
@@ -125,21 +143,9 @@ pub(super) fn cgroups_of(pid: u32) -> Vec<String> {
     text.lines().filter(placed).map(str::to_owned).collect()
 }
 
-/// The cgroups above our own, the highest first; or our own if it is the highest.
-fn bases() -> Vec<PathBuf> {
-    let (Ok(own), Ok(top)) = (own_dir(), mount_dir()) else { return Vec::new() };
-    if own == top {
-        return vec![top];
-    }
-    let mut above: Vec<PathBuf> =
-        own.ancestors().skip(1).take_while(|dir| dir.starts_with(&top)).map(Path::to_owned).collect();
-    above.reverse();
-    above
-}
-
 /// Removes the cgroups of keepers in which nobody is, of those that this process would use.
 pub fn remove_empty_nests() {
-    for base in bases() {
+    for base in origin().above() {
         // Fails while somebody is in it.
         let _ = fs::remove_dir(base.join(NAME));
     }

@@ -55,6 +55,11 @@ impl Roll {
             }
             return;
         }
+        if self.order.len() >= CAPACITY {
+            // Nothing of it would be kept, so nothing is read.
+            self.omitted += 1;
+            return;
+        }
         let member = Member {
             id,
             ppid: stat.ppid,
@@ -66,9 +71,7 @@ impl Roll {
             fate: Fate::Exited,
         };
         self.add(member);
-        if self.members.contains_key(&id) {
-            self.comms.insert(id, stat.comm.clone());
-        }
+        self.comms.insert(id, stat.comm.clone());
     }
 
     /// Notes a member whose particulars are known.

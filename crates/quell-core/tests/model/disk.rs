@@ -19,7 +19,7 @@ pub enum Holder {
     Client(u8),
 }
 
-/// `state.json`.
+/// `state.jsonl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     None,

@@ -22,7 +22,9 @@ pub enum Use {
     Read,
     /// To read and write it where it is.
     Change,
-    /// To write at its end, and to read it; it is made, for this user alone, if it is not there.
+    /// To write at its end, and to read it.
+    Extend,
+    /// The same; it is made, for this user alone, if it is not there.
     Append,
 }
 
@@ -39,6 +41,7 @@ pub fn open_own(path: &Path, to: Use) -> io::Result<File> {
     match to {
         Use::Read => options.read(true),
         Use::Change => options.read(true).write(true),
+        Use::Extend => options.read(true).append(true),
         Use::Append => options.read(true).append(true).create(true).mode(0o600),
     };
     // What is no file at all is as good as a damaged one: whoever can do without it does.

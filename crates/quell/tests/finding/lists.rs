@@ -142,14 +142,14 @@ fn a_view_survives_the_round_trip() {
 fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
     let place = Place::new();
     let good = Fake::at(0).finish(&place.home);
-    for (second, name) in ["spec.json", "state.json", "receipt.json"].into_iter().enumerate() {
+    for (second, name) in ["spec.json", "state.jsonl", "receipt.json"].into_iter().enumerate() {
         let id = Fake::at(second as u64 + 1).finish(&place.home);
         std::fs::write(place.home.job(id).dir().join(name), "{\"schema\"").unwrap();
         let error = JobView::read(&place.home.job(id)).unwrap_err().to_string();
         assert_eq!(error.matches(name).count(), 1, "{error}");
     }
     let (live, _lock) = Fake::at(9).live(&place.home, "running");
-    std::fs::write(place.home.job(live).dir().join("state.json"), "\0").unwrap();
+    std::fs::write(place.home.job(live).dir().join("state.jsonl"), "\0").unwrap();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!(found.jobs.iter().map(|view| view.id).collect::<Vec<_>>(), [good]);
     assert_eq!(found.troubles.len(), 4, "{:?}", found.troubles);

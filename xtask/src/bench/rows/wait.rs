@@ -45,14 +45,18 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             finish(command)?;
             since(&file)
         })
-        .quell("quell wait", "counted to zero, recorded and synced to disk before it returns", move || {
-            let (words, file) = last(lab);
-            let mut command = lab.quell(&["start", "--"]);
-            command.args(words);
-            let (id, _) = crate::bench::lab::output(command)?;
-            finish(lab.quell(&["wait", &id]))?;
-            since(&file)
-        });
+        .quell(
+            "quell wait",
+            "counted to zero and recorded before it returns; synced to disk right after",
+            move || {
+                let (words, file) = last(lab);
+                let mut command = lab.quell(&["start", "--"]);
+                command.args(words);
+                let (id, _) = crate::bench::lab::output(command)?;
+                finish(lab.quell(&["wait", &id]))?;
+                since(&file)
+            },
+        );
     Ok(vec![row])
 }
 
