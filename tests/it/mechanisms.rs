@@ -83,6 +83,26 @@ fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
     }
 }
 
+/// The keepers of a background job are elsewhere; it is looked for strays where the job was started.
+#[test]
+fn the_audit_of_a_background_job_looks_where_it_was_started() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--grace", "300ms"]).actor("tree", None).begin();
+    let mut marked = marked(&lab);
+    let cgroup_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let (here, keeper) = (cgroup_of(std::process::id()), job.process("keeper").expect("a keeper"));
+    if lab.make_cgroup("can").is_some_and(|made| fs::remove_dir(made).is_ok()) {
+        let there = cgroup_of(keeper.pid);
+        assert!(there != here && there.contains("/quell-keepers\n"), "here {here}, its keeper {there}");
+    } else {
+        skip("the_audit_of_a_background_job_looks_where_it_was_started (elsewhere)", "no cgroup can be made");
+    }
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());
+    let _ = marked.kill().and_then(|()| marked.wait());
+    assert_eq!(killed, Some(9), "{:#}", job.receipt().expect("a receipt")["steps"]);
+}
+
 /// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
 #[test]
 fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
