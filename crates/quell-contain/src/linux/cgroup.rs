@@ -1,11 +1,10 @@
 //! A cgroup v2 of the job's own: the kernel knows every member, and kills them all with one write.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobId, Limits};
@@ -241,11 +240,10 @@ impl Cgroup {
         }
     }
 
-    /// The pids of the members, those of all cgroups below too, each a hint until it is pinned; and the numbers by which the
-    /// kernel knows all those cgroups.
-    pub fn census(&self) -> (Vec<u32>, BTreeSet<u64>) {
-        let mut found = (Vec::new(), BTreeSet::new());
-        census_below(&self.path, &mut found);
+    /// The pids of the members, those of all cgroups below too. Each is a hint until it is pinned.
+    pub fn members(&self) -> Vec<u32> {
+        let mut found = Vec::new();
+        list_members(&self.path, &mut found);
         found
     }
 
@@ -272,12 +270,11 @@ pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
     Some(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-fn census_below(path: &Path, found: &mut (Vec<u32>, BTreeSet<u64>)) {
-    found.0.extend(processes_in(path).unwrap_or_default());
-    found.1.extend(fs::metadata(path).map(|metadata| metadata.ino()));
+fn list_members(path: &Path, found: &mut Vec<u32>) {
+    found.extend(processes_in(path).unwrap_or_default());
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            census_below(&entry.path(), found);
+            list_members(&entry.path(), found);
         }
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
                 pass.descend(|_| Bond::Namespace, &mut show);
             }
         }
-        for pid in self.cgroup.map(|cgroup| cgroup.census().0).unwrap_or_default() {
+        for pid in self.cgroup.map(Cgroup::members).unwrap_or_default() {
             if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Cgroup) {
                 pass.meet(&seen, Bond::Cgroup, &mut show);
             }

@@ -4,15 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use quell_core::{Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
+use quell_sys::Sent;
 use quell_sys::fault::{Point, point};
-use quell_sys::{PidFd, Sent};
 
 use super::audit;
 use super::cgroup::Cgroup;
 use super::hold::{Hold, Place};
 use super::roll::{Roll, identity};
 use super::trail::Trail;
-use super::walk::{Below, Seen, pin_with};
+use super::walk::{Below, Seen};
 
 /// How often the set of those to be asked is taken down, because somebody had died meanwhile.
 const ASK_PASSES: usize = 2;
@@ -85,7 +85,8 @@ impl Hold {
                     None => living += 1,
                 }
             }
-            if !collected {
+            // With somebody alive it is none, however many there are.
+            if !collected || living > 0 {
                 return Ok(living);
             }
         }
@@ -224,7 +225,6 @@ impl Hold {
         let mut round = Round::default();
         let mut roll = std::mem::take(&mut self.roll);
         let mut trail = std::mem::take(&mut self.trail);
-        self.strike_members(&mut roll, &mut trail, &mut round);
         self.brake(&mut roll, &mut trail);
         point(Point::Braked);
         if self.group
@@ -256,28 +256,6 @@ impl Hold {
         (self.roll, self.trail) = (roll, trail);
         point(Point::KillRoundDone);
         round
-    }
-
-    /// Kills the members of the cgroup one by one, each as soon as it was read: they die while the next ones are read. Who
-    /// is born meanwhile is left to the kill of the cgroup as a whole, which is still to come.
-    fn strike_members(&self, roll: &mut Roll, trail: &mut Trail, round: &mut Round) {
-        let Some(cgroup) = self.cgroup() else { return };
-        let (pids, numbers) = cgroup.census();
-        let is_ours = |pidfd: &PidFd| pidfd.cgroup().is_some_and(|number| numbers.contains(&number));
-        for pid in pids {
-            if trail.knows(pid) {
-                continue;
-            }
-            let Some(seen) = pin_with(pid, is_ours) else { continue };
-            let id = identity(&seen.stat);
-            roll.see(&seen.stat);
-            roll.killed(id);
-            let result = seen.pidfd.signal(Signal::KILL);
-            round.push(Signal::KILL, id, result);
-            if result == Sent::Yes {
-                trail.note_struck(seen);
-            }
-        }
     }
 
     /// Shows to `act` each member that is not on the trail yet; all of them are about to be killed. How many there were.

@@ -210,19 +210,10 @@ impl Trail {
 
     fn meet(&mut self, seen: Seen, visit: &mut impl FnMut(&Seen) -> Below, queue: &mut VecDeque<u32>) {
         let below = visit(&seen);
-        if below == Below::Visit {
-            queue.push_back(seen.stat.pid);
-        }
-        self.note(seen, below, false);
-    }
-
-    /// Notes one that the caller has proven and sent a KILL. Nothing is looked for below it: what it leaves comes to us.
-    pub fn note_struck(&mut self, seen: Seen) {
-        self.note(seen, Below::Visit, true);
-    }
-
-    fn note(&mut self, seen: Seen, below: Below, struck: bool) {
         let (id, threads) = (identity(&seen.stat), seen.stat.threads);
+        if below == Below::Visit {
+            queue.push_back(id.pid);
+        }
         let room = *self.room.get_or_insert_with(|| {
             let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
             (allowed / 2).saturating_sub(FOR_OURSELVES).min(PINS)
@@ -233,8 +224,7 @@ impl Trail {
         } else {
             Grip::Again(Proven::of(&seen))
         };
-        let known = Known { listed: struck, struck, ..Known::new(id, threads, grip, below) };
-        self.known.insert(id.pid, known);
+        self.known.insert(id.pid, Known::new(id, threads, grip, below));
     }
 
     /// Whether so many lists of children cost more than a look at everybody who is not known yet.

@@ -55,13 +55,6 @@ impl Proven {
     }
 }
 
-/// Pins `pid`, if what holds it is ours, and reads its stat line; nothing if it is dead by then.
-pub fn pin_with(pid: u32, ours: impl FnOnce(&PidFd) -> bool) -> Option<Seen> {
-    let pidfd = PidFd::open(pid).ok().filter(ours)?;
-    let stat = quell_sys::stat(pid).ok()?;
-    pidfd.is_alive().then_some(Seen { stat, pidfd })
-}
-
 /// Pins `pid`, reads its stat line and checks it with `ours`; nothing if it is dead by then.
 pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
     let pidfd = PidFd::open(pid).ok()?;

@@ -42,26 +42,6 @@ impl PidFd {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_ino)
     }
 
-    /// The cgroup v2 that it is in, by the number of its directory's inode; where the kernel tells that (Linux 6.13), and
-    /// while it lives.
-    pub fn cgroup(&self) -> Option<u64> {
-        const PIDFD_INFO_CGROUPID: u64 = 1 << 2;
-        let [told, cgroup, ..] = self.info(PIDFD_INFO_CGROUPID)?;
-        (told & PIDFD_INFO_CGROUPID != 0).then_some(cgroup)
-    }
-
-    /// What the kernel tells of it (PIDFD_GET_INFO, Linux 6.13), if it knows what is asked for: a mask of what was told, and
-    /// the rest of struct pidfd_info.
-    fn info(&self, wanted: u64) -> Option<[u64; 8]> {
-        // _IOWR(0xFF, 11, struct pidfd_info) with the size that the struct had at first, 64.
-        const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
-        let mut info = [0u64; 8];
-        info[0] = wanted;
-        // SAFETY: the buffer is as large as the request's number says.
-        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), PIDFD_GET_INFO as _, info.as_mut_ptr()) };
-        (result == 0).then_some(info)
-    }
-
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid
@@ -135,6 +115,13 @@ pub fn pidfd_inode() -> Option<u64> {
 
 /// Whether the kernel tells the exit code through a pidfd (PIDFD_GET_INFO, Linux 6.13; the code itself 6.15).
 pub fn pidfd_has_exit_info() -> bool {
+    // struct pidfd_info of Linux 6.13 is 64 bytes, its first field a mask of what is wanted: the exit code.
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
-    PidFd::open(std::process::id()).is_ok_and(|own| own.info(PIDFD_INFO_EXIT).is_some())
+    // _IOWR(0xFF, 11, struct pidfd_info) with a size of 64.
+    const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
+    let Ok(own) = PidFd::open(std::process::id()) else { return false };
+    let mut info = [0u64; 8];
+    info[0] = PIDFD_INFO_EXIT;
+    // SAFETY: the buffer is as large as the request's number says.
+    unsafe { libc::ioctl(own.fd.as_raw_fd(), PIDFD_GET_INFO as _, info.as_mut_ptr()) == 0 }
 }
