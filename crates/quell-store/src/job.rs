@@ -271,8 +271,9 @@ impl JobDir {
     /// and is for those whom nobody waits for.
     pub fn harden(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)?.flatten() {
-            // What is no file of quell's own has nothing to be kept.
-            if let Ok(file) = quell_sys::open_own(&entry.path(), Use::Read) {
+            // What is no file of quell's own has nothing to be kept; of an empty one that is its name, which the directory has.
+            let file = quell_sys::open_own(&entry.path(), Use::Read).ok();
+            if let Some(file) = file.filter(|file| file.metadata().map_or(true, |found| found.len() > 0)) {
                 file.sync_all()?;
             }
         }

@@ -75,11 +75,17 @@ pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens one of the kernel's own files. Not by the C library: musl's `open` is two system calls.
+pub(super) fn open_kernels(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
+}
+
 /// All of a file whose size nobody tells before, as the kernel's own are: read in one go where it can be.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::with_capacity(8192);
     // Without the limit a file is asked for its size, which is 0 here, and then read in pieces that begin with 32 bytes.
-    File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
+    open_kernels(path)?.take(u64::MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 

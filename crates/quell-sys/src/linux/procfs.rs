@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::files::open_kernels;
 
 /// The fields of /proc/PID/stat that quell uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +67,13 @@ impl Stat {
 
 fn read(path: &str, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    open_kernels(Path::new(path))?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// What one read gives of a file of /proc that the kernel makes in one piece.
 fn read_piece<'b>(path: &str, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
-    let mut file = File::open(path)?;
+    let mut file = open_kernels(Path::new(path))?;
     let length = loop {
         match file.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
