@@ -12,7 +12,7 @@ const WIDE: usize = 1 << 20;
 fn holding(bytes: &[u8]) -> Option<std::os::fd::OwnedFd> {
     let (read, write) = quell_sys::pipe().unwrap();
     quell_sys::set_nonblocking(&read).unwrap();
-    if quell_sys::widen(&write, WIDE).unwrap() < bytes.len() {
+    if quell_sys::resize(&write, WIDE).unwrap() < bytes.len() {
         return None;
     }
     File::from(write).write_all(bytes).unwrap();
