@@ -352,6 +352,26 @@ fn no_output_is_lost_with_the_keeper() {
     });
 }
 
+/// A keeper that is killed in a flood has moved some of it away from the pipe, and written a part of that.
+#[test]
+fn no_output_of_a_flood_is_lost_with_the_keeper() {
+    let lab = Lab::as_me();
+    for round in 1..=12 {
+        let job = lab.start().args(["--max-log", "8G"]).command(["seq", "1", "999999999"]).begin();
+        let log = job.dir().join("stdout.log");
+        let is_flooded = || fs::metadata(&log).is_ok_and(|found| found.len() > round * (4 << 20));
+        assert!(eventually(PATIENCE, is_flooded), "round {round}");
+        job.process("keeper").expect("a keeper").signal("KILL");
+        assert!(job.wait_over(PATIENCE), "round {round}: {}", job.state());
+        let kept = fs::read(&log).expect("the output");
+        let lines = has_no_hole(&String::from_utf8_lossy(&kept)).expect("no hole");
+        let output = &job.receipt().expect("a receipt")["output"]["stdout"];
+        assert_eq!(output["bytes"], kept.len(), "round {round}");
+        assert_eq!(output["lines"], lines - usize::from(!kept.ends_with(b"\n")), "round {round}");
+        assert_eq!(lab.quell("rm").args([job.id.as_str()]).finish().code(), Some(0));
+    }
+}
+
 #[test]
 fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
     for setting in Setting::all() {

@@ -1,9 +1,9 @@
 //! The job's output, from the pipes (or the terminal) into its capture.
 //!
 //! The pipes are made before the keeper is forked, so that its understudy has them too: what was written and not read
-//! when a keeper is killed is still there, and what it was just taking out has gone to the disk in one step. Nobody waits
-//! for their end, as the keeper holds both ends, and a process that got away could hold one for ever: what counts is what
-//! has been written when the tree is gone.
+//! when a keeper is killed is still there, and what it was just taking out has gone to the disk, or to a relay that the
+//! understudy has as well (`flood.rs`), in one step. Nobody waits for their end, as the keeper holds both ends, and a process
+//! that got away could hold one for ever: what counts is what has been written when the tree is gone.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -29,17 +29,20 @@ pub struct Ends {
     out: (OwnedFd, OwnedFd),
     /// A terminal has one stream.
     err: Option<(OwnedFd, OwnedFd)>,
+    /// Where a flood of standard output goes first; a terminal has none. What is in there came before what is in the pipe.
+    relay: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Ends {
     /// Two pipes, or a terminal.
     pub fn open(pty: bool) -> io::Result<Self> {
         let ends = if pty {
-            Self { out: quell_sys::terminal()?, err: None }
+            Self { out: quell_sys::terminal()?, err: None, relay: None }
         } else {
-            Self { out: quell_sys::pipe()?, err: Some(quell_sys::pipe()?) }
+            let relay = flood::relay()?;
+            Self { out: quell_sys::pipe()?, err: Some(quell_sys::pipe()?), relay: Some(relay) }
         };
-        for (read, _) in [Some(&ends.out), ends.err.as_ref()].into_iter().flatten() {
+        for (read, _) in [Some(&ends.out), ends.err.as_ref(), ends.relay.as_ref()].into_iter().flatten() {
             quell_sys::set_nonblocking(read)?;
         }
         Ok(ends)
@@ -70,6 +73,8 @@ pub struct Taps {
     out: CaptureWriter,
     err: CaptureWriter,
     floods: [Flood; 2],
+    /// How much is in the relay.
+    relayed: usize,
     began: Instant,
     began_ns: u64,
     last_ns: u64,
@@ -83,11 +88,17 @@ impl Taps {
         let (out, err) = (open(dir, Stream::Stdout, cap)?, open(dir, Stream::Stderr, cap)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let last_ns = out.last_time().max(err.last_time());
+        let relayed = match &ends.relay {
+            // Whoever was killed may have left something there.
+            Some((read, _)) if resume => quell_sys::waiting(read)?,
+            Some(_) | None => 0,
+        };
         Ok(Self {
             ends,
             out,
             err,
             floods: Default::default(),
+            relayed,
             began: Instant::now(),
             began_ns: now.as_nanos() as u64,
             last_ns,
@@ -105,15 +116,16 @@ impl Taps {
     /// Takes what has come, and shows it to `see`.
     pub fn read(&mut self, ready: &[bool], mut see: impl FnMut(Stream, &[u8])) {
         let streams = [ready.first() == Some(&true), ready.get(1) == Some(&true)];
-        // In bytes, not in rounds: where little is kept, a round is small.
+        // In bytes, not in rounds: where little is kept, a round is small. Nobody is woken by what is left in the relay.
         let mut total = 0;
-        while total < IN_A_ROW {
+        while total < IN_A_ROW || self.relayed > 0 {
             let round = self.take(streams, &mut see);
-            if round.scant {
+            if round.taken == 0 {
+                break;
+            }
+            if round.scant && self.relayed == 0 {
                 // Nothing tells of a pipe that has filled up, so this can only be waited for.
                 std::thread::sleep(flood::PAUSE);
-            }
-            if round.scant || round.taken == 0 {
                 break;
             }
             total += round.taken;
@@ -139,6 +151,15 @@ impl Taps {
         for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
             let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
             let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
+            let relay = self.ends.relay.as_ref().filter(|_| at == 0);
+            if let Some((_, relay)) = relay.filter(|_| self.floods[at].is_relayed())
+                // If not, there is nothing, or the relay is full.
+                && let Ok(moved @ 1..) = quell_sys::splice(end, relay, IN_A_ROW)
+            {
+                self.relayed += moved;
+            }
+            let relayed = relay.filter(|_| self.relayed > 0);
+            let from = relayed.map_or(end, |(read, _)| read);
             // Both streams share one clock that never stands still, so that their order can be told later.
             let elapsed = self.began.elapsed().as_nanos() as u64;
             self.last_ns = (self.began_ns + elapsed).max(self.last_ns + 1);
@@ -146,24 +167,33 @@ impl Taps {
             let mut see = |bytes: &[u8]| see(stream, bytes);
             // A terminal is no pipe, and what it says can only be read.
             let result = match self.ends.err {
-                Some(_) => capture.take(end, IN_A_ROW, &mut buffer, self.last_ns, &mut see),
+                Some(_) => capture.take(from, IN_A_ROW, &mut buffer, self.last_ns, &mut see),
                 None => Taken::Refused,
             };
             let (length, kept) = match result {
-                Taken::Nothing => continue,
+                Taken::Nothing => (0, Ok(())),
                 Taken::Bytes { length, all, kept } => {
-                    round.scant |= self.floods[at].is_scant(end, length, self.last_ns) && all;
+                    let relay = relay.map(|(read, _)| read);
+                    round.scant |= self.floods[at].is_scant(end, relay, length, self.last_ns) && all;
                     (length, kept)
                 }
                 Taken::Refused => {
                     buffer.resize(CHUNK, 0);
-                    // Nothing there is an error too, and as good as nothing.
-                    let Ok(length @ 1..) = quell_sys::read(end, &mut buffer) else { continue };
-                    let kept = capture.write(&buffer[..length], self.last_ns);
-                    see(&buffer[..length]);
-                    (length, kept)
+                    match quell_sys::read(from, &mut buffer) {
+                        Ok(length @ 1..) => {
+                            let kept = capture.write(&buffer[..length], self.last_ns);
+                            see(&buffer[..length]);
+                            (length, kept)
+                        }
+                        // Nothing there is an error too, and as good as nothing.
+                        Ok(0) | Err(_) => (0, Ok(())),
+                    }
                 }
             };
+            if relayed.is_some() {
+                // Who finds nothing there looks at the pipe again, whatever was said to be there.
+                self.relayed = if length == 0 { 0 } else { self.relayed.saturating_sub(length) };
+            }
             round.taken += length;
             if let Err(error) = kept {
                 let what = format!("some of {} could not be kept: {error}", stream.as_str());
@@ -187,5 +217,77 @@ impl Taps {
     /// What went wrong, the first time that it did.
     pub fn take_trouble(&mut self) -> Option<String> {
         self.trouble.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program has written by now.
+    fn say(ends: &Ends, bytes: &[u8]) {
+        assert_eq!(quell_sys::write(&ends.out.1, bytes).unwrap(), bytes.len());
+    }
+
+    fn kept(dir: &Path) -> Vec<u8> {
+        std::fs::read(dir.join("stdout.log")).unwrap()
+    }
+
+    struct Dir(std::path::PathBuf);
+
+    impl Dir {
+        fn new() -> Self {
+            let name = format!("quell-taps-{:032x}", quell_sys::random_u128().unwrap());
+            let dir = std::env::temp_dir().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            Self(dir)
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_keeper_had_moved_goes_before_what_it_had_not() {
+        let dir = Dir::new();
+        let ends = Ends::open(false).unwrap();
+        drop(Taps::open(&dir.0, Ends::open(false).unwrap(), 1 << 20, false).unwrap());
+        say(&ends, b"one\n");
+        let (_, relay) = ends.relay.as_ref().unwrap();
+        quell_sys::splice(&ends.out.0, relay, IN_A_ROW).unwrap();
+        say(&ends, b"two\n");
+        let mut taps = Taps::open(&dir.0, ends, 1 << 20, true).unwrap();
+        let mut seen = Vec::new();
+        taps.read_last(|_, bytes| seen.extend_from_slice(bytes));
+        assert_eq!((seen.as_slice(), kept(&dir.0).as_slice()), (&b"one\ntwo\n"[..], &b"one\ntwo\n"[..]));
+        assert_eq!((taps.totals().stdout.lines, taps.relayed), (2, 0));
+    }
+
+    /// Nobody is woken by what is in the relay.
+    #[test]
+    fn a_flood_leaves_nothing_in_the_relay() {
+        // In the second one each segment has room for a fraction of what comes at once.
+        for cap in [1 << 30, 64 << 10] {
+            let dir = Dir::new();
+            let mut taps = Taps::open(&dir.0, Ends::open(false).unwrap(), cap, false).unwrap();
+            taps.floods[0] = Flood::lasting();
+            let (mut said, mut seen) = (Vec::new(), Vec::new());
+            for number in 0..50_u32 {
+                let line = format!("{number:>50000}\n").into_bytes();
+                say(&taps.ends, &line);
+                said.extend(line);
+                taps.read(&[true, false], |_, bytes| seen.extend_from_slice(bytes));
+                assert!(taps.relayed == 0 && seen.len() == said.len(), "{number}");
+            }
+            assert!(seen == said);
+            let totals = taps.totals().stdout;
+            assert_eq!((totals.bytes, totals.lines), (said.len() as u64, 50));
+            if totals.cut_bytes == 0 {
+                assert!(kept(&dir.0) == said);
+            }
+        }
     }
 }

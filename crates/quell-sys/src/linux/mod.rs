@@ -39,8 +39,8 @@ pub use procfs::{
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use stream::{
-    columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, send_at_once,
-    set_nonblocking, splice, terminal, widen, write,
+    columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize, send_at_once,
+    set_nonblocking, splice, terminal, waiting, write,
 };
 pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
 

@@ -90,18 +90,24 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Moves what there is in a pipe to where `file` stands, at most `most` bytes. What is moved is in the file, and what is not
-/// is in the pipe: a process that is killed here has lost nothing.
+/// Moves what there is in a pipe to where `file` stands, or to another pipe, at most `most` bytes. What is moved is there,
+/// and what is not is in the pipe: a process that is killed here has lost nothing.
 pub fn splice(pipe: impl AsFd, file: impl AsFd, most: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK;
     Ok(rustix::io::retry_on_intr(|| rustix::pipe::splice(&pipe, None, &file, None, most, flags))?)
 }
 
 /// Makes a pipe hold `bytes`, or as many as its user may have it hold; says how many that are.
-pub fn widen(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
+pub fn resize(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     rustix::pipe::fcntl_setpipe_size(&pipe, bytes)
         .or_else(|_| rustix::pipe::fcntl_getpipe_size(&pipe))
         .map_err(io::Error::from)
+}
+
+/// How many bytes there are in a pipe.
+pub fn waiting(pipe: impl AsFd) -> io::Result<usize> {
+    let bytes = rustix::io::ioctl_fionread(pipe)?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Writes what there is room for.
