@@ -3,10 +3,11 @@
 use crate::bench::daemons::{AgentExec, Pueue};
 use crate::bench::lab::{Lab, finish, ms, time};
 use crate::bench::row::Row;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let wrapped = move |program: std::path::PathBuf, words: &'static [&'static str]| {
+    let wrapped = move |program: PathBuf, words: &'static [&'static str]| {
         move || {
             let mut command = lab.command(&program);
             command.args(words).arg("/bin/true");
@@ -77,5 +78,31 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             "subreaper and session, recorded, counted",
             quell(&["run", "--contain", "reaper", "--", "/bin/true"]),
         );
+    let Some(home) = InMemory::make(lab) else { return Ok(vec![row]) };
+    let row = row.quell(
+        "quell run, home in memory",
+        "as the first, with its record on a tmpfs: what is left is not the disk's",
+        move || {
+            let mut command = lab.quell(&["run", "--", "/bin/true"]);
+            command.env("QUELL_HOME", &home.0);
+            time(command)
+        },
+    );
     Ok(vec![row])
+}
+
+/// A directory in memory, removed in the end.
+struct InMemory(PathBuf);
+
+impl InMemory {
+    fn make(lab: &Lab<'_>) -> Option<Self> {
+        let path = Path::new("/dev/shm").join(lab.name());
+        std::fs::create_dir(&path).ok().map(|()| Self(path))
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
