@@ -4,12 +4,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use quell_core::{RootOutcome, Signal};
+use quell_core::Signal;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::launch::{clone3, exit, plain_fork};
-use super::wait::{Exit, reap, wait_exit};
+use super::wait::{reap, wait_exit};
 use super::{PidFd, signals};
 
 /// The two sides of a fork.
@@ -36,7 +36,7 @@ pub fn fork() -> io::Result<Forked> {
 }
 
 /// The same into a cgroup, where the new process is from its first instruction on. It is nobody's child: what this one gets
-/// to hold is what was between the two, and has ended.
+/// to hold is what was between the two, and has ended. If that was killed, there may be no new process.
 pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     check_threads()?;
     let Some(between) = clone3(0, Some(cgroup))? else {
@@ -47,11 +47,9 @@ pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
             Err(_) => exit(1),
         }
     };
-    wait_exit(between.pid())?;
-    match reap(between.pid())? {
-        Some(Exit { outcome: RootOutcome::Exited { code: 0 }, .. }) => Ok(Forked::Parent(between)),
-        _ => Err(io::Error::other("the new process could not be made")),
-    }
+    // However it ended: one that was killed may have made the new process before, and a second one must not be made.
+    let _ = wait_exit(between.pid()).and_then(|()| reap(between.pid()));
+    Ok(Forked::Parent(between))
 }
 
 fn check_threads() -> io::Result<()> {
@@ -86,11 +84,11 @@ pub(crate) fn keep_no_more() {
 pub fn keeps_or_is_kernels(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: prlimit writes the struct that it is given, and getsid takes a number.
+    // SAFETY: prlimit writes the struct that it is given, the others take a number.
     unsafe {
         let told = libc::prlimit(pid, libc::RLIMIT_LOCKS, std::ptr::null(), &raw mut limit) == 0;
-        // The kernel's own are in no session.
-        (told && limit.rlim_cur == KEEPS.1) || libc::getsid(pid) == 0
+        // The kernel's own are in no session and no group.
+        (told && limit.rlim_cur == KEEPS.1) || (libc::getsid(pid) == 0 && libc::getpgid(pid) == 0)
     }
 }
 
