@@ -352,7 +352,10 @@ impl Keeper<'_> {
             };
             match stdio {
                 // What the program reads stays open until the program has it.
-                Ok((stdio, _read)) => supervisor.start(&self.plan.program, &rules(stdio)),
+                Ok((stdio, _read)) => {
+                    let rules = rules(stdio, supervisor.starter());
+                    supervisor.start(&self.plan.program, &rules);
+                }
                 Err(failure) => supervisor.fail_start(failure),
             }
             let (end, again);
@@ -416,7 +419,7 @@ impl Kit {
     }
 }
 
-fn rules(stdio: ChildStdio) -> ChildRules {
+fn rules(stdio: ChildStdio, starter: Option<&UnixStream>) -> ChildRules {
     ChildRules {
         own_session: true,
         stdio: Some(stdio),
@@ -424,5 +427,6 @@ fn rules(stdio: ChildStdio) -> ChildRules {
         keep_ignored: Vec::new(),
         open_files: quell_sys::raise_open_files(),
         procs: None,
+        not_held: starter.map(AsRawFd::as_raw_fd),
     }
 }

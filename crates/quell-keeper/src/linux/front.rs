@@ -154,6 +154,7 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 keep_ignored: plan.keep_ignored.clone(),
                 open_files: quell_sys::raise_open_files(),
                 procs: None,
+                not_held: None,
             };
             let crew = Crew {
                 keeper: quell_contain::identify(quell_sys::pid()),

@@ -168,6 +168,11 @@ impl Supervisor {
         self.kit.desk.as_deref_mut()
     }
 
+    /// Who waits for the word that a background job runs.
+    pub fn starter(&self) -> Option<&UnixStream> {
+        self.kit.starter.as_ref()
+    }
+
     /// Gives birth to the root, puts it on record, lets it go, and then detaches from the caller's terminal and pipes.
     /// On failure nothing has run.
     pub fn start(&mut self, program: &Program, rules: &ChildRules) {

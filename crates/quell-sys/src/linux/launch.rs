@@ -39,6 +39,9 @@ pub struct ChildRules {
     pub open_files: Option<u64>,
     /// RLIMIT_NPROC, where that serves as the limit of processes.
     pub procs: Option<u64>,
+    /// A descriptor of this process that it is not to hold even while it waits for its go: somebody waits for the last one
+    /// who does to be gone, and a stub that was stopped stays.
+    pub not_held: Option<RawFd>,
 }
 
 /// The standard descriptors of a new process.
@@ -128,6 +131,10 @@ pub fn launch(launch: &Launch<'_>) -> io::Result<Launched> {
         Some(child) => Ok(Launched { child, go, status, in_cgroup }),
         None => {
             drop(go);
+            if let Some(fd) = launch.rules.not_held {
+                // SAFETY: nothing in this process uses it.
+                unsafe { libc::close(fd) };
+            }
             if launch.rules.own_session {
                 let _ = rustix::process::setsid();
             }
