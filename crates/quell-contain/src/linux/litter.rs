@@ -12,6 +12,7 @@ use quell_core::JobId;
 use quell_sys::Polled;
 
 use super::cgroup::{Cgroup, own_dir, remove_tree};
+use super::nest::nests;
 
 /// A keeper that makes a cgroup has opened it long before it is this old.
 const NEW: Duration = Duration::from_secs(60);
@@ -27,12 +28,13 @@ pub struct Litter {
     pub path: PathBuf,
 }
 
-/// The cgroups that are named for a job, below our own cgroup, below those above it, and below `places`.
+/// The cgroups that are named for a job, below our own cgroup, below those above it and the keepers'
+/// there, and below `places`.
 /// Jobs that live have some too.
 pub fn litter(places: &[PathBuf]) -> Vec<Litter> {
     let own = own_dir().unwrap_or_default();
     let above = own.ancestors().take_while(|dir| dir.join("cgroup.procs").exists()).map(Path::to_owned);
-    let all: BTreeSet<PathBuf> = above.chain(places.iter().cloned()).collect();
+    let all: BTreeSet<PathBuf> = above.chain(nests()).chain(places.iter().cloned()).collect();
     let entries = all.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
     let mut found: Vec<Litter> = entries
         .filter_map(|entry| {

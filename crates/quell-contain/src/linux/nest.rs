@@ -143,10 +143,15 @@ pub(super) fn cgroups_of(pid: u32) -> Vec<String> {
     text.lines().filter(placed).map(str::to_owned).collect()
 }
 
-/// Removes the cgroups of keepers in which nobody is, of those that this process would use.
+/// The cgroups of keepers that this process would use. What their hooks run is below them.
+pub(super) fn nests() -> Vec<PathBuf> {
+    origin().above().into_iter().map(|base| base.join(NAME)).collect()
+}
+
+/// Removes those of them in which nobody is.
 pub fn remove_empty_nests() {
-    for base in origin().above() {
+    for nest in nests() {
         // Fails while somebody is in it.
-        let _ = fs::remove_dir(base.join(NAME));
+        let _ = fs::remove_dir(nest);
     }
 }
