@@ -352,7 +352,7 @@ pub struct JobSpec {
     pub background: Option<Background>,
 }
 
-/// The job as it is now: `state.jsonl`, replaced as a whole on each transition.
+/// The job as it is now: the last line of `state.jsonl`, to which each transition adds one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The schema of this file.

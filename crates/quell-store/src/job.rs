@@ -216,8 +216,7 @@ impl JobDir {
         if !goes_on {
             return Ok(false);
         }
-        let written = (&file).write(line);
-        match written {
+        match (&file).write(line) {
             Ok(count) if count == line.len() => Ok(true),
             // Half a line would spoil the next one. A disk that is full has no room for a new file either.
             Ok(_) => file.set_len(length).and(Err(io::ErrorKind::StorageFull.into())),

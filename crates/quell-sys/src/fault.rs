@@ -99,9 +99,9 @@ points! {
     StubBorn "stub_born" [Keeper]
     /// The understudy is told who it is.
     BirthTold "birth_told" [Keeper]
-    /// state.jsonl is complete under another name.
+    /// The first state is complete under another name.
     StateWritten "state_written" [Keeper]
-    /// state.jsonl is replaced.
+    /// It is the last line of state.jsonl.
     StatePublished "state_published" [Keeper Understudy Front Command]
     /// The stub's identity is on record.
     IdentityRecorded "identity_recorded" [Keeper]

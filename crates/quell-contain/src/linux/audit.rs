@@ -28,10 +28,10 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
     for _ in 0..16 {
         let mut found = Vec::new();
         for pid in candidates(&here) {
-            if pid == me || quell_sys::keeps_or_is_kernels(pid) {
-                continue;
-            }
-            if (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
+            // The cheapest question first: of most of them it is the only one.
+            if pid == me
+                || quell_sys::keeps_or_is_kernels(pid)
+                || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
                 || !quell_sys::environ_contains(pid, marker)
             {
                 continue;

@@ -28,9 +28,8 @@ pub struct Litter {
     pub path: PathBuf,
 }
 
-/// The cgroups that are named for a job, below our own cgroup, below those above it and the keepers'
-/// there, and below `places`.
-/// Jobs that live have some too.
+/// The cgroups that are named for a job, below our own cgroup, below those above it and the keepers' there, and below
+/// `places`. Jobs that live have some too.
 pub fn litter(places: &[PathBuf]) -> Vec<Litter> {
     let own = own_dir().unwrap_or_default();
     let above = own.ancestors().take_while(|dir| dir.join("cgroup.procs").exists()).map(Path::to_owned);

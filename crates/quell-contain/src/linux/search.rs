@@ -18,6 +18,7 @@ use quell_core::{HeldBy, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
+use super::nest::cgroups_of;
 use super::roll::identity;
 use super::walk::{Below, Proven, Seen, pin, walk_below};
 
@@ -300,9 +301,7 @@ impl Hierarchy {
 /// The services that service managers have put a process into: by its cgroup v2, and by systemd's own hierarchy on hybrid
 /// hosts.
 fn services_of(pid: u32) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
-    text.lines().filter(placed).filter_map(service_in).collect()
+    cgroups_of(pid).iter().filter_map(|path| service_in(path)).collect()
 }
 
 /// The innermost unit in a path of cgroups, if it is a service.

@@ -22,7 +22,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// `jobs_ended` has all that sums are made of, `broken` too: a view is a hundred times as large as these, and a sum over all
 /// jobs would have to read past every one.
 ///
-/// `totals` is kept by the triggers, so that the number of all jobs is read and not counted. SQLite's REPLACE calls none for
+/// `total` is kept by the triggers, so that the number of all jobs is read and not counted. SQLite's REPLACE calls none for
 /// the row that it replaces: rows are deleted first. `tags` has the time of the end, so that the last jobs with a label are
 /// its last rows; a job that can't be read has none there.
 const TABLES: &str = "
@@ -64,13 +64,10 @@ CREATE TABLE tags (
     PRIMARY KEY (key, value, ended, id)
 ) WITHOUT ROWID;
 CREATE INDEX tags_id ON tags (id);
-CREATE TABLE totals (state TEXT PRIMARY KEY, jobs INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TRIGGER jobs_in AFTER INSERT ON jobs WHEN NEW.broken IS NULL BEGIN
-    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT (state) DO UPDATE SET jobs = jobs + 1;
-END;
-CREATE TRIGGER jobs_out AFTER DELETE ON jobs WHEN OLD.broken IS NULL BEGIN
-    UPDATE totals SET jobs = jobs - 1 WHERE state = OLD.state;
-END;
+CREATE TABLE total (jobs INTEGER NOT NULL);
+INSERT INTO total VALUES (0);
+CREATE TRIGGER jobs_in AFTER INSERT ON jobs WHEN NEW.broken IS NULL BEGIN UPDATE total SET jobs = jobs + 1; END;
+CREATE TRIGGER jobs_out AFTER DELETE ON jobs WHEN OLD.broken IS NULL BEGIN UPDATE total SET jobs = jobs - 1; END;
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 ";
 

@@ -151,7 +151,7 @@ impl Index {
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
         let (table, Condition { sql, values }) = wanted.ends();
         let mut query = match wanted.is_all() {
-            true => self.db.prepare_cached("SELECT coalesce(sum(jobs), 0) FROM totals")?,
+            true => self.db.prepare_cached("SELECT jobs FROM total")?,
             false => self.db.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE {sql}"))?,
         };
         let count: i64 = query.query_row(params_from_iter(values), |row| row.get(0))?;
