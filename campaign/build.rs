@@ -22,6 +22,6 @@ fn main() {
             .expect("the campaign needs a C compiler named cc");
         assert!(status.success(), "cc could not build {source}");
     }
-    println!("cargo:rustc-env=QUELL_CAMPAIGN_WORKER={}", out.join("worker").display());
-    println!("cargo:rustc-env=QUELL_CAMPAIGN_CLOCK={}", out.join("clock.so").display());
+    println!("cargo:rustc-env=CAMPAIGN_WORKER={}", out.join("worker").display());
+    println!("cargo:rustc-env=CAMPAIGN_CLOCK={}", out.join("clock.so").display());
 }

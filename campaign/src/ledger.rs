@@ -29,6 +29,10 @@ pub enum Harm {
     Closed,
     /// Its socket was deleted.
     Socket,
+    /// Its lock, its state or its directory was deleted.
+    Deleted,
+    /// Its record was rewritten, and its keepers were killed.
+    Forged,
     /// Its cgroup was emptied and removed.
     Cgroup,
     /// Its machine was restarted, as far as it can tell.
@@ -61,6 +65,8 @@ pub struct Job {
     /// Whether it has a time to live.
     pub timed: bool,
     pub harms: BTreeSet<Harm>,
+    /// The command line of the orphan that it left in another PID namespace.
+    pub orphan: Option<String>,
 }
 
 impl Job {

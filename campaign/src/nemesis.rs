@@ -2,18 +2,18 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use quell_tests::{
-    host::{User, am_root},
+    host::{NOBODY, User, actor, am_root},
     jobs::Background,
-    oracle::Process,
+    oracle::{Oracle, Process},
 };
 use serde_json::Value;
 
@@ -34,6 +34,10 @@ enum Fault {
     Damage,
     Close,
     DeleteSocket,
+    HoldLock,
+    Trace,
+    Delete,
+    Forge,
     FillDisk,
     Jump,
     StarveFiles,
@@ -63,6 +67,9 @@ const RECORDS: [&str; 8] = [
     "stdout.log",
 ];
 
+/// How long a lock is held that was waited for: longer than a stop waits to see whose it is.
+const HELD: Duration = Duration::from_secs(3);
+
 /// Does its worst until it is told that it is enough, and mends what can be mended.
 #[derive(Debug)]
 pub struct Nemesis<'w> {
@@ -70,12 +77,52 @@ pub struct Nemesis<'w> {
     figures: &'w Figures,
     chance: Chance,
     paused: Vec<Process>,
+    tracers: Vec<Child>,
     closed: Vec<PathBuf>,
+    /// A process of the lab's user that is older than most jobs, and no job's.
+    stranger: Option<Stranger>,
+    /// Empty cgroups to which records were pointed.
+    empty: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    child: Child,
+    oracle: Oracle,
+}
+
+impl Stranger {
+    fn start(world: &World) -> Option<Stranger> {
+        let oracle = Oracle::new();
+        let mut words = world.lab.prefix();
+        words.extend(["sleep".to_owned(), oracle.nap()]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Some(Stranger { child: command.spawn().ok()?, oracle })
+    }
+
+    fn process(&self) -> Option<Process> {
+        self.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"))
+    }
+
+    fn was_hit(&self) -> bool {
+        self.process().is_none_or(|process| process.state() == Some('T'))
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.oracle.end_survivors();
+        let _ = self.child.wait();
+    }
 }
 
 impl<'w> Nemesis<'w> {
     pub fn new(world: &'w World, figures: &'w Figures, chance: Chance) -> Nemesis<'w> {
-        Nemesis { world, figures, chance, paused: Vec::new(), closed: Vec::new() }
+        let stranger = Some(Trouble::Hostile).filter(|kind| *kind == world.trouble);
+        let stranger = stranger.and_then(|_| Stranger::start(world));
+        let (paused, tracers, closed, empty) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Nemesis { world, figures, chance, paused, tracers, closed, stranger, empty }
     }
 
     pub fn rage(mut self, enough: &AtomicBool) {
@@ -93,6 +140,9 @@ impl<'w> Nemesis<'w> {
             Trouble::Signals => &[],
             Trouble::Files => &[(16, Fault::Damage), (6, Fault::Close), (6, Fault::DeleteSocket)],
             Trouble::Disk => &[(16, Fault::FillDisk)],
+            Trouble::Hostile => {
+                &[(10, Fault::HoldLock), (8, Fault::Trace), (8, Fault::Delete), (10, Fault::Forge)]
+            }
             Trouble::Host => {
                 &[(8, Fault::Jump), (5, Fault::StarveFiles), (6, Fault::RemoveCgroup), (6, Fault::Reboot)]
             }
@@ -130,8 +180,8 @@ impl<'w> Nemesis<'w> {
                     }
                 }
             }
-            // Of a job that was taken to another boot the record names a bystander.
-            Fault::KillRoot if self.world.ledger.get(&id).harms.contains(&Harm::Reboot) => {}
+            // The record of a job that was taken to another boot, or that was forged, names a bystander.
+            Fault::KillRoot if self.world.ledger.get(&id).suffered(&[Harm::Reboot, Harm::Forged]) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
             // The front of a `run` that is stopped does not return, as after Ctrl-Z; nobody has promised that.
             Fault::Pause("understudy") if is_run(&job) => {}
@@ -151,6 +201,17 @@ impl<'w> Nemesis<'w> {
                     self.figures.fault("socket deleted");
                 }
             }
+            Fault::HoldLock => self.hold_lock(&id),
+            // The front of a `run` that is traced does not return, as one that is stopped.
+            Fault::Trace if is_run(&job) => {}
+            Fault::Trace => {
+                self.trace(&job);
+                if self.chance.percent(60) {
+                    self.wake();
+                }
+            }
+            Fault::Delete => self.delete(&job),
+            Fault::Forge => self.forge(&job),
             Fault::StarveFiles => self.starve(&job),
             Fault::RemoveCgroup => self.remove_cgroup(&job),
             Fault::Reboot => self.reboot(&job),
@@ -182,6 +243,123 @@ impl<'w> Nemesis<'w> {
         if stopped.contains(&true) {
             self.figures.fault("both killed");
         }
+    }
+
+    /// Waits for the job's lock, and holds it for a while when its keepers are gone. That is no harm: it changes nothing.
+    fn hold_lock(&self, id: &str) {
+        let Ok(lock) = fs::File::open(self.world.lab.home().join("live").join(id)) else { return };
+        self.figures.fault("lock held");
+        thread::spawn(move || {
+            let _ = lock.lock_shared();
+            thread::sleep(HELD);
+        });
+    }
+
+    /// Stops both keepers as a tracer, so that nothing but SIGKILL reaches them.
+    fn trace(&mut self, job: &Background<'_>) {
+        let (Some(keeper), Some(understudy)) = (job.process("keeper"), job.process("understudy")) else {
+            return;
+        };
+        self.harm(&job.id, Harm::Stopped);
+        self.harm(&job.id, Harm::Both);
+        let pids = format!("{},{}", understudy.pid, keeper.pid);
+        let tracer = Command::new(actor()).args(["trace", "nemesis", &pids]).stderr(Stdio::null()).spawn();
+        if let Ok(tracer) = tracer {
+            self.tracers.push(tracer);
+            quell_tests::eventually(Duration::from_secs(2), || keeper.state() != Some('S'));
+            self.figures.fault("both traced");
+        }
+    }
+
+    /// Deletes files of a live job. Its keeper makes them again: as long as that one lives, the job is found.
+    fn delete(&mut self, job: &Background<'_>) {
+        let Some(keeper) = job.process("keeper").filter(|keeper| !is_held_up(keeper)) else { return };
+        let live = self.world.lab.home().join("live").join(&job.id);
+        let files = [live, job.dir().join("state.jsonl"), job.dir()];
+        let Some(path) = self.chance.one(&files) else { return };
+        self.harm(&job.id, Harm::Deleted);
+        let deleted = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        if deleted.is_err() {
+            return;
+        }
+        self.figures.fault("files deleted");
+        let Some(done) = self.world.ask("status", &[&job.id]) else { return };
+        // One that was just ending has nothing to make again.
+        let lives = || !quell_tests::eventually(Duration::from_secs(3), || !keeper.is_alive());
+        if done.code() == Some(3) && lives() && !is_held_up(&keeper) {
+            let said = format!("{}{}", done.stdout, done.stderr);
+            self.world.violation("P6", format!("{} is kept and not found: {said}", job.id));
+        }
+    }
+
+    /// Rewrites the record as a process of the job can do it, and kills both keepers.
+    fn forge(&mut self, job: &Background<'_>) {
+        if self.world.ledger.get(&job.id).suffered(&[Harm::Forged]) {
+            return;
+        }
+        let (Some(keeper), Some(root)) = (job.process("keeper"), job.process("root")) else { return };
+        let crew: Vec<Process> = job.process("understudy").into_iter().chain([keeper]).collect();
+        self.harm(&job.id, Harm::Both);
+        self.harm(&job.id, Harm::Forged);
+        signal_all("STOP", &crew);
+        let stranger = self.stranger.as_ref().and_then(Stranger::process);
+        let (spec, state) = (job.dir().join("spec.json"), job.dir().join("state.jsonl"));
+        let name = match self.chance.below(5) {
+            0 => {
+                change(&spec, |spec| spec["boot_id"] = "00000000-0000-4000-8000-000000000000".into());
+                "forged: another boot"
+            }
+            1 => {
+                let empty = self.make_empty_cgroup(job);
+                change(&state, |state| state["cgroup"] = empty.display().to_string().into());
+                "forged: an empty cgroup"
+            }
+            2 => {
+                let id = self.world.some_bystander(&mut self.chance);
+                let (pid, start) = id.map_or((1, 1), |id| (id.pid, id.start));
+                change(&state, |state| {
+                    state["state"] = "waiting".into();
+                    state["root"] = serde_json::json!({ "pid": pid, "start": start });
+                });
+                "forged: waiting, another root"
+            }
+            // A process that is not older than the job can't be told from a member.
+            3 if !self.world.ledger.get(&job.id).again => {
+                if let Some(stranger) = stranger.filter(|stranger| stranger.start + 1 < root.start) {
+                    let named = serde_json::json!([{ "pid": stranger.pid, "start": stranger.start }]);
+                    change(&state, |state| state["members"] = named);
+                }
+                "forged: a stranger as a member"
+            }
+            _ => {
+                change(&state, |state| {
+                    state["state"] = "created".into();
+                    state.as_object_mut().map(|state| state.remove("root"));
+                });
+                "forged: no root"
+            }
+        };
+        signal_all("KILL", &crew);
+        self.figures.fault(name);
+    }
+
+    /// An empty cgroup that has the name of the job's own, where one can be made.
+    fn make_empty_cgroup(&mut self, job: &Background<'_>) -> PathBuf {
+        let record = job.record().unwrap_or_default();
+        let cgroup = PathBuf::from(record["cgroup"].as_str().unwrap_or("/sys/fs/cgroup/none"));
+        let beside = cgroup.with_file_name(format!("beside-{}", job.id));
+        let empty = beside.join(format!("quell-{}", job.id));
+        if am_root()
+            && cgroup.is_dir()
+            && fs::create_dir(&beside).and_then(|()| fs::create_dir(&empty)).is_ok()
+        {
+            if self.world.lab.user() == User::Ordinary {
+                let _ =
+                    chown(&beside, Some(NOBODY), Some(NOBODY)).and(chown(&empty, Some(NOBODY), Some(NOBODY)));
+            }
+            self.empty.push(beside);
+        }
+        empty
     }
 
     fn damage(&mut self, id: &str) {
@@ -345,6 +523,9 @@ impl<'w> Nemesis<'w> {
     fn wake(&mut self) {
         signal_all("CONT", &self.paused);
         self.paused.clear();
+        for mut tracer in self.tracers.drain(..) {
+            let _ = tracer.kill().and_then(|()| tracer.wait());
+        }
     }
 
     fn mend(&mut self) {
@@ -358,7 +539,20 @@ impl<'w> Nemesis<'w> {
             let _ = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
         }
         self.world.jump(0);
+        if let Some(stranger) = self.stranger.take().filter(Stranger::was_hit) {
+            self.world.violation("P3", format!("a stranger is gone or stopped: {:?}", stranger.child));
+        }
+        for beside in self.empty.drain(..) {
+            let named = fs::read_dir(&beside).into_iter().flatten().flatten();
+            named.for_each(|entry| drop(fs::remove_dir(entry.path())));
+            let _ = fs::remove_dir(beside);
+        }
     }
+}
+
+/// Whether it was stopped, by a signal or by a tracer.
+fn is_held_up(process: &Process) -> bool {
+    matches!(process.state(), Some('T' | 't'))
 }
 
 /// Some of them may be gone; that is the point.

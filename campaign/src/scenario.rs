@@ -18,7 +18,13 @@ pub fn play(seed: u64, figures: &Figures, points: &[String]) -> Vec<String> {
     let mut chance = Chance::new(seed);
     let settings = Setting::all();
     let setting = settings[chance.below(settings.len())];
-    let kinds = [(4, Trouble::Signals), (2, Trouble::Files), (2, Trouble::Disk), (3, Trouble::Host)];
+    let kinds = [
+        (4, Trouble::Signals),
+        (2, Trouble::Files),
+        (2, Trouble::Disk),
+        (3, Trouble::Hostile),
+        (3, Trouble::Host),
+    ];
     let trouble = chance.weighed(&kinds);
     let mut world = World::new(setting, trouble, &mut chance);
     let (clients, calls) = (2 + chance.below(3), 6 + chance.below(14));

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use std::{
 use quell_tests::{
     host::{self, Setting},
     lab::Lab,
-    oracle::{self, Process},
+    oracle::{self, Oracle, Process},
     run::{Finished, Quell},
 };
 
@@ -34,6 +34,9 @@ pub enum Trouble {
     Files,
     /// The disk is small and fills up.
     Disk,
+    /// What a job of the same user can do: its lock is held, its keepers are traced, its files are deleted
+    /// or rewritten, and it leaves orphans in a PID namespace that is not its own.
+    Hostile,
     /// The wall clock jumps, descriptors and processes run out, cgroups vanish, the machine restarts.
     Host,
 }
@@ -49,6 +52,7 @@ pub struct World {
     clock: Option<PathBuf>,
     mounted: bool,
     bystanders: Vec<(Child, PathBuf)>,
+    foreign: Option<Foreign>,
     violations: Mutex<Vec<String>>,
     serial: AtomicUsize,
 }
@@ -72,6 +76,7 @@ impl World {
             clock,
             mounted,
             bystanders: Vec::new(),
+            foreign: None,
             violations: Mutex::default(),
             serial: AtomicUsize::new(0),
         };
@@ -79,7 +84,36 @@ impl World {
             let bystander = world.bystander(number);
             world.bystanders.push(bystander);
         }
+        if trouble == Trouble::Hostile && chance.percent(40) {
+            world.foreign = Foreign::make(&world.lab);
+        }
         world
+    }
+
+    /// A shell script that leaves an orphan without an environment in the foreign PID namespace and then executes its
+    /// arguments, and the command line of that orphan.
+    pub fn enter_foreign(&self) -> Option<(String, String)> {
+        let foreign = self.foreign.as_ref()?;
+        let orphan = format!("sleep {}{}", foreign.oracle.nap(), self.serial.fetch_add(1, Ordering::Relaxed));
+        let script = format!(
+            "nsenter -t {} -U -p --preserve-credentials -- sh -c 'setsid env -i {orphan} <&- >&- 2>&- &' \
+             2>/dev/null; exec \"$@\"",
+            foreign.init.pid
+        );
+        Some((script, orphan))
+    }
+
+    /// The orphan with this command line, if it is alive.
+    pub fn orphan(&self, command: &str) -> Option<Process> {
+        let all = self.foreign.as_ref()?.oracle.survivors();
+        all.into_iter().find(|process| process.command == command)
+    }
+
+    /// Ends the foreign namespace and whatever is in it. Its init was no process of a job: it must be alive until now.
+    pub fn end_foreign(&mut self) {
+        if let Some(foreign) = self.foreign.take().filter(|foreign| !foreign.init.is_alive()) {
+            self.violation("P3", format!("the init of a foreign namespace is gone: {:?}", foreign.init));
+        }
     }
 
     /// Whether a command of quell's may fail because of what it finds, not only because it was killed.
@@ -101,7 +135,7 @@ impl World {
                     Some(program) => quell.program(self.lab.clocked_path(Path::new(&program))),
                     None => quell,
                 };
-                quell.env("LD_PRELOAD", self.clock_library()).env("QUELL_CAMPAIGN_CLOCK", clock)
+                quell.env("LD_PRELOAD", self.clock_library()).env("CAMPAIGN_CLOCK", clock)
             }
             None => quell,
         }
@@ -207,6 +241,47 @@ impl World {
     }
 }
 
+/// Whether a scenario of this campaign has made a foreign PID namespace. From then on the words of root's jobs in all
+/// scenarios may name orphans in it: they can be any job's.
+static FOREIGN: AtomicBool = AtomicBool::new(false);
+
+/// Whether quell may say this of a verdict because of a foreign namespace.
+pub fn is_foreign(said: &str) -> bool {
+    FOREIGN.load(Ordering::Relaxed) && said.contains("in another PID namespace")
+}
+
+/// A PID namespace that is no job's.
+#[derive(Debug)]
+struct Foreign {
+    oracle: Oracle,
+    init: Process,
+    child: Child,
+}
+
+impl Foreign {
+    fn make(lab: &Lab) -> Option<Foreign> {
+        let oracle = Oracle::new();
+        let mut words = lab.prefix();
+        words.extend(["unshare", "-Urfp", "sleep", &oracle.nap()].map(String::from));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let find = || oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
+        let mut exited = || !matches!(child.try_wait(), Ok(None));
+        quell_tests::eventually(quell_tests::run::PATIENCE, || find().is_some() || exited());
+        let init = find()?;
+        FOREIGN.store(true, Ordering::Relaxed);
+        Some(Foreign { init, oracle, child })
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.oracle.end_survivors();
+        let _ = self.child.wait();
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         for (child, _) in &mut self.bystanders {
@@ -227,7 +302,7 @@ pub fn tools() -> &'static Path {
         let token = oracle::Oracle::new().token().to_owned();
         let dir = std::env::temp_dir().join(format!("quell-campaign-{token}"));
         fs::create_dir(&dir).expect("a directory for the programs");
-        for file in [env!("QUELL_CAMPAIGN_CLOCK"), env!("QUELL_CAMPAIGN_WORKER")].map(Path::new) {
+        for file in [env!("CAMPAIGN_CLOCK"), env!("CAMPAIGN_WORKER")].map(Path::new) {
             fs::copy(file, dir.join(file.file_name().unwrap_or_default())).expect("a copy of a program");
         }
         let open = Command::new("chmod").args(["-R", "a+rX"]).arg(&dir).status();

@@ -352,6 +352,51 @@ static void group_hopper(void)
     ready_and_stay(3);
 }
 
+/* The parent of a process, by /proc. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1)
+        parent = 0;
+    if (file)
+        fclose(file);
+    return parent;
+}
+
+static void stop_by_trace(pid_t pid)
+{
+    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) != 0 || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) != 0)
+        fprintf(stderr, "actor: no ptrace here: %s\n", strerror(errno));
+}
+
+/* Stops its keeper and the process above that one, as a tracer: SIGCONT does not help them. */
+static void trace_keepers(void)
+{
+    pid_t keeper = getppid(), above = parent_of(keeper);
+    stop_by_trace(above);
+    stop_by_trace(keeper);
+    if (start() == 0) {
+        setsid();
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+/* The same with the two processes whose numbers are given. */
+static void trace(void)
+{
+    int one = 0, other = 0;
+    if (!arg || sscanf(arg, "%d,%d", &one, &other) != 2)
+        die("trace PID,PID");
+    stop_by_trace(one);
+    stop_by_trace(other);
+    idle();
+}
+
 /* A tracer that asked to see the exit of its tracee: the dead tracee stays until the tracer goes. */
 static void traced(void)
 {
@@ -391,5 +436,7 @@ const struct kind escapes[] = {
     {"move-cgroup", move_cgroup},
     {"group-hopper", group_hopper},
     {"traced", traced},
+    {"trace-keepers", trace_keepers},
+    {"trace", trace},
     {NULL, NULL},
 };

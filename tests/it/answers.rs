@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     guard::Stranger,
     paper::verbs,
-    service_edges::{pretend, runs},
+    service_edges::{can_pretend, pretend, runs},
 };
 
 /// The verbs that print JSON and have no schema yet.
@@ -79,12 +79,12 @@ fn envelopes(done: &Finished) -> Vec<Value> {
 
 /// Of a systemctl of the test's own: there may be no systemd here.
 fn service_answers(lab: &Lab) -> Vec<Value> {
-    let path = pretend(lab, &runs(), "echo said; exit 0");
+    let wrapper = pretend(lab, &runs(), "echo said; exit 0");
     let policy = lab.write("service.toml", "[guard.service]\nallow = [\"web\"]\n");
     let verbs = ["start", "stop", "status"].into_iter();
     verbs
         .flat_map(|verb| {
-            let quell = lab.quell("service").env("PATH", &path).env("QUELL_CONFIG", &policy);
+            let quell = lab.quell("service").wrapped(&wrapper).env("QUELL_CONFIG", &policy);
             envelopes(&quell.args(["--json", verb, "web"]).finish())
         })
         .collect()
@@ -162,7 +162,6 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("logs", say("logs", &[&flooded.id, "--follow"])),
         ("events", say("events", &[&ended.id, &live.id])),
         ("send", say("send", &[&live.id, "hello"])),
-        ("service", service_answers(lab)),
         ("signal", say("signal", &[&live.id, "CONT"])),
         ("wait", say("wait", &[&ended.id])),
         ("wait", say("wait", &[&live.id, &ended.id, "--any", "--timeout", "1s"])),
@@ -179,6 +178,9 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
         ("config", envelopes(&lab.quell("config").args(["show", "--json"]).finish())),
     ];
     all.extend(host_answers(lab));
+    if can_pretend("real_answers_fit_their_schemas (service)") {
+        all.push(("service", service_answers(lab)));
+    }
     all
 }
 
@@ -208,6 +210,6 @@ fn real_answers_fit_their_schemas() {
         }
         seen.insert(name);
     }
-    let all: BTreeSet<&str> = ALL.iter().map(|(name, _)| *name).collect();
-    assert_eq!(seen, all, "every schema is tried");
+    let untried: Vec<&str> = ALL.iter().map(|(name, _)| *name).filter(|name| !seen.contains(name)).collect();
+    assert!(untried.is_empty() || untried == ["service"], "every schema is tried, not {untried:?}");
 }

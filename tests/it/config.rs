@@ -55,7 +55,7 @@ fn the_table_fits_into_80_columns() {
     let done = show(&lab).env("QUELL_CONFIG", &file).finish();
     let table: Vec<&str> = done.stdout.lines().take_while(|line| !line.is_empty()).collect();
     let widest = table.iter().map(|line| line.chars().count()).max();
-    assert_eq!((table.len(), widest), (22, Some(80)), "{}", done.stdout);
+    assert_eq!((table.len(), widest), (24, Some(80)), "{}", done.stdout);
     assert!(row(&done.stdout, "stop.grace")[2].ends_with("e/own.toml:2"), "{}", done.stdout);
     assert!(done.stdout.contains(&format!("user file: {}\n", file.display())), "{}", done.stdout);
 }
@@ -69,7 +69,7 @@ fn programs_get_values_files_and_warnings() {
     assert_eq!((&envelope["ok"], &envelope["type"]), (&true.into(), &"config".into()), "{envelope}");
     let data = &envelope["data"];
     let source = serde_json::json!({ "kind": "project", "file": file, "line": 2 });
-    let grace = serde_json::json!({ "key": "stop.grace", "value": "2s", "source": source });
+    let grace = serde_json::json!({ "key": "stop.grace", "value": 2.0, "source": source });
     assert_eq!(data["values"][0], grace);
     let files = serde_json::json!([{ "layer": "project", "path": file, "trusted": false }]);
     assert_eq!(data["files"], files);

@@ -62,11 +62,11 @@ fn cgroups(processes: &[Process]) -> BTreeSet<PathBuf> {
 pub(crate) fn truth(lab: &Lab, what: &str) -> Result<(), String> {
     for (verb, options) in [("stop", &["--all", "--grace", "300ms"][..]), ("sweep", &[])] {
         let done = lab.quell(verb).args(options).finish();
-        // Of a job that nothing but its lost keepers held nobody can prove the end; then that is what is said.
+        // Where the end of a job without its keepers can't be proven, that is what is said.
         let unproven = || {
             lab.ids("jobs").iter().any(|id| verdict(&lab.job(id).receipt().unwrap_or_default()) == "unproven")
         };
-        if done.code() != Some(0) && !(done.code() == Some(5) && verb == "stop" && unproven()) {
+        if done.code() != Some(0) && !(done.code() == Some(5) && unproven()) {
             return Err(format!("{what}: {verb}: {}: {} {}", done.status, done.stdout, done.stderr));
         }
     }
@@ -82,7 +82,9 @@ pub(crate) fn truth(lab: &Lab, what: &str) -> Result<(), String> {
     let again = lab.start().args(NAME).command(["sleep", &lab.oracle.nap()]).finish();
     let stop = lab.quell("stop").args(["web", "--now"]).finish();
     if again.code() != Some(0) || stop.code() != Some(0) {
-        return Err(format!("{what}: the name is lost: {} / {}", again.stderr, stop.stderr));
+        let told =
+            format!("{} {} / {} {}{}", again.status, again.stderr, stop.status, stop.stdout, stop.stderr);
+        return Err(format!("{what}: the name is lost: {told}"));
     }
     let left = lab.leftovers_after(PATIENCE);
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: the next job left: {left:?}")) }

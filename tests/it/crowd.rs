@@ -39,7 +39,8 @@ fn a_crowd_of_starts_is_all_there_and_all_gone_after_one_stop() {
     assert!(live.iter().all(|id| lab.job(id).state() == "running"));
     let done = lab.quell("stop").args(["--all", "--json"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(done.stdout.lines().count(), count);
+    assert_eq!(done.stdout.lines().count(), 1);
+    assert_eq!(done.envelope()["data"]["jobs"].as_array().map(Vec::len), Some(count));
     let receipts: Vec<serde_json::Value> = live.iter().filter_map(|id| lab.job(id).receipt()).collect();
     assert_eq!(receipts.len(), count);
     receipts.iter().for_each(|receipt| says_gone(receipt).expect("gone"));
@@ -113,7 +114,7 @@ fn many_stops_of_one_job_are_one_polite_stop() {
     }
     assert_eq!(asked(&lab), 1);
     let receipts: BTreeSet<String> =
-        done.iter().map(|done| done.envelope()["data"]["receipt"].to_string()).collect();
+        done.iter().map(|done| done.envelope()["data"]["jobs"][0]["receipt"].to_string()).collect();
     assert_eq!(receipts.len(), 1, "{receipts:?}");
     is_quiet(&lab, "many stops");
 }

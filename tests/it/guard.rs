@@ -338,7 +338,8 @@ fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
         let done = verb(&lab, "kill").args(["--json", "--grace", grace, &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];
-        assert_eq!(data["escalated"], true, "{data}");
+        // With no grace the kill was wanted.
+        assert_eq!(data["escalated"], least > 0, "{data}");
         assert!(data["took"].as_f64() >= Some(f64::from(least) / 1e3), "{data}");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&stranger.0.wait().expect("wait")), Some(9));
     }

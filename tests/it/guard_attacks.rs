@@ -16,7 +16,10 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-use crate::guard::{Stranger, code, policy, traced, verb};
+use crate::{
+    guard::{Stranger, code, policy, traced, verb},
+    service_edges::{can_pretend, instead},
+};
 
 const ALL: &str = "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n";
 
@@ -213,6 +216,65 @@ fn a_script_is_known_by_its_whole_name() {
 }
 
 #[test]
+fn a_script_is_protected_wherever_it_stands_in_the_command_line() {
+    let lab = Lab::as_me();
+    policy(&lab, &format!("{ALL}protect = [\"*-agent\"]\n"));
+    let own = lab.script("my-agent", "#!/usr/bin/env bash\nwhile :; do read -t 60 <><(:); done\n");
+    let own = own.to_str().expect("a path");
+    // More than one page of words before it.
+    let many = vec!["-e"; 3000];
+    let long = [&many[..], &[own]].concat();
+    let lines: [(&str, &[&str]); 5] = [
+        (own, &[]),
+        ("bash", &["-e", own]),
+        ("env", &["bash", own]),
+        ("bash", &["--norc", "-u", "my-agent"]),
+        ("bash", &long),
+    ];
+    for (program, words) in lines {
+        let mut theirs = Own::new(&lab, program, words);
+        assert!(eventually(PATIENCE, || is_called(theirs.0.id(), "bash")), "{program}");
+        let (done, acts) = traced(&lab, "kill", &[&theirs.pid()]);
+        assert_eq!((code(&done).as_str(), acts.len()), ("NAME_PROTECTED", 0), "{program}: {}", done.stdout);
+        assert!(done.stdout.contains("`my-agent`") && theirs.is_alive(), "{program}: {}", done.stdout);
+    }
+    // What allows is compared with names alone.
+    policy(&lab, "[guard.kill]\nallow = [\"*-agent\"]\nmin_pid = 2\n");
+    let mut theirs = Own::new(&lab, "bash", &["-e", own]);
+    let done = verb(&lab, "kill").args(["--json", &theirs.pid()]).finish();
+    assert_eq!(code(&done), "NOT_ALLOWED", "{}", done.stdout);
+    assert!(theirs.is_alive());
+}
+
+#[test]
+fn the_manual_is_written_only_where_writing_is_allowed_and_through_no_link() {
+    let lab = Lab::as_me();
+    fs::create_dir(lab.path("man")).expect("mkdir");
+    let kept = lab.write("kept", "kept\n");
+    let page = lab.path("man/quell.1");
+    symlink(&kept, &page).expect("a link");
+    policy(&lab, "[guard]\nmost = \"read\"\n");
+    let man = || verb(&lab, "man").args(["--dir", "man"]).finish();
+    let log = || fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+    let done = man();
+    assert_eq!(done.code(), Some(4), "{}", done.stderr);
+    assert_eq!(fs::read_dir(lab.path("man")).expect("it").count(), 1);
+    assert!(log().contains("EFFECT_DENIED"), "{}", log());
+    policy(&lab, "");
+    let done = man();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(fs::read_to_string(&kept).expect("it"), "kept\n");
+    assert!(page.symlink_metadata().expect("a page").is_file());
+    assert!(
+        log().lines().any(|line| line.contains("\"verb\":\"man\"") && line.contains("ALLOWED")),
+        "{}",
+        log()
+    );
+    let all = fs::read_dir(lab.path("man")).expect("it").flatten();
+    assert!(all.into_iter().all(|file| file.file_name().to_string_lossy().ends_with(".1")));
+}
+
+#[test]
 fn a_name_steers_neither_a_terminal_nor_a_reader() {
     let lab = Lab::as_me();
     policy(&lab, "[guard.kill]\nmin_pid = 2\n");
@@ -310,7 +372,7 @@ fn a_mistake_elsewhere_takes_no_refusal_back() {
     refused("a broken project");
     fs::remove_file(lab.path("quell.toml")).expect("rm");
     let done = verb(&lab, "stop").env("QUELL_STOP_GRACE", "soon").args(["--json", &job.id]).finish();
-    assert_eq!(code(&done), "VERB_DENIED", "{}", done.stdout);
+    assert_eq!(code(&done), "bad_value", "{}", done.stdout);
     assert!(!job.is_over());
     policy(&lab, "");
     job.stop(&["--now"]);
@@ -371,10 +433,30 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
             "a loop",
             Box::new(|| fs::remove_file(&file).and_then(|()| symlink("guard.toml", &file)).expect("link")),
         ),
+        ("in a group's directory", Box::new(|| mode(&dir, 0o775))),
+        ("in everybody's directory", Box::new(|| mode(&dir, 0o777))),
+        ("in somebody else's directory", Box::new(|| chown(&dir, Some(65534), None).expect("chown"))),
+        (
+            "taken out of everybody's directory",
+            Box::new(|| fs::remove_file(&file).map(|()| mode(&dir, 0o777)).expect("rm")),
+        ),
+        (
+            "below a plain file",
+            Box::new(|| {
+                fs::remove_dir_all(&dir).and_then(|()| fs::write(&dir, "")).expect("a file");
+            }),
+        ),
+        (
+            "below a link to nowhere",
+            Box::new(|| fs::remove_dir_all(&dir).and_then(|()| symlink("/nowhere", &dir)).expect("link")),
+        ),
     ] {
+        let _ = fs::remove_file(&dir);
+        let _ = fs::create_dir(&dir);
         let _ = fs::remove_dir(&file);
         let _ = fs::remove_file(&file);
         mode(&dir, 0o755);
+        chown(&dir, Some(0), None).expect("chown");
         lab.write("etc/quell/guard.toml", "[guard]\ndeny = [\"stop\"]\n");
         mode(&file, 0o644);
         chown(&file, Some(0), None).expect("chown");
@@ -388,7 +470,10 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
             done.stderr
         );
     }
+    fs::remove_file(&dir).and_then(|()| fs::create_dir(&dir)).expect("mkdir");
     mode(&dir, 0o755);
+    // Root's own directory without a file in it is no policy.
+    assert_eq!(ask("65534").code(), Some(0));
 }
 
 #[test]
@@ -447,14 +532,43 @@ fn a_log_that_is_a_trap_lets_nothing_pass_and_holds_nobody_up() {
 
 #[test]
 fn what_systemd_says_without_an_end_is_not_decided_on() {
+    if !can_pretend("what_systemd_says_without_an_end_is_not_decided_on") {
+        return;
+    }
     let lab = Lab::new(User::all()[0]);
     policy(&lab, "[guard.service]\nallow = [\"web\"]\n");
-    fs::create_dir(lab.path("bin")).expect("mkdir");
     let script = "#!/bin/sh\nPATH=/usr/bin:/bin\necho Id=web.service\necho Names=web.service\necho LoadState=loaded\n\
         echo ActiveState=active\ncase \"$*\" in *show*) printf 'BoundBy='; head -c 100000 /dev/zero | tr '\\0' x; echo ' ssh.service';;\n\
         *) touch \"$HOME/done\";; esac\n";
-    lab.script("bin/systemctl", script);
-    let done = verb(&lab, "service").env("PATH", lab.path("bin")).args(["stop", "web", "--json"]).finish();
+    let wrapper = instead(&lab.script("systemctl", script));
+    let done = verb(&lab, "service").wrapped(wrapper).args(["stop", "web", "--json"]).finish();
     assert_eq!(done.code(), Some(125), "{}{}", done.stdout, done.stderr);
     assert!(!lab.path("done").exists(), "{}", done.stdout);
+}
+
+/// The kernel shows nobody but root which file a process executes that its user may not read.
+#[test]
+fn a_process_whose_file_cannot_be_read_may_be_a_protected_one() {
+    let lab = Lab::new(User::Ordinary);
+    let (file, link) = (lab.path("postgres"), lab.path("node"));
+    fs::copy("/bin/sleep", &file).expect("a copy");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o111)).expect("chmod");
+    // By the name of a link; its own name is known from nowhere else.
+    symlink(&file, &link).expect("a link");
+    let mut hidden = Stranger::new(&lab, User::Ordinary, "exec ./node 5$N");
+    assert!(eventually(PATIENCE, || is_called(hidden.0.id(), "node")));
+    let kill = |rules: &str, verb_name: &str| {
+        policy(&lab, &format!("[guard.kill]\nallow = [\"node\"]\nmin_pid = 2\n{rules}"));
+        let words: &[&str] = if verb_name == "guard" { &["check", "kill"] } else { &[] };
+        verb(&lab, verb_name).args(words).args(["--json", &hidden.pid()]).finish()
+    };
+    for rules in ["protect = [\"postgres\"]\n", "protect = [\"post*\", \"other\"]\n"] {
+        let asked = kill(rules, "guard").envelope();
+        assert_eq!(asked["data"]["decision"]["code"], "NAME_UNKNOWN", "{asked:#}");
+        let done = kill(rules, "kill");
+        assert_eq!((done.code(), code(&done).as_str()), (Some(4), "NAME_UNKNOWN"), "{}", done.stdout);
+    }
+    // Without protected names there is nothing that it could be mistaken for.
+    assert_eq!(kill("", "kill").code(), Some(0));
+    assert!(!hidden.is_alive());
 }

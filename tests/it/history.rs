@@ -1,5 +1,7 @@
 //! `quell events`: the history, and what happens.
 
+use std::time::Instant;
+
 use quell_tests::{eventually, jobs::Background, lab::Lab, run::PATIENCE};
 use serde_json::Value;
 
@@ -59,6 +61,34 @@ fn a_follower_of_all_sees_jobs_that_come_and_go() {
         assert!(eventually(PATIENCE, || names(&seen(), &job.id) == job.events()), "{}\n{}", job.id, seen());
     }
     drop(follower);
+}
+
+#[test]
+fn a_follower_of_all_misses_no_job_however_short_it_lived() {
+    let lab = Lab::as_me();
+    let path = lab.path("seen");
+    let file = std::fs::File::create(&path).expect("a file");
+    let follower = lab.quell("events").args(["-f", "--json"]).stdout(file).start();
+    let seen = || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned()
+    };
+    let ended = |text: &str, id: &str| names(text, id).last().is_some_and(|name| name == "ended");
+    assert!(eventually(PATIENCE, || lab.home().join("index.db").exists()));
+    // A job that ends while it is looked at holds nothing up.
+    let began = Instant::now();
+    for round in 0..20 {
+        let job = lab.start().command(["true"]).begin();
+        assert!(eventually(PATIENCE, || ended(&seen(), &job.id)), "round {round}: {}", job.id);
+    }
+    assert!(began.elapsed() < PATIENCE, "20 jobs were told of in {:?}", began.elapsed());
+    // However many end between two looks.
+    assert!(follower.front.signal("STOP"));
+    let jobs: Vec<Background<'_>> = (0..70).map(|_| lab.start().command(["true"]).begin()).collect();
+    assert!(jobs.iter().all(|job| job.wait_over(PATIENCE)));
+    assert!(follower.front.signal("CONT"));
+    let missed = || jobs.iter().filter(|job| !ended(&seen(), &job.id)).count();
+    assert!(eventually(PATIENCE, || missed() == 0), "{} of {} jobs missed", missed(), jobs.len());
 }
 
 #[test]

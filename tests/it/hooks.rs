@@ -14,18 +14,18 @@ fn start_with<'l>(lab: &'l Lab, hooks: &str) -> Quell<'l> {
 }
 
 /// The events in a file of a hook's: one JSON object a line, each of which must be one.
-fn events_in(file: &Path) -> Vec<Value> {
+pub fn events_in(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
 }
 
-fn names_in(file: &Path) -> Vec<String> {
+pub fn names_in(file: &Path) -> Vec<String> {
     events_in(file).iter().map(|event| event["event"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// Waits for the hooks to have been told of these, in this order.
-fn told(file: &Path, names: &[&str]) {
+pub fn told(file: &Path, names: &[&str]) {
     assert!(
         eventually(PATIENCE, || names_in(file) == names),
         "{} of {names:?}: {:?}",
@@ -34,7 +34,7 @@ fn told(file: &Path, names: &[&str]) {
     );
 }
 
-const ALL: &str = r#"["started", "ready", "ended", "timed_out", "killed", "leaked", "lost"]"#;
+pub const ALL: &str = r#"["started", "ready", "ended", "timed_out", "killed", "leaked", "lost"]"#;
 
 /// One hook of each kind, for all events.
 fn both(lab: &Lab) -> String {

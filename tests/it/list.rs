@@ -19,7 +19,8 @@ pub(crate) fn has_no_control_characters(text: &str) {
 
 fn list(lab: &Lab, options: &[&str]) -> Finished {
     let done = lab.quell("list").args(options).finish();
-    assert_eq!(done.code(), Some(0), "{options:?}: {}", done.stderr);
+    // The end of a lost job may not be proven, which is told.
+    assert!(matches!(done.code(), Some(0 | 5)), "{options:?}: {}", done.stderr);
     done
 }
 

@@ -235,23 +235,47 @@ fn a_follower_ends_when_the_keepers_were_killed() {
 }
 
 #[test]
-fn a_follower_ends_when_the_job_is_removed_under_it() {
+fn a_follower_of_a_job_whose_files_were_deleted_ends_with_the_job() {
     let lab = Lab::as_me();
     let job = lab.start().sh("echo here; exec sleep 300").begin();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "here\n"));
-    let keepers = ["understudy", "keeper", "root"].map(|role| job.process(role).expect(role));
     let mut follower = lab.quell("logs").args([job.id.as_str(), "-f"]).start();
     assert!(quell_tests::eventually(PATIENCE, || follower.stdout() == "here\n"), "{}", follower.stderr());
     assert_eq!(follower.wait_exit(std::time::Duration::ZERO), None);
     fs::remove_dir_all(job.dir()).expect("the record is removed");
     fs::remove_file(lab.home().join("live").join(&job.id)).expect("its lock, too");
+    assert_eq!(lab.quell("stop").args([job.id.as_str()]).finish().code(), Some(0));
     let done = follower.finish();
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "here\n"), "{}", done.stderr);
-    for signal in ["STOP", "KILL"] {
-        keepers.iter().for_each(|process| {
-            process.signal(signal);
-        });
+}
+
+/// A long line is one line, in all that matches lines.
+#[test]
+fn a_line_is_matched_as_a_whole() {
+    let lab = Lab::as_me();
+    let fill = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
+    let job = ended(&lab, &["--pty"], &format!("{}; echo END; echo short", fill(65536)));
+    for (regex, length) in [("xEND$", 65541), ("^x+$", 0), ("^END", 0), ("^short$", 7)] {
+        for options in [&[][..], &["-f"], &["--tail", "1"]] {
+            let done = lab.quell("logs").args([&job.id, "--grep", regex]).args(options).finish();
+            assert_eq!((done.stdout.len(), done.stderr.as_str()), (length, ""), "{regex} {options:?}");
+        }
+        let waited = lab.quell("wait").args([&job.id, "--log", regex]).finish();
+        assert_eq!(waited.code(), Some(i32::from(length == 0)), "{regex}: {}", waited.stdout);
     }
+    // Beyond the limit the beginning decides, and that is said.
+    let long = 3 << 20;
+    let job = ended(&lab, &[], &format!("{}; echo END", fill(long)));
+    let done = lab.quell("logs").args([&job.id, "--grep", "END"]).finish();
+    assert!(done.stdout.is_empty() && done.stderr.contains("longer than 1 MiB"), "{}", done.stderr);
+    let done = lab.quell("logs").args([&job.id, "--grep", "^x"]).finish();
+    assert_eq!((done.stdout.len(), done.stderr.lines().count()), (long + 4, 1), "{}", done.stderr);
+    let answer = lab.quell("logs").args([&job.id, "--json", "--grep", "^x"]).finish().envelope();
+    assert_eq!(answer["data"]["long_lines"], 1);
+    let answer = lab.quell("wait").args([&job.id, "--json", "--log", "^x"]).finish().envelope();
+    let waited = &answer["data"]["jobs"][0];
+    assert_eq!((&waited["met"], &waited["line_cut"]), (&"log".into(), &true.into()));
+    assert_eq!(waited["line"].as_str().map(str::len), Some(1 << 20));
 }
 
 #[test]

@@ -204,6 +204,39 @@ fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
     }
 }
 
+#[test]
+fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "40s"]);
+        let script = "(exec sleep $N) & one=$!; trap '' TERM; (exec sleep $N) & two=$!
+            for pid in $one $two; do until grep -q sleep /proc/$pid/comm; do :; done; done
+            echo ready >$QUELL_TEST_READY; wait";
+        let job = quell.script(script).begin();
+        let stop = lab.quell("stop").args([&job.id]).start();
+        let asked = || job.events().contains(&"asked".to_owned());
+        assert!(eventually(PATIENCE, asked), "{setting}: {:?}", job.events());
+        assert!(job.process("keeper").expect("a keeper").signal("KILL"), "{setting}");
+        let stop = stop.finish();
+        assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!((cause(&receipt), receipt["kill"].as_str()), ("user", Some("keeper_lost")), "{setting}");
+        let members = receipt["members"].as_array().expect("members");
+        assert!(members.len() >= 3, "{setting}: {receipt:#}");
+        let steps = receipt["steps"].as_array().expect("steps");
+        let ask = steps.iter().find(|step| step["step"] == "ask").expect("an ask");
+        assert_eq!(ask["signals"].as_array().map(Vec::len), Some(members.len()), "{setting}: {ask}");
+        let lost = |step: &Value| step["note"].as_str().is_some_and(|note| note.contains("killed by KILL"));
+        assert!(steps.iter().any(lost), "{setting}: {receipt:#}");
+        assert_eq!(receipt["grace"]["asked"], 40.0, "{setting}");
+        let used = receipt["grace"]["used"].as_f64();
+        assert!(used.is_some_and(|used| (0.0..40.0).contains(&used)), "{setting}: {used:?}");
+        // None ended unasked.
+        assert!(members.iter().all(|member| member["fate"] != "exited"), "{setting}: {receipt:#}");
+        assert!(stop.stdout.contains("TERM at") && stop.stdout.contains("keeper was killed"), "{stop:?}");
+    }
+}
+
 /// P7: a tree that is gone at the first count leaves no time for another look at the pipes but the last.
 #[test]
 fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {

@@ -73,8 +73,8 @@ fn a_line_of_either_stream_makes_it_ready() {
     for (script, regex) in [
         ("echo starting; sleep 0.05; echo 'listening on 80'", "listening on [0-9]+"),
         ("echo 'listening on 80' >&2", "^listening"),
-        // In parts, and without a line end.
-        ("printf 'liste'; sleep 0.05; printf 'ning'; sleep 0.05; printf ' on 80'", "listening on 80"),
+        // In parts.
+        ("printf 'liste'; sleep 0.05; printf 'ning'; sleep 0.05; echo ' on 80'", "^listening on 80$"),
         // Behind much that doesn't match.
         ("seq 100000; echo listening", "^listening$"),
     ] {
@@ -86,11 +86,36 @@ fn a_line_of_either_stream_makes_it_ready() {
         ("echo list; echo ening", "listening"),
         ("printf liste; printf ning >&2", "listening"),
         ("echo listening", "^stening"),
+        // A line counts when it is whole.
+        ("printf listening; sleep 0.1; echo ' failed: port taken'", "^listening$"),
+        ("printf listening", "listening"),
     ] {
         let job = lab.start().args(["--ready-log", regex]).sh(&format!("{script}; sleep 20")).begin();
         stays_unready(&job, script);
         job.stop(&["--now"]);
     }
+}
+
+#[test]
+fn the_carriage_return_of_a_terminal_is_not_part_of_the_line() {
+    let lab = Lab::as_me();
+    let script = format!("echo listening; sleep {}", lab.oracle.nap());
+    let job = lab.start().args(["--pty", "--ready-log", "^listening$"]).sh(&script).begin();
+    becomes_ready(&job, "a terminal");
+    let waited = lab.quell("wait").args([&job.id, "--log", "^listening$", "--timeout", "20s"]).finish();
+    assert_eq!(waited.code(), Some(0), "{}", waited.stderr);
+    let found = lab.quell("logs").args([&job.id, "--grep", "^listening$"]).finish();
+    assert_eq!(found.stdout, "listening\r\n");
+}
+
+/// A line is one line, whatever its length.
+#[test]
+fn a_long_line_makes_it_ready() {
+    let lab = Lab::as_me();
+    let script = "head -c 100000 /dev/zero | tr '\\0' x; echo END; sleep 20";
+    let job = lab.start().args(["--ready-log", "^x+END$"]).sh(script).begin();
+    becomes_ready(&job, "a long line");
+    job.stop(&["--now"]);
 }
 
 #[test]
@@ -104,6 +129,9 @@ fn what_makes_no_sense_is_a_usage_error_that_names_it() {
         (["--ready-http", "http://:80/"], "http://:80/"),
         (["--ready-http", "http://localhost:99999/"], "99999"),
         (["--ready-http", "http://[::1]:0/"], "[::1]:0"),
+        (["--ready-http", "http://localhost:80/a b"], "a b"),
+        (["--ready-http", "http://localhost:80/a\r\nX-Evil: 1"], "control character"),
+        (["--ready-http", "http://localhost:80/\u{1b}[2J"], "control character"),
         (["--ready-port", "0"], "--ready-port"),
         (["--ready-port", "65536"], "65536"),
         (["--ready-port", "http"], "http"),

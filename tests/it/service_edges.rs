@@ -1,9 +1,13 @@
 //! `quell service` where there is no systemd, where systemctl misbehaves, and where nothing may run at all.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use quell_tests::{
-    host::has_program,
+    host::{am_root, has_program},
     lab::Lab,
     run::{Finished, Quell},
     skip,
@@ -12,17 +16,35 @@ use quell_tests::{
 /// What `systemctl show` says of a unit that runs.
 const RUNS: &str = "Id=web.service\\nNames=web.service\\nLoadState=loaded\\nActiveState=active\\nSubState=running\\nMainPID=0\\n";
 
-/// A systemctl of the test's own, which does `show` for `show`, else `other`, and the PATH to find it by.
-pub(crate) fn pretend(lab: &Lab, show: &str, other: &str) -> String {
-    let dir = lab.path("bin");
-    fs::create_dir_all(&dir).expect("a directory for programs");
+/// The one that quell runs.
+const SYSTEMCTL: &str = "/usr/bin/systemctl";
+
+/// Words before quell that put `file` in the place of systemctl, for this quell alone: in a mount namespace of its own.
+pub(crate) fn instead(file: &Path) -> Vec<String> {
+    let unshare = if am_root() { "-m" } else { "-rm" };
+    let mount = format!("mount --bind {} {SYSTEMCTL} && exec \"$@\"", file.display());
+    ["unshare", unshare, "sh", "-c", &mount, "sh"].map(str::to_owned).to_vec()
+}
+
+/// Whether another systemctl can be put in its place; says so where it can't.
+pub(crate) fn can_pretend(test: &str) -> bool {
+    let words = instead(Path::new("/dev/null"));
+    let done = Command::new(&words[0]).args(&words[1..]).arg("true").output();
+    let can = done.is_ok_and(|done| done.status.success());
+    if !can {
+        skip(test, &format!("nothing can be mounted over {SYSTEMCTL} here"));
+    }
+    can
+}
+
+/// A systemctl of the test's own, which does `show` for `show`, else `other`: the words that put it in its place.
+pub(crate) fn pretend(lab: &Lab, show: &str, other: &str) -> Vec<String> {
     let log = lab.path("calls");
     let text = format!(
         "#!/bin/sh\necho \"$*\" >>{}\ncase \" $* \" in *' show '*) {show};; *) {other};; esac\n",
         log.display()
     );
-    lab.script("bin/systemctl", &text);
-    format!("{}:/usr/bin:/bin", dir.display())
+    instead(&lab.script("systemctl", &text))
 }
 
 /// What a systemctl says of a unit that runs.
@@ -34,8 +56,8 @@ fn policy(lab: &Lab) -> PathBuf {
     lab.write("policy.toml", "[guard.service]\nallow = [\"*\"]\n")
 }
 
-fn service<'l>(lab: &'l Lab, path: &str, words: &[&str]) -> Quell<'l> {
-    let quell = lab.quell("service").env("QUELL_CONFIG", policy(lab)).env("PATH", path);
+fn service<'l>(lab: &'l Lab, wrapper: &[String], words: &[&str]) -> Quell<'l> {
+    let quell = lab.quell("service").env("QUELL_CONFIG", policy(lab)).wrapped(wrapper);
     quell.args(["--json"]).args(words)
 }
 
@@ -83,14 +105,18 @@ fn a_refused_name_runs_nothing_and_signals_nobody() {
         return skip(name, "there is no strace");
     }
     let lab = Lab::as_me();
-    let path = pretend(&lab, &runs(), "exit 0");
+    if !can_pretend(name) {
+        return;
+    }
+    let wrapper = pretend(&lab, &runs(), "exit 0");
     let traced = |words: &[&str]| {
         let log = lab.fresh("trace");
         let calls = "trace=execve,execveat,kill,tkill,tgkill,pidfd_send_signal";
         let strace = ["strace", "-f", "-qq", "-e", "signal=none", "-e", calls, "-o"];
         let log_word = log.display().to_string();
-        let done =
-            service(&lab, &path, words).wrapped(strace.iter().copied().chain([log_word.as_str()])).finish();
+        let strace = strace.iter().copied().chain([log_word.as_str()]).map(str::to_owned);
+        let wrapper: Vec<String> = wrapper.iter().cloned().chain(strace).collect();
+        let done = service(&lab, &wrapper, words).finish();
         let text = fs::read_to_string(&log).unwrap_or_default();
         (done, text.lines().map(str::to_owned).collect::<Vec<_>>())
     };
@@ -115,8 +141,11 @@ fn a_refused_name_runs_nothing_and_signals_nobody() {
 
 #[test]
 fn without_a_policy_that_allows_it_nothing_is_run() {
+    if !can_pretend("without_a_policy_that_allows_it_nothing_is_run") {
+        return;
+    }
     let lab = Lab::as_me();
-    let path = pretend(&lab, &runs(), "exit 0");
+    let wrapper = pretend(&lab, &runs(), "exit 0");
     for (text, code) in [
         ("", "SERVICE_NOT_ALLOWED"),
         ("[guard.service]\nallow = [\"db\"]\n", "SERVICE_NOT_ALLOWED"),
@@ -126,7 +155,7 @@ fn without_a_policy_that_allows_it_nothing_is_run() {
         ("[guard]\nmost = \"write\"\n[guard.service]\nallow = [\"web\"]\n", "EFFECT_DENIED"),
     ] {
         let file = lab.write("other.toml", text);
-        let quell = lab.quell("service").env("QUELL_CONFIG", file).env("PATH", &path);
+        let quell = lab.quell("service").env("QUELL_CONFIG", file).wrapped(&wrapper);
         fails(&quell.args(["--json", "stop", "web"]).finish(), 4, code);
     }
     assert_eq!(calls(&lab), Vec::<String>::new());
@@ -134,37 +163,40 @@ fn without_a_policy_that_allows_it_nothing_is_run() {
 
 #[test]
 fn without_systemd_that_is_what_is_said() {
+    if !can_pretend("without_systemd_that_is_what_is_said") {
+        return;
+    }
     let lab = Lab::as_me();
-    let nowhere = lab.path("nowhere").display().to_string();
+    let nowhere = instead(Path::new("/dev/null"));
     for words in [&["status", "web"][..], &["stop", "web", "--user"]] {
         let message = fails(&service(&lab, &nowhere, words).finish(), 125, "no_systemd");
-        assert!(message.contains("no systemctl on the PATH"), "{message}");
+        assert!(message.contains("there is neither /usr/bin/systemctl nor"), "{message}");
     }
     for said in [
         "System has not been booted with systemd as init system (PID 1). Can't operate.",
         "Failed to connect to bus: Host is down",
         "Failed to connect to system scope bus via local transport: No such file or directory",
     ] {
-        let path = pretend(&lab, &format!("echo \"{said}\" >&2; exit 1"), "exit 0");
-        let message = fails(&service(&lab, &path, &["start", "web"]).finish(), 125, "no_systemd");
+        let wrapper = pretend(&lab, &format!("echo \"{said}\" >&2; exit 1"), "exit 0");
+        let message = fails(&service(&lab, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
         assert!(message.contains(said), "{message}");
     }
     // In a chroot it does nothing and calls that a success.
-    let path = pretend(&lab, "echo \"Running in chroot, ignoring command 'show'\" >&2; exit 0", "exit 0");
-    fails(&service(&lab, &path, &["start", "web"]).finish(), 125, "no_systemd");
-    if !has_program("systemctl") {
-        return skip("without_systemd_that_is_what_is_said", "there is no real systemctl to ask");
-    }
-    let real = service(&lab, "/usr/bin:/bin", &["status", "web", "--user"]);
+    let wrapper = pretend(&lab, "echo \"Running in chroot, ignoring command 'show'\" >&2; exit 0", "exit 0");
+    fails(&service(&lab, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
+    let real = service(&lab, &[], &["status", "web", "--user"]);
     let real = real.env("XDG_RUNTIME_DIR", lab.path("nowhere")).env("DBUS_SESSION_BUS_ADDRESS", "");
     fails(&real.finish(), 125, "no_systemd");
 }
 
 #[test]
 fn systemctl_gets_its_words_and_nothing_of_the_callers_settings() {
+    if !can_pretend("systemctl_gets_its_words_and_nothing_of_the_callers_settings") {
+        return;
+    }
     let lab = Lab::as_me();
-    let path = pretend(&lab, &runs(), "/usr/bin/env >&2; exit 0");
-    let quell = service(&lab, &path, &["restart", "web", "--user"]);
+    let wrapper = pretend(&lab, &runs(), "/usr/bin/env >&2; exit 0");
+    let quell = service(&lab, &wrapper, &["restart", "web", "--user"]);
     let quell =
         quell.env("SYSTEMD_OFFLINE", "1").env("LD_DEBUG_OUTPUT", "x").env("XDG_RUNTIME_DIR", "/run/x");
     let done = quell.finish();
@@ -181,33 +213,55 @@ fn systemctl_gets_its_words_and_nothing_of_the_callers_settings() {
 
 #[test]
 fn a_systemctl_that_floods_or_hangs_or_lies_is_borne() {
+    if !can_pretend("a_systemctl_that_floods_or_hangs_or_lies_is_borne") {
+        return;
+    }
     let lab = Lab::as_me();
     let flood = "/usr/bin/head -c 1000000 /dev/zero; /usr/bin/head -c 100 /dev/zero >&2; exit 0";
-    let path = pretend(&lab, &runs(), flood);
-    let answer = service(&lab, &path, &["start", "web"]).finish().envelope()["data"].clone();
+    let wrapper = pretend(&lab, &runs(), flood);
+    let answer = service(&lab, &wrapper, &["start", "web"]).finish().envelope()["data"].clone();
     assert_eq!(answer["stdout"].as_str().map(str::len), Some(64 * 1024));
     assert_eq!((&answer["stdout_cut"], &answer["stderr_cut"]), (&(1_000_000 - 65_536).into(), &0.into()));
 
     // What it leaves behind holds its pipes, and is not waited for.
-    let path = pretend(&lab, &runs(), &format!("/bin/sleep {} & echo said; exit 0", lab.oracle.nap()));
-    let done = service(&lab, &path, &["start", "web"]).finish();
+    let wrapper = pretend(&lab, &runs(), &format!("/bin/sleep {} & echo said; exit 0", lab.oracle.nap()));
+    let done = service(&lab, &wrapper, &["start", "web"]).finish();
     assert_eq!((done.code(), &done.envelope()["data"]["stdout"]), (Some(0), &"said\n".into()));
 
-    let path = pretend(&lab, &runs(), "echo begun; exec /bin/sleep 60");
-    let done = service(&lab, &path, &["start", "web", "--timeout", "3s"]).finish();
+    let wrapper = pretend(&lab, &runs(), "echo begun; exec /bin/sleep 60");
+    let done = service(&lab, &wrapper, &["start", "web", "--timeout", "3s"]).finish();
     let answer = done.envelope()["data"].clone();
     assert_eq!((done.code(), &answer["timed_out"]), (Some(6), &true.into()), "{answer:#}");
     assert_eq!((&answer["stdout"], &answer["returncode"]), (&"begun\n".into(), &serde_json::Value::Null));
 
-    let path = pretend(&lab, &runs(), "exit 0");
-    let answer = service(&lab, &path, &["stop", "web"]).finish();
+    let wrapper = pretend(&lab, &runs(), "exit 0");
+    let answer = service(&lab, &wrapper, &["stop", "web"]).finish();
     assert_eq!(answer.code(), Some(1), "it says that it stopped what is still active: {answer:?}");
 
-    let path = pretend(&lab, "echo nonsense; exit 0", "exit 0");
-    fails(&service(&lab, &path, &["stop", "web"]).finish(), 125, "systemctl");
+    let wrapper = pretend(&lab, "echo nonsense; exit 0", "exit 0");
+    fails(&service(&lab, &wrapper, &["stop", "web"]).finish(), 125, "systemctl");
 
     let denied = "echo 'Failed to stop web.service: Interactive authentication required.' >&2; exit 4";
-    let path = pretend(&lab, &runs(), denied);
-    let message = fails(&service(&lab, &path, &["stop", "web"]).finish(), 4, "not_permitted");
+    let wrapper = pretend(&lab, &runs(), denied);
+    let message = fails(&service(&lab, &wrapper, &["stop", "web"]).finish(), 4, "not_permitted");
     assert!(message.contains("Interactive authentication required"), "{message}");
+}
+
+/// Neither the PATH nor the address of a bus can name a program that quell, or its systemctl, would run.
+#[test]
+fn no_variable_names_a_program_that_is_run_as_systemctl() {
+    let lab = Lab::as_me();
+    fs::create_dir(lab.path("bin")).expect("mkdir");
+    let run = lab.path("run");
+    let script = format!("#!/bin/sh\necho run >>{}\n", run.display());
+    lab.script("bin/systemctl", &script);
+    let bus = format!("unixexec:path={}", lab.script("bus", &script).display());
+    for words in [["status", "web"].as_slice(), &["status", "web", "--user"]] {
+        let quell =
+            service(&lab, &[], words).env("PATH", format!("{}:/usr/bin:/bin", lab.path("bin").display()));
+        let quell = quell.env("DBUS_SESSION_BUS_ADDRESS", &bus).env("DBUS_SYSTEM_BUS_ADDRESS", &bus);
+        let done = quell.env("XDG_RUNTIME_DIR", "").finish();
+        assert_ne!(done.code(), Some(4), "{}", done.stdout);
+        assert!(!run.exists(), "{words:?}: {}", fs::read_to_string(&run).unwrap_or_default());
+    }
 }

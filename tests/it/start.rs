@@ -1,10 +1,12 @@
 //! `quell start`: a job that outlives the command.
 
 use quell_tests::{
+    eventually,
     evidence::{cause, says_gone},
     host::Setting,
     jobs::Background,
     lab::Lab,
+    run::PATIENCE,
 };
 
 fn over(job: &Background<'_>) -> serde_json::Value {
@@ -44,6 +46,28 @@ fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
         assert!(done.stderr.contains(&format!("quell stop {id}")), "{}", done.stderr);
         assert_eq!(lab.job(id).stop(&["--now"]).code(), Some(0));
     }
+}
+
+#[test]
+fn an_error_that_can_not_be_written_as_json_is_told_on_stderr() {
+    let lab = Lab::as_me();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let done = lab.quell("stop").args(["nosuch", "--json"]).stdout(full).finish();
+    assert_eq!(done.code(), Some(3), "{}", done.stderr);
+    assert!(done.stderr.contains("nosuch"), "{:?}", done.stderr);
+}
+
+#[test]
+fn a_root_that_has_exited_before_its_job_is_shown_as_such() {
+    let lab = Lab::as_me();
+    let job =
+        lab.start().args(["--until", "tree"]).sh(&format!("sleep {} & exit 0", lab.oracle.nap())).begin();
+    let root = || {
+        let text = lab.quell("status").args([&job.id]).finish().stdout;
+        text.lines().find(|line| line.trim_start().starts_with("root ")).unwrap_or_default().to_owned()
+    };
+    assert!(eventually(PATIENCE, || root().contains("(has exited)")), "{}", root());
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
 }
 
 #[test]

@@ -56,10 +56,13 @@ fn what_is_refused_runs_nothing() {
         (&["--require-target"], &["-q"], "TARGET_REQUIRED"),
         (&[], &["etc/passwd"], "PATH_SYMLINK_ESCAPE"),
         (&[], &["../x"], "PATH_TRAVERSAL"),
-        (scope, &["tests", "--rootdir=/"], "PATH_ABSOLUTE"),
-        (scope, &["tests", "-c", "../x.ini"], "PATH_TRAVERSAL"),
+        (scope, &["tests", "--rootdir=/"], "OPTION_NOT_ALLOWED"),
+        (scope, &["tests", "-c", "../x.ini"], "OPTION_NOT_ALLOWED"),
+        (&[], &["tests", "--rootdir=/"], "PATH_ABSOLUTE"),
+        (&[], &["tests", "-c", "../x.ini"], "PATH_TRAVERSAL"),
+        (&[], &["tests", "--confcutdir=/"], "PATH_ABSOLUTE"),
         (scope, &["tests", "--basetemp", "tests/link/tmp"], "PATH_SYMLINK_ESCAPE"),
-        (scope, &["tests", "--confcutdir=/"], "PATH_ABSOLUTE"),
+        (scope, &["tests", "--confcutdir=/"], "OPTION_NOT_ALLOWED"),
         (&["--scope", ".."], &["tests"], "PATH_TRAVERSAL"),
         (&["--scope", "/etc"], &["tests"], "PATH_ABSOLUTE"),
         (&["--scope", "etc"], &["tests"], "PATH_SYMLINK_ESCAPE"),
@@ -182,13 +185,13 @@ fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
     assert!(!lab.path("ran").exists());
 }
 
-/// A test, and a directory beside its own that has a test and a conftest which leave a file if they are run.
-fn outside(lab: &Lab) -> PathBuf {
-    let out = lab.path("out");
+/// A test, and elsewhere a directory with a test and a conftest which leave a file if they are run.
+fn outside(lab: &Lab, elsewhere: &Lab) -> PathBuf {
+    let out = elsewhere.path("out");
     fs::create_dir(&out).expect("mkdir");
     let leave = format!("open({:?}, 'w')\n", lab.path("ran"));
-    lab.write("out/test_out.py", &format!("def test_out():\n    {leave}"));
-    lab.write("out/conftest.py", &leave);
+    elsewhere.write("out/test_out.py", &format!("def test_out():\n    {leave}"));
+    elsewhere.write("out/conftest.py", &leave);
     lab.write("tests/test_a.py", "def test_a():\n    pass\n");
     out
 }
@@ -198,8 +201,8 @@ fn a_real_pytest_runs_no_test_from_outside() {
     if !has_program("pytest-3") {
         return skip("a_real_pytest_runs_no_test_from_outside", "no pytest here");
     }
-    let lab = lab();
-    let out = outside(&lab);
+    let (lab, elsewhere) = (lab(), Lab::as_me());
+    let out = outside(&lab, &elsewhere);
     let tests = lab.path("tests");
     fs::create_dir(tests.join("link[x")).expect("mkdir");
     fs::create_dir(tests.join("sub")).expect("mkdir");

@@ -45,7 +45,7 @@ fn an_ended_tree_shows_what_became_of_everyone() {
     let done = lab.quell("tree").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stdout.starts_with(&format!("{}  ended, ", job.id)), "{}", done.stdout);
-    assert!(done.stdout.contains("ignored TERM, killed"), "{}", done.stdout);
+    assert!(done.stdout.contains("still running after 100ms, killed"), "{}", done.stdout);
     let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
     assert_eq!(envelope["data"]["state"], "ended");
     assert!(

@@ -122,6 +122,15 @@ pub fn says_gone(receipt: &Value) -> Result<(), String> {
     }
 }
 
+/// What a recovery may say: gone with 0, or unproven with 5. Beside other tests there are processes that can't be told from
+/// the job's.
+pub fn says_what_is_known(code: Option<i32>, receipt: &Value) -> Result<(), String> {
+    match (code, verdict(receipt)) {
+        (Some(0), "gone") | (Some(5), "unproven") => Ok(()),
+        _ => Err(format!("exit code {code:?}, and the verdict is {}", receipt["verdict"])),
+    }
+}
+
 /// Whether somebody had to be killed.
 pub fn was_killed(receipt: &Value) -> bool {
     receipt["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["step"] == "kill"))

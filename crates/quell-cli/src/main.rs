@@ -7,6 +7,14 @@
 )]
 mod args;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod open_line;
+#[cfg(not(target_os = "linux"))]
+mod open_line {
+    pub fn may_be_open() -> bool {
+        true
+    }
+}
 mod output;
 mod run;
 #[cfg(target_os = "linux")]
@@ -24,7 +32,24 @@ use args::Parsed;
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
+/// The smallest stack, in bytes, on which every verb works. Code that is not optimized needs more.
+const STACK: u64 = if cfg!(debug_assertions) { 1024 * 1024 } else { 256 * 1024 };
+
 fn main() -> ExitCode {
+    if let Some(limit) = quell_sys::stack_limit().filter(|limit| *limit < STACK) {
+        // Before anything that needs more: an overflow is an abort.
+        eprintln!(
+            "quell: the stack limit of {} KiB is too small (allow at least {} KiB: `ulimit -s {1}`)",
+            limit / 1024,
+            STACK / 1024
+        );
+        return ExitCode::from(output::FAILED);
+    }
+    begin()
+}
+
+#[inline(never)]
+fn begin() -> ExitCode {
     if let Some(how) = quell_sys::raised_rights() {
         // Before anything of the caller's is looked at: it would be done with rights that the caller doesn't have.
         eprintln!(

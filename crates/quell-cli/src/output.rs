@@ -1,27 +1,39 @@
-//! What quell says, and where: results on stdout, everything else on stderr, errors in one line or in JSON.
+//! What quell says, and where: results on stdout, everything else on stderr, errors in one line or in JSON. All of it
+//! leaves here, and nothing that leaves here can give a terminal orders.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use quell_core::ErrorBody;
+use quell_core::{ErrorBody, printable, printable_lines};
 
 /// The exit code when quell itself could not do its work.
 pub const FAILED: u8 = 125;
 
-/// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else to stderr.
+/// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
+/// to stderr.
 pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
-    if json {
-        // If stdout is gone too there is nobody to tell; the code remains.
-        let _ = print(&format!("{}\n", quell_core::failure(verb, error)));
-    } else {
-        to_stderr(&format!("quell: {} ({})\n", error.message, error.hint));
+    let said = json
+        && !quell_sys::closed_at_start()[1]
+        && print(&format!("{}\n", quell_core::failure(verb, error))).is_ok();
+    if !said {
+        let [message, hint] = [&error.message, &error.hint].map(|text| printable(text));
+        to_stderr(&format!("quell: {message} ({hint})\n"));
     }
     ExitCode::from(code)
 }
 
 /// Writes a result; an error has been said already and its exit code comes back. A reader that left is no error.
 pub fn to_stdout(text: &str) -> Option<ExitCode> {
-    match write(text) {
+    match write(&printable_lines(text)) {
+        Ok(()) | Err(None) => None,
+        Err(Some(code)) => Some(code),
+    }
+}
+
+/// Writes a result with quell's own styles in it.
+#[cfg(target_os = "linux")]
+pub fn painted_to_stdout(text: &str) -> Option<ExitCode> {
+    match write(&crate::show::painted(text)) {
         Ok(()) | Err(None) => None,
         Err(Some(code)) => Some(code),
     }
@@ -31,7 +43,7 @@ pub fn to_stdout(text: &str) -> Option<ExitCode> {
 /// been said already, or the reader has left, which is no error.
 #[cfg(target_os = "linux")]
 pub fn to_reader(text: &str) -> Option<ExitCode> {
-    write(text).err().map(|failed| failed.unwrap_or(ExitCode::SUCCESS))
+    write(&printable_lines(text)).err().map(|failed| failed.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Without an exit code the reader has left.
@@ -58,5 +70,5 @@ fn print(text: &str) -> io::Result<()> {
 
 /// Says something to a person. If that fails there is no one to tell.
 pub fn to_stderr(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(printable_lines(text).as_bytes());
 }

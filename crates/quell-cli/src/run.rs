@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_core::{
-    Actor, Cause, Contain, ErrorBody, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan, Until,
-    Verdict, account, parse_environment,
+    Actor, Cause, Contain, ErrorBody, Hook, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan,
+    Until, Verdict, account, parse_environment,
 };
 use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
+use crate::open_line;
 use crate::output::{self, FAILED};
 
 /// Exit code: not proven dead.
@@ -55,17 +56,32 @@ pub struct Settings {
     pub contain: Contain,
     /// What ends them.
     pub until: Until,
+    /// What is done at their events.
+    pub hooks: Vec<Hook>,
 }
 
 #[cfg(target_os = "linux")]
 fn settings() -> Result<Settings, ErrorBody> {
     let config = &crate::verbs::gate::settings().map_err(|error| error.body())?.config;
-    Ok(Settings { plan: config.stop, contain: config.start.contain, until: config.start.until })
+    Ok(Settings {
+        plan: config.stop,
+        contain: config.start.contain,
+        until: config.start.until,
+        // Inside a job, the aide would be one of its processes, and count as left behind when the job ends.
+        hooks: if quell::is_inside_a_job() { Vec::new() } else { hooks(&config.hooks) },
+    })
+}
+
+/// The hooks that are configured; none for what a hook runs itself.
+#[cfg(target_os = "linux")]
+pub fn hooks(configured: &[Hook]) -> Vec<Hook> {
+    if configured.is_empty() || quell_keeper::is_below_an_aide() { Vec::new() } else { configured.to_vec() }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn settings() -> Result<Settings, ErrorBody> {
-    Ok(Settings { plan: StopPlan::default(), contain: Contain::default(), until: Until::default() })
+    let hooks = Vec::new();
+    Ok(Settings { plan: StopPlan::default(), contain: Contain::default(), until: Until::default(), hooks })
 }
 
 /// What `run` and `start` have in common, over what is configured.
@@ -103,6 +119,7 @@ pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
         plan: StopPlan {
             signal: args.signal.unwrap_or(settings.plan.signal),
             grace: args.grace.unwrap_or(settings.plan.grace),
+            ask: args.ask.map_or(settings.plan.ask, Into::into),
             ..settings.plan
         },
         timeout: args.timeout,
@@ -153,7 +170,8 @@ fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
 
 fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
     let owner = owner_of_run(args.owner.as_ref())?;
-    let common = common(args.job, &settings()?)?;
+    let settings = settings()?;
+    let common = common(args.job, &settings)?;
     let receipts =
         args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
     Ok(RunRequest {
@@ -173,6 +191,7 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         uses_stdout: args.json,
         stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
         owner,
+        hooks: settings.hooks,
         background: None,
         home: if args.no_record { None } else { Some(home()?) },
     })
@@ -211,19 +230,25 @@ fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
 
 fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode {
     let receipt = &finished.receipt;
-    // A leak that is to be stopped and no more is told to a person who watches, not to a program that reads stderr.
-    let leak_told = finished.leaked && (leak != Leak::Stop || std::io::stderr().is_terminal());
+    // A leak that is to be stopped and no more is one line for a program that reads stderr, and the tree for a person.
+    let leaked = finished.leaked && receipt.outlived() > 0;
+    let leak_shown = match leak {
+        Leak::Stop => leaked && std::io::stderr().is_terminal(),
+        Leak::Report | Leak::Fail => finished.leaked,
+    };
     let timed_out = receipt.cause == Cause::Timeout;
-    let told = timed_out || leak_told || receipt.escalated() || receipt.verdict != Verdict::Gone;
-    if told && !quiet {
+    let shown = timed_out || leak_shown || receipt.killed() || receipt.verdict != Verdict::Gone;
+    if shown && !quiet {
         output::to_stderr(&account::account(receipt));
+    } else if leaked && !quiet {
+        output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
     }
     for trouble in &receipt.troubles {
         output::to_stderr(&format!("quell: {trouble}\n"));
     }
     if json {
-        // The program's own output may have ended in the middle of a line.
-        let text = format!("\n{}\n", quell_core::success("run", receipt));
+        let end = if open_line::may_be_open() { "\n" } else { "" };
+        let text = format!("{end}{}\n", quell_core::success("run", receipt));
         if let Some(code) = output::to_stdout(&text) {
             return code;
         }
@@ -242,7 +267,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     }
     // The root's own word is true, but the run was cut short by a loss of ours.
     if receipt.cause == Cause::KeeperLost
-        && receipt.escalated()
+        && receipt.killed()
         && matches!(receipt.root.outcome, RootOutcome::Exited { .. })
     {
         return ExitCode::from(FAILED);
@@ -277,6 +302,6 @@ fn body(code: &str, message: &str, hint: &str) -> ErrorBody {
     }
 }
 
-fn body_of(error: &RunError) -> ErrorBody {
+pub fn body_of(error: &RunError) -> ErrorBody {
     ErrorBody { retryable: error.is_retryable(), ..body(error.code(), &error.to_string(), error.hint()) }
 }

@@ -1,6 +1,7 @@
 //! How things are shown to people: tables, colours, times and sizes. Nothing that is shown can speak to the terminal.
 
 mod chart;
+mod filter;
 mod table;
 mod text;
 
@@ -8,8 +9,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 pub use chart::{Chart, speaks_utf8};
+pub use filter::Filter;
+pub use quell_core::printable;
 pub use table::{Cell, Style, Table, fields};
-pub use text::{command_line, printable};
+pub use text::{command_line, painted};
 
 /// The width of a terminal that does not tell its own.
 const COLUMNS: usize = 80;

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::{Cause, Fate, Member, Receipt, StepKind, Verdict, format_duration};
+use crate::{
+    AskScope, Cause, Fate, Grace, KillReason, Member, Receipt, Step, StepKind, Verdict, format_duration,
+    printable,
+};
 
 /// How many rows of the tree are drawn.
 const ROWS: usize = 40;
@@ -18,7 +21,7 @@ pub fn account(receipt: &Receipt) -> String {
     text
 }
 
-/// `timed out after 2s: 4 processes, TERM at 2.00s, KILL at 3.50s (2 ignored TERM), 0 left`
+/// `timed out after 2s: 4 processes, TERM at 2.00s, KILL at 3.50s (2 still running after 1.5s), 0 left`
 pub fn headline(receipt: &Receipt) -> String {
     let mut line = match receipt.cause {
         Cause::Timeout => {
@@ -28,14 +31,16 @@ pub fn headline(receipt: &Receipt) -> String {
                 format_duration(Duration::try_from_secs_f64(given.max(0.0)).unwrap_or(Duration::MAX))
             )
         }
-        // It came to its end just before it was to be stopped.
-        Cause::OwnExit if receipt.left_at_root_exit.is_empty() => "had ended by itself".into(),
-        Cause::ExternalSignal if receipt.left_at_root_exit.is_empty() => {
-            "had died of a signal from outside".into()
+        Cause::OwnExit | Cause::ExternalSignal if receipt.outlived() > 0 => {
+            outlived(receipt.outlived() as u64)
         }
-        Cause::OwnExit | Cause::ExternalSignal => {
+        // They ended by themselves right after it.
+        Cause::OwnExit | Cause::ExternalSignal if !receipt.left_at_root_exit.is_empty() => {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
         }
+        // It came to its end just before it was to be stopped.
+        Cause::OwnExit => "had ended by itself".into(),
+        Cause::ExternalSignal => "had died of a signal from outside".into(),
         Cause::User => "stopped".into(),
         Cause::Limit => "stopped at its limit".into(),
         Cause::FrontLost => "stopped, because quell's front was killed".into(),
@@ -48,13 +53,31 @@ pub fn headline(receipt: &Receipt) -> String {
     let _ = write!(line, ": {}", processes(seen));
     let signal = ask_signal(receipt);
     if let (Some(at), Some(signal)) = (receipt.time_of(StepKind::Ask), &signal) {
-        let _ = write!(line, ", {signal} at {at:.2}s");
+        let to = if receipt.ask == AskScope::Root { " to the root" } else { "" };
+        let _ = write!(line, ", {signal}{to} at {at:.2}s");
+        let again = receipt.steps.iter().filter(|step| step.step == StepKind::Ask).nth(1);
+        if let Some(step) = again.filter(|_| receipt.ask == AskScope::Root) {
+            let _ = write!(line, ", {signal} to the rest at {:.2}s", step.moment.at);
+        }
     }
     if let Some(at) = receipt.time_of(StepKind::Kill) {
         let _ = write!(line, ", KILL at {at:.2}s");
-        let deaf = receipt.members.iter().filter(|member| member.fate == Fate::IgnoredAsk).count();
-        if deaf > 0 {
-            let _ = write!(line, " ({deaf} ignored {})", signal.unwrap_or_default());
+        let late = receipt.members.iter().filter(|member| member.fate == Fate::KilledAfterGrace);
+        let mut times: Vec<Duration> = late.map(|member| grace_given(receipt, member)).collect();
+        times.sort_unstable();
+        let count = times.len();
+        match (times.first(), times.last()) {
+            (Some(least), Some(most)) if least == most => {
+                let _ = write!(line, " ({count} still running after {})", format_duration(*most));
+            }
+            (Some(least), Some(most)) => {
+                let (least, most) = (format_duration(*least), format_duration(*most));
+                let _ = write!(line, " ({count} still running after {least} to {most})");
+            }
+            _ => {}
+        }
+        if receipt.kill == Some(KillReason::KeeperLost) && receipt.cause != Cause::KeeperLost {
+            let _ = write!(line, " because quell's keeper was killed");
         }
     }
     let _ = match &receipt.verdict {
@@ -65,8 +88,29 @@ pub fn headline(receipt: &Receipt) -> String {
     line
 }
 
+/// What became of processes that were still running when the command had exited, and how to keep them.
+pub fn outlived(count: u64) -> String {
+    let were = if count == 1 { "was" } else { "were" };
+    let them = if count == 1 { "it" } else { "them" };
+    let count = processes(usize::try_from(count).unwrap_or(usize::MAX));
+    format!("{count} outlived the command and {were} stopped (use --until tree to keep {them})")
+}
+
 fn processes(count: usize) -> String {
     if count == 1 { "1 process".into() } else { format!("{count} processes") }
+}
+
+/// The time between the request to `member` and the kill, at most the grace that was promised.
+fn grace_given(receipt: &Receipt, member: &Member) -> Duration {
+    let Grace { asked, used } = receipt.grace;
+    // What a root that was asked alone has left is asked later.
+    let was_asked =
+        |step: &&Step| step.step == StepKind::Ask && step.signals.iter().any(|sent| sent.to == member.id);
+    let own = receipt.steps.iter().find(was_asked).map(|step| step.moment.at);
+    let used = own.and_then(|ask| Some(receipt.time_of(StepKind::Kill)? - ask)).or(used);
+    let given = used.map_or(asked, |used| used.min(asked));
+    // Rounded: the clock's last digits say nothing about the process.
+    Duration::try_from_secs_f64((given.max(0.0) * 100.0).round() / 100.0).unwrap_or(Duration::MAX)
 }
 
 fn ask_signal(receipt: &Receipt) -> Option<String> {
@@ -99,8 +143,11 @@ pub fn tree(receipt: &Receipt) -> String {
         let fate = match member.fate {
             Fate::Exited => "exited".to_owned(),
             Fate::ExitedOnAsk => format!("exited on {signal}"),
-            Fate::IgnoredAsk => format!("ignored {signal}, killed"),
+            Fate::KilledAfterGrace => {
+                format!("still running after {}, killed", format_duration(grace_given(receipt, member)))
+            }
             Fate::Killed => "killed".to_owned(),
+            Fate::Ended => "ended".to_owned(),
             Fate::Alive => "STILL ALIVE".to_owned(),
         };
         let own = if member.sid != root_sid { "   (own session)" } else { "" };
@@ -123,7 +170,7 @@ fn draw<'a>(
     drawn: &mut BTreeSet<u32>,
 ) {
     // A pid can stand in a receipt twice, under different start times; its children are drawn once.
-    rows.push((format!("{indent}{branch}{}", printable(&member.command)), member));
+    rows.push((format!("{indent}{branch}{}", short(&member.command)), member));
     if !drawn.insert(member.id.pid) || indent.chars().count() > 60 {
         return;
     }
@@ -139,9 +186,9 @@ fn draw<'a>(
     }
 }
 
-/// A command as one short line: control characters (a terminal would obey them) become spaces.
-fn printable(command: &str) -> String {
-    let clean: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+/// A command as one short line.
+fn short(command: &str) -> String {
+    let clean = printable(command);
     if clean.chars().count() <= COMMAND_WIDTH {
         return clean;
     }

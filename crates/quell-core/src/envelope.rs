@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::SCHEMA;
+use crate::text::safe_json;
 
 /// An error as programs read it.
 #[derive(Clone, Debug, Serialize)]
@@ -32,21 +33,21 @@ struct Envelope<'a, T> {
     error: Option<&'a ErrorBody>,
 }
 
-impl<T: Serialize> Envelope<'_, T> {
-    fn text(&self) -> String {
-        // What quell puts into an envelope are its own types, none of which can fail to be written.
-        serde_json::to_string(self).unwrap_or_default()
-    }
+/// JSON for an answer: a terminal obeys nothing in it.
+pub fn json(value: &impl Serialize) -> String {
+    // What quell answers are its own types, none of which can fail to be written.
+    safe_json(serde_json::to_string(value).unwrap_or_default())
 }
 
 /// The envelope of a success.
 pub fn success(verb: &str, data: &impl Serialize) -> String {
-    Envelope { schema: SCHEMA, ok: true, r#type: verb, data: Some(data), error: None }.text()
+    let envelope = Envelope { schema: SCHEMA, ok: true, r#type: verb, data: Some(data), error: None };
+    json(&envelope)
 }
 
 /// The envelope of a failure.
 pub fn failure(verb: &str, error: &ErrorBody) -> String {
-    Envelope::<()> { schema: SCHEMA, ok: false, r#type: verb, data: None, error: Some(error) }.text()
+    json(&Envelope::<()> { schema: SCHEMA, ok: false, r#type: verb, data: None, error: Some(error) })
 }
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
 //! What happens to a job, as its history tells it: one JSON object a line in `events.jsonl`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Actor, Cause, HookEvent, JobId, ProcId, RootOutcome, Signal, Verdict};
+use crate::{
+    Actor, AskScope, Cause, Counts, HookEvent, JobId, JobSpec, KillReason, ProcId, Receipt, RootOutcome,
+    Signal, Verdict,
+};
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,11 +22,25 @@ pub struct JobEvent {
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The session that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Which run of the program, from 1 on.
     pub run: u32,
     /// What happened.
     #[serde(flatten)]
     pub what: Happening,
+}
+
+impl JobEvent {
+    /// What happened to the job of `spec` at `time`, in its run of that number.
+    pub fn new(spec: &JobSpec, time: String, run: u32, what: Happening) -> Self {
+        let (name, session, tags) = (spec.name.clone(), spec.session.clone(), spec.tags.clone());
+        Self { time, job: spec.id, name, session, tags, run, what }
+    }
 }
 
 /// What happened.
@@ -64,13 +82,25 @@ pub enum Happening {
         /// With which signal.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
-        /// How long it has.
+        /// How long it has, in seconds.
+        #[serde(with = "crate::seconds")]
+        #[cfg_attr(feature = "schema", schemars(with = "f64"))]
         grace: Duration,
         /// How many were asked.
         members: usize,
+        /// Whether this was for the whole tree or for the root alone.
+        #[serde(default)]
+        to: AskScope,
     },
-    /// It did not end when asked, or was not to be asked: the kill has begun.
-    Killed,
+    /// The kill has begun.
+    Killed {
+        /// Whether it was needed or wanted. Older histories don't have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<KillReason>,
+        /// Why the job is being stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
+    },
     /// Its time was up.
     TimedOut,
     /// Descendants had outlived the root.
@@ -98,11 +128,21 @@ pub enum Happening {
         actor: Actor,
         /// What was proven.
         verdict: Verdict,
+        /// How many processes it had, and what became of them. Older histories don't have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        counts: Option<Counts>,
     },
     /// It will be started again.
     Restarting {
-        /// After this wait.
+        /// After this wait, in seconds.
+        #[serde(with = "crate::seconds")]
+        #[cfg_attr(feature = "schema", schemars(with = "f64"))]
         delay: Duration,
+    },
+    /// It is not started again, because that was done as often as its limit allows.
+    RestartLimitReached {
+        /// How often.
+        restarts: u32,
     },
     /// The understudy was killed; the keeper goes on alone.
     UnderstudyLost,
@@ -123,6 +163,39 @@ pub enum Happening {
 }
 
 impl Happening {
+    /// The end of the run that `receipt` is about.
+    pub fn ended(receipt: &Receipt) -> Self {
+        Self::Ended {
+            outcome: receipt.root.outcome.clone(),
+            cause: receipt.cause,
+            actor: receipt.actor.clone(),
+            verdict: receipt.verdict.clone(),
+            counts: Some(receipt.counts()),
+        }
+    }
+
+    /// Why the job ends, as far as this event tells.
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::StopAsked { cause, .. } | Self::Ended { cause, .. } => Some(*cause),
+            Self::Killed { cause, .. } => *cause,
+            Self::TimedOut => Some(Cause::Timeout),
+            Self::Lost { .. } => Some(Cause::KeeperLost),
+            Self::Leaked { .. } => Some(Cause::OwnExit),
+            Self::Created
+            | Self::Started { .. }
+            | Self::Ready { .. }
+            | Self::Signaled { .. }
+            | Self::Asked { .. }
+            | Self::RootExited { .. }
+            | Self::OwnerGone { .. }
+            | Self::Restarting { .. }
+            | Self::RestartLimitReached { .. }
+            | Self::UnderstudyLost
+            | Self::HookFailed { .. } => None,
+        }
+    }
+
     /// The event that hooks know it by, if they do.
     pub fn hook_event(&self) -> Option<HookEvent> {
         match self {
@@ -130,7 +203,7 @@ impl Happening {
             Self::Ready { .. } => Some(HookEvent::Ready),
             Self::Ended { .. } => Some(HookEvent::Ended),
             Self::TimedOut => Some(HookEvent::TimedOut),
-            Self::Killed => Some(HookEvent::Killed),
+            Self::Killed { .. } => Some(HookEvent::Killed),
             Self::Leaked { .. } => Some(HookEvent::Leaked),
             Self::Lost { .. } => Some(HookEvent::Lost),
             Self::Created
@@ -140,6 +213,7 @@ impl Happening {
             | Self::RootExited { .. }
             | Self::OwnerGone { .. }
             | Self::Restarting { .. }
+            | Self::RestartLimitReached { .. }
             | Self::UnderstudyLost
             | Self::HookFailed { .. } => None,
         }

@@ -18,16 +18,17 @@ mod receipt;
 pub mod schema;
 mod signal;
 mod spec;
+mod text;
 mod units;
 
-pub use envelope::{ErrorBody, failure, success};
+pub use envelope::{ErrorBody, failure, json, success};
 pub use event::{Happening, JobEvent};
 pub use id::{BadId, JobId};
 pub use life::{Action, Count, Event, Known, Life, LifeRules, Manner, Request, State};
-pub use plan::StopPlan;
+pub use plan::{AskScope, StopPlan};
 pub use receipt::{
-    Actor, Cause, Fate, Grace, Held, JobBrief, Member, Moment, Output, ProcId, Receipt, RootOutcome,
-    RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
+    Actor, Cause, Counts, Fate, Grace, Held, JobBrief, KillReason, Member, Moment, Output, ProcId, Receipt,
+    RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
 };
 pub use signal::{BadSignal, Signal};
 pub use spec::{
@@ -35,9 +36,9 @@ pub use spec::{
     LaunchFile, Leak, Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy, RestartRules,
     SessionKind, Stdin, Until, parse_assignment, parse_environment,
 };
+pub use text::{is_unsafe, printable, printable_lines, push_escape};
 pub use units::{
-    BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size, read_duration,
-    read_optional_duration,
+    BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size, seconds,
 };
 
 /// The name and version of quell's JSON, in every object that it prints or writes.

@@ -4,7 +4,7 @@
 //! created ─spawned─▶ starting ─executed─▶ running ─root exited─▶ draining ─count 0─▶ ended
 //!                       │                   │ stop, timeout          │ leak, stop, timeout
 //!                       │ stop, failed      ▼                        ▼
-//!                       │                asking ◀────────────────────┘
+//!                       │                asking ◀────────────────────┘   (root asked alone and gone: the rest is asked)
 //!                       │                   │ grace over, second request        (count 0 ─▶ ended)
 //!                       └──────────────▶ killing ─count 0 | proof time over─▶ ended
 //! ```
@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use crate::{Actor, Cause, RootOutcome, Signal, StopPlan, Until, Verdict};
+use crate::{Actor, AskScope, Cause, KillReason, RootOutcome, Signal, StopPlan, Until, Verdict};
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +68,8 @@ pub struct Request {
     pub actor: Actor,
     /// How.
     pub manner: Manner,
+    /// Which processes are asked first, if that is not to be as planned.
+    pub ask: Option<AskScope>,
 }
 
 /// What a count of the living members said.
@@ -107,12 +109,19 @@ pub enum Action {
     Arm(Duration),
     /// Bring the deadline forward to this far from now, if it is later.
     Shorten(Duration),
+    /// Put the deadline off to this far from now, if it is sooner.
+    Extend(Duration),
     /// Take the deadline away.
     Disarm,
     /// Count the members and report [`Event::Counted`].
     Count,
-    /// Send this signal, then CONT, to the whole set.
-    Ask(Signal),
+    /// Send the polite signal, then CONT.
+    Ask {
+        /// The signal.
+        signal: Signal,
+        /// To which processes.
+        to: AskScope,
+    },
     /// Run one round of brake, kill and sweep, then count.
     Kill,
     /// Collect the root, write the receipt, end.
@@ -128,6 +137,8 @@ pub struct Known {
     pub ending: Option<(Cause, Actor)>,
     /// Whether descendants had outlived the root.
     pub leaked: bool,
+    /// The grace of the stop that was under way, and which processes were asked first.
+    pub stop: Option<(Duration, AskScope)>,
 }
 
 /// What governs one life.
@@ -147,9 +158,13 @@ pub struct Life {
     rules: LifeRules,
     state: State,
     grace: Duration,
+    ask: AskScope,
+    /// The root was asked alone, and the others were not asked yet.
+    rest_waits: bool,
     root: Option<RootOutcome>,
     ending: Option<(Cause, Actor)>,
     leaked: bool,
+    kill_reason: Option<KillReason>,
     /// The signals that somebody had sent to the root, each with the last one who wanted that.
     sent: Vec<(Signal, Actor)>,
     verdict: Option<Verdict>,
@@ -163,9 +178,12 @@ impl Life {
             rules,
             state: State::Created,
             grace: rules.plan.grace,
+            ask: rules.plan.ask,
+            rest_waits: false,
             root: None,
             ending: None,
             leaked: false,
+            kill_reason: None,
             sent: Vec::new(),
             verdict: None,
             last_count: Count::Alive(0),
@@ -175,10 +193,11 @@ impl Life {
     /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. An end that was
     /// under way already keeps its own cause.
     pub fn orphaned(rules: LifeRules, known: Known) -> (Self, Vec<Action>) {
-        let Known { root, ending, leaked } = known;
-        let mut life = Self { root, ending, leaked, ..Self::new(rules) };
+        let Known { root, ending, leaked, stop } = known;
+        let (grace, ask) = stop.unwrap_or((rules.plan.grace, rules.plan.ask));
+        let mut life = Self { root, ending, leaked, grace, ask, ..Self::new(rules) };
         life.settle(Cause::KeeperLost, Actor::Unknown);
-        let actions = life.kill();
+        let actions = life.kill(Some(KillReason::KeeperLost));
         (life, actions)
     }
 
@@ -202,9 +221,19 @@ impl Life {
         self.grace
     }
 
+    /// Which processes are asked first, or would be.
+    pub fn ask_scope(&self) -> AskScope {
+        self.ask
+    }
+
     /// Whether descendants were alive when the root had exited by itself and nothing but its exit was waited for.
     pub fn leaked(&self) -> bool {
         self.leaked
+    }
+
+    /// Why it is being killed, or was. The first reason stays; there is none where nothing had run.
+    pub fn kill_reason(&self) -> Option<KillReason> {
+        self.kill_reason
     }
 
     /// What was proven; only an ended job has it.
@@ -243,12 +272,12 @@ impl Life {
             (State::Starting, Event::Executed) => self.enter(State::Running, vec![]),
             (State::Starting, Event::StartFailed(reason)) => {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
-                self.kill()
+                self.kill(None)
             }
             // No instruction of the program has run, so there is nobody to be polite to.
             (State::Starting, Event::StopAsked(request)) => {
                 self.not_started("it was stopped before it started".into(), request.cause, request.actor);
-                self.kill()
+                self.kill(None)
             }
             (State::Starting, Event::RootExited(outcome)) => {
                 self.not_started(
@@ -256,11 +285,11 @@ impl Life {
                     Cause::ExternalSignal,
                     Actor::Unknown,
                 );
-                self.kill()
+                self.kill(None)
             }
             (State::Starting, Event::Deadline) => {
                 self.not_started("its time was up before it started".into(), Cause::Timeout, Actor::Quell);
-                self.kill()
+                self.kill(None)
             }
             (State::Starting, Event::Spawned | Event::Counted(_)) => vec![],
 
@@ -271,15 +300,16 @@ impl Life {
             }
             (State::Running | State::Draining, Event::StopAsked(request)) => {
                 self.settle(request.cause, request.actor);
+                self.ask = request.ask.unwrap_or(self.ask);
                 match request.manner {
-                    Manner::Ask => self.ask(self.rules.plan.grace),
-                    Manner::Within(grace) => self.ask(grace),
-                    Manner::Kill => self.kill(),
+                    Manner::Ask => self.ask_to_end(self.rules.plan.grace),
+                    Manner::Within(grace) => self.ask_to_end(grace),
+                    Manner::Kill => self.kill(Some(KillReason::Wanted)),
                 }
             }
             (State::Running | State::Draining, Event::Deadline) => {
                 self.settle(Cause::Timeout, Actor::Quell);
-                self.ask(self.rules.plan.grace)
+                self.ask_to_end(self.rules.plan.grace)
             }
             (
                 State::Running,
@@ -296,7 +326,7 @@ impl Life {
                     Until::Root => {
                         self.leaked = true;
                         self.settle_own_end();
-                        self.ask(self.rules.plan.grace)
+                        self.ask_to_end(self.rules.plan.grace)
                     }
                     Until::Tree => vec![],
                 }
@@ -309,13 +339,16 @@ impl Life {
             (State::Asking | State::Killing, Event::Counted(Count::Alive(0))) => self.end(Verdict::Gone),
             (State::Asking, Event::Counted(count)) => {
                 self.last_count = count;
-                vec![]
+                if self.rest_waits && self.root.is_some() { self.ask_the_rest() } else { vec![] }
             }
             (State::Asking, Event::StopAsked(request)) => match request.manner {
-                Manner::Ask | Manner::Kill => self.kill(),
+                Manner::Ask | Manner::Kill | Manner::Within(Duration::ZERO) => {
+                    self.kill(Some(KillReason::Wanted))
+                }
                 Manner::Within(grace) => vec![Action::Shorten(grace)],
             },
-            (State::Asking, Event::Deadline) => self.kill(),
+            (State::Asking, Event::Deadline) if self.grace.is_zero() => self.kill(Some(KillReason::Wanted)),
+            (State::Asking, Event::Deadline) => self.kill(Some(KillReason::GraceOver)),
             (State::Asking | State::Killing, Event::RootExited(outcome)) => {
                 self.root.get_or_insert(outcome);
                 vec![Action::Count]
@@ -358,15 +391,30 @@ impl Life {
         actions
     }
 
-    fn ask(&mut self, grace: Duration) -> Vec<Action> {
+    fn ask_to_end(&mut self, grace: Duration) -> Vec<Action> {
+        // A KILL asks nothing.
+        if self.rules.plan.signal == Signal::KILL {
+            return self.kill(Some(KillReason::Wanted));
+        }
         self.grace = grace;
         // The time runs from before the request: who is asked may stop the keeper. The count behind it ends the wait for
         // a set that is empty already.
-        let then = vec![Action::Arm(grace), Action::Ask(self.rules.plan.signal), Action::Count];
-        self.enter(State::Asking, then)
+        let to = if self.root.is_some() { AskScope::Tree } else { self.ask };
+        self.rest_waits = to == AskScope::Root;
+        let ask = Action::Ask { signal: self.rules.plan.signal, to };
+        self.enter(State::Asking, vec![Action::Arm(grace), ask, Action::Count])
     }
 
-    fn kill(&mut self) -> Vec<Action> {
+    /// The root, which was asked alone, has exited. What it left has the rest of the grace, and a short time at least.
+    fn ask_the_rest(&mut self) -> Vec<Action> {
+        self.rest_waits = false;
+        let least = self.grace.min(self.rules.plan.brief);
+        let ask = Action::Ask { signal: self.rules.plan.signal, to: AskScope::Tree };
+        vec![Action::Extend(least), ask, Action::Count]
+    }
+
+    fn kill(&mut self, reason: Option<KillReason>) -> Vec<Action> {
+        self.kill_reason = self.kill_reason.or(reason);
         // Until the first round has counted, nothing is proven.
         self.last_count = Count::Unknown("it was never counted".into());
         self.enter(State::Killing, vec![Action::Arm(self.rules.plan.verify), Action::Kill])
@@ -382,19 +430,22 @@ impl Life {
         self.ending.get_or_insert((cause, actor));
     }
 
-    fn settle_own_end(&mut self) {
-        let died_of = match self.root {
-            Some(RootOutcome::Signaled { signal, .. }) => Some(signal),
-            Some(_) | None => None,
+    /// Why it ends if nothing but the root's own end is the reason; none while the root lives.
+    pub fn own_end(&self) -> Option<(Cause, Actor)> {
+        let RootOutcome::Signaled { signal, .. } = self.root.as_ref()? else {
+            return Some((Cause::OwnExit, Actor::Program));
         };
-        let sender = self.sent.iter().find(|(signal, _)| died_of == Some(*signal));
-        match (died_of, sender.map(|(_, actor)| actor.clone())) {
-            (Some(_), Some(actor)) => self.settle(Cause::User, actor),
-            (Some(signal), None) if !signal.is_crash() => {
-                self.settle(Cause::ExternalSignal, Actor::Unknown);
-            }
-            (Some(_), None) | (None, _) => self.settle(Cause::OwnExit, Actor::Program),
-        }
+        let sender = self.sent.iter().find(|(sent, _)| sent == signal);
+        Some(match sender {
+            Some((_, actor)) => (Cause::User, actor.clone()),
+            None if signal.is_crash() => (Cause::OwnExit, Actor::Program),
+            None => (Cause::ExternalSignal, Actor::Unknown),
+        })
+    }
+
+    fn settle_own_end(&mut self) {
+        let (cause, actor) = self.own_end().unwrap_or((Cause::OwnExit, Actor::Program));
+        self.settle(cause, actor);
     }
 
     fn not_started(&mut self, reason: String, cause: Cause, actor: Actor) {

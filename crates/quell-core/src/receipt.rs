@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{HeldBy, SessionKind};
-use crate::{JobId, Signal};
+use crate::{AskScope, JobId, Signal};
 
 /// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,13 +72,19 @@ pub enum Actor {
         pid: u32,
         /// The sender's user.
         uid: u32,
+        /// The sender's command line, if it could be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
     },
-    /// A process that asked over the job's control socket, such as `quell stop`.
+    /// A process that asked over the job's control socket. If it did so by calling `quell stop`, the process that called it.
     Client {
         /// Its pid.
         pid: u32,
         /// Its user.
         uid: u32,
+        /// Its command line, if it could be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
         /// Why, in its own words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -135,6 +141,33 @@ pub enum Verdict {
     },
 }
 
+/// Why a tree was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum KillReason {
+    /// It was asked, and something was still running after the grace.
+    GraceOver,
+    /// The kill was asked for: at once, with a grace of 0, with KILL as the signal that asks, or by a second request.
+    Wanted,
+    /// The keeper was killed, so the rest of the tree was killed without a grace.
+    KeeperLost,
+}
+
+/// How many processes a job had, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Counts {
+    /// Processes that were seen; short-lived ones may not have been.
+    pub processes: u64,
+    /// Of those, how many outlived the command and were stopped.
+    pub outlived: u64,
+    /// Of those, how many were killed.
+    pub killed: u64,
+    /// Of those, how many are not proven dead.
+    pub survivors: u64,
+}
+
 /// How one member ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -142,14 +175,24 @@ pub enum Verdict {
 pub enum Fate {
     /// It ended without being asked.
     Exited,
-    /// It was asked and ended within the grace.
+    /// It was asked, and ended by itself or of that signal: within the grace, or before the kill reached it.
     ExitedOnAsk,
-    /// It was asked, lived on and was killed.
-    IgnoredAsk,
-    /// It was killed without having been asked: it came too late, or the kill was wanted at once.
+    /// It was asked, was still running after its grace, and died of the kill.
+    #[serde(alias = "ignored_ask")]
+    KilledAfterGrace,
+    /// It was killed without its whole grace: it was not asked, or the kill was wanted.
     Killed,
+    /// It was asked and then sent a KILL, and the kernel does not say which of the two ended it.
+    Ended,
     /// It is not proven dead.
     Alive,
+}
+
+impl Fate {
+    /// Whether a kill has, or may have, ended it.
+    pub fn is_of_a_kill(self) -> bool {
+        matches!(self, Self::KilledAfterGrace | Self::Killed | Self::Ended)
+    }
 }
 
 /// One process that was seen in the tree.
@@ -300,7 +343,7 @@ pub struct RootReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grace {
-    /// What was allowed.
+    /// What was allowed; less than first promised, if a second stop had less patience.
     pub asked: f64,
     /// What was used; absent where nobody was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -381,8 +424,14 @@ pub struct Receipt {
     pub survivors: Vec<ProcId>,
     /// What was proven.
     pub verdict: Verdict,
+    /// Which processes were asked first, or would have been.
+    #[serde(default)]
+    pub ask: AskScope,
     /// The grace.
     pub grace: Grace,
+    /// Why the tree was killed; absent where no process needed that, and in receipts of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill: Option<KillReason>,
     /// What was used.
     pub usage: Usage,
     /// What it wrote, for a background job.
@@ -391,6 +440,9 @@ pub struct Receipt {
     /// Which run of the program this was, from 1 on.
     #[serde(default = "first_run")]
     pub run: u32,
+    /// Whether it would have been started again, but had been as often as its limit allows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart_limit_reached: bool,
     /// What went wrong in quell itself without harming the stop, such as a record that could not be written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
@@ -401,13 +453,41 @@ fn first_run() -> u32 {
 }
 
 impl Receipt {
-    /// Whether a kill was needed.
+    /// Whether members were killed, or a kill did not end them.
+    pub fn killed(&self) -> bool {
+        self.time_of(StepKind::Kill).is_some()
+            && self.members.iter().any(|member| member.fate.is_of_a_kill() || member.fate == Fate::Alive)
+    }
+
+    /// Whether the request to end was not enough, so that a kill was needed. A kill that was wanted is none.
     pub fn escalated(&self) -> bool {
-        self.steps.iter().any(|step| step.step == StepKind::Kill)
-            && self
-                .members
-                .iter()
-                .any(|member| matches!(member.fate, Fate::IgnoredAsk | Fate::Killed | Fate::Alive))
+        let was_asked = self.time_of(StepKind::Ask).is_some() && self.grace.asked > 0.0;
+        self.killed() && self.kill.map_or(was_asked, |reason| reason == KillReason::GraceOver)
+    }
+
+    /// How many processes outlived the command and were stopped. Those that ended by themselves right after it don't
+    /// count, nor do any where somebody had the job stopped.
+    pub fn outlived(&self) -> usize {
+        let stop = self.time_of(StepKind::StopAsked);
+        if stop.is_some_and(|stop| self.time_of(StepKind::Ask).is_none_or(|ask| stop < ask)) {
+            return 0;
+        }
+        let stopped = |id: &&ProcId| {
+            let member = self.members.iter().find(|member| member.id == **id);
+            member.is_none_or(|member| member.fate != Fate::Exited)
+        };
+        self.left_at_root_exit.iter().filter(stopped).count()
+    }
+
+    /// The numbers in short.
+    pub fn counts(&self) -> Counts {
+        let killed = self.members.iter().filter(|member| member.fate.is_of_a_kill()).count();
+        Counts {
+            processes: self.members.len() as u64 + self.members_omitted,
+            outlived: self.outlived() as u64,
+            killed: killed as u64,
+            survivors: self.survivors.len() as u64,
+        }
     }
 
     /// The time of the first step of a kind, in seconds since the start.

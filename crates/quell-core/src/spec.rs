@@ -146,9 +146,13 @@ pub struct RestartRules {
     /// How often at most; none for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The first wait; each further one is twice as long.
+    /// The first wait in seconds; each further one is twice as long.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub delay: Duration,
-    /// The longest wait. A run that lasted longer than this begins the series anew.
+    /// The longest wait in seconds. A run that lasted longer than this begins the series anew.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub max_delay: Duration,
 }
 
@@ -232,7 +236,7 @@ pub enum HookEvent {
     Ended,
     /// Its time was up.
     TimedOut,
-    /// It did not end when asked, and was killed.
+    /// It is being killed: it did not end when asked, or the kill was wanted.
     Killed,
     /// Something had outlived the root.
     Leaked,
@@ -263,7 +267,9 @@ pub struct Hook {
     pub on: Vec<HookEvent>,
     /// What.
     pub action: HookAction,
-    /// How long it may take.
+    /// How long it may take, in seconds.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub timeout: Duration,
 }
 
@@ -289,7 +295,7 @@ pub struct Background {
     #[serde(default)]
     pub on_owner_exit: OnOwnerExit,
     /// How long it may live in all, restarts included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
     /// What is done at its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -335,7 +341,7 @@ pub struct JobSpec {
     /// How it is stopped.
     pub plan: StopPlan,
     /// When it is stopped at the latest, counted from its start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// What it may use.
     #[serde(default)]
@@ -347,9 +353,19 @@ pub struct JobSpec {
     pub boot_id: String,
     /// When it was made.
     pub created: String,
+    /// What is done at the events of a job in the foreground; see [`JobSpec::hooks`].
+    #[serde(default, rename = "hooks", skip_serializing_if = "Vec::is_empty")]
+    pub foreground_hooks: Vec<Hook>,
     /// What only a background job has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
+}
+
+impl JobSpec {
+    /// What is done at its events.
+    pub fn hooks(&self) -> &[Hook] {
+        self.background.as_ref().map_or(&self.foreground_hooks, |background| &background.hooks)
+    }
 }
 
 /// The job as it is now: the last line of `state.jsonl`, to which each transition adds one.
@@ -401,6 +417,16 @@ pub struct Record {
     /// Who is not proven dead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<ProcId>,
+    /// The marker of `spec.json` again, for the case that that file is damaged.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub marker: String,
+    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that carries
+    /// the marker is the job's only in one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub home_cgroups: Vec<String>,
+    /// Members besides the root that lived when the keeper last looked at the tree, up to a limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ProcId>,
 }
 
 fn first_run() -> u32 {
@@ -428,11 +454,17 @@ pub struct LaunchFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<ReadyRules>,
     /// How often readiness is looked for where nothing tells of it. Older records have none.
-    #[serde(default)]
+    #[serde(default, with = "crate::seconds::optional")]
     pub ready_interval: Option<Duration>,
     /// How long one such look may take.
-    #[serde(default)]
+    #[serde(default, with = "crate::seconds::optional")]
     pub ready_timeout: Option<Duration>,
+    /// Whether `quell test` started it. The guard judges such a command by other rules than a start.
+    #[serde(default)]
+    pub test: bool,
+    /// The marker of `spec.json` once more: whoever finishes the job finds it in whatever file is whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub marker: String,
 }
 
 /// A `K=V` without its `=` or its key.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
-
 /// A text that is no duration.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s")]
@@ -34,16 +32,61 @@ fn split(text: &str) -> Option<(f64, &str)> {
 /// A century is more than any job lives; what lies above it would overflow the clock's arithmetic.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// Reads a duration from a record or a message: one that no clock can be advanced by is a century.
-pub fn read_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    Duration::deserialize(deserializer).map(|duration| duration.min(CENTURY))
-}
+/// A duration in JSON: seconds as a number. One that no clock can be advanced by is read as a century.
+pub mod seconds {
+    use std::time::Duration;
 
-/// The same for one that may be missing.
-pub fn read_optional_duration<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    Ok(Option::<Duration>::deserialize(deserializer)?.map(|duration| duration.min(CENTURY)))
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::CENTURY;
+
+    /// As it is written, or as older records have it.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Seconds(f64),
+        Parts(Duration),
+    }
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(duration.as_secs_f64())
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let duration = match Written::deserialize(deserializer)? {
+            Written::Seconds(seconds) => {
+                Duration::try_from_secs_f64(seconds.min(CENTURY.as_secs_f64())).map_err(D::Error::custom)?
+            }
+            Written::Parts(duration) => duration,
+        };
+        Ok(duration.min(CENTURY))
+    }
+
+    /// The same for one that may be missing.
+    pub mod optional {
+        use std::time::Duration;
+
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        #[derive(Serialize, Deserialize)]
+        struct Seconds(#[serde(with = "super")] Duration);
+
+        /// Writes it.
+        pub fn serialize<S: Serializer>(
+            duration: &Option<Duration>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            duration.map(Seconds).serialize(serializer)
+        }
+
+        /// Reads it.
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+            Ok(Option::<Seconds>::deserialize(deserializer)?.map(|Seconds(duration)| duration))
+        }
+    }
 }
 
 /// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`, and several of them with the larger unit first, as [`format_duration`] writes
@@ -205,6 +248,32 @@ mod tests {
             (3_599_996, "1h"),
         ] {
             assert_eq!(format_duration(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn a_duration_in_json_is_seconds() {
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        struct Both {
+            #[serde(with = "seconds")]
+            one: Duration,
+            #[serde(default, with = "seconds::optional")]
+            other: Option<Duration>,
+        }
+        let given = Both { one: Duration::from_millis(300), other: Some(Duration::from_secs(5)) };
+        let text = r#"{"one":0.3,"other":5.0}"#;
+        assert_eq!(serde_json::to_string(&given).unwrap(), text);
+        let old = r#"{"one":{"secs":0,"nanos":300000000},"other":{"secs":5,"nanos":0}}"#;
+        for text in [text, old] {
+            assert_eq!(serde_json::from_str::<Both>(text).unwrap(), given, "{text}");
+        }
+        for (text, one) in
+            [(r#"{"one":1e300}"#, CENTURY), (r#"{"one":2,"other":null}"#, Duration::from_secs(2))]
+        {
+            assert_eq!(serde_json::from_str::<Both>(text).unwrap(), Both { one, other: None }, "{text}");
+        }
+        for text in [r#"{"one":-1}"#, r#"{"one":"5s"}"#, r#"{"one":null}"#] {
+            assert!(serde_json::from_str::<Both>(text).is_err(), "{text}");
         }
     }
 

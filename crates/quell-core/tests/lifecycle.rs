@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome, State,
-    StopPlan, Until, Verdict,
+    Action, Actor, AskScope, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome,
+    State, StopPlan, Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -54,6 +54,7 @@ struct Nature {
     failing_counts: usize,
     until: Until,
     timeout: bool,
+    ask: AskScope,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ struct World {
     kills_to_fail: usize,
     counts_to_fail: usize,
     asks: usize,
+    root_asks: usize,
     kills: usize,
     finished: usize,
     /// Whether a kill is allowed by now: the grace has passed, or somebody insisted.
@@ -77,7 +79,7 @@ struct World {
 impl World {
     fn new(nature: Nature) -> Self {
         let rules = LifeRules {
-            plan: StopPlan::default(),
+            plan: StopPlan { ask: nature.ask, ..StopPlan::default() },
             until: nature.until,
             timeout: nature.timeout.then_some(Duration::from_secs(1)),
         };
@@ -91,6 +93,7 @@ impl World {
             kills_to_fail: nature.failing_kills,
             counts_to_fail: nature.failing_counts,
             asks: 0,
+            root_asks: 0,
             kills: 0,
             finished: 0,
             kill_allowed: false,
@@ -121,9 +124,19 @@ impl World {
             Action::Publish => {}
             Action::Arm(_) => self.armed = true,
             Action::Shorten(_) => {}
+            Action::Extend(_) => assert!(self.armed, "there is nothing to extend: {self:?}"),
             Action::Disarm => self.armed = false,
             Action::Count => self.count(),
-            Action::Ask(_) => {
+            Action::Ask { to: AskScope::Root, .. } => {
+                assert_eq!(self.asks, 0, "the others were asked before the root: {self:?}");
+                self.root_asks += 1;
+                if self.nature.root_obeys && self.root_alive {
+                    self.root_ends();
+                }
+            }
+            Action::Ask { to: AskScope::Tree, .. } => {
+                let alone = self.nature.ask == AskScope::Root;
+                assert!(!alone || !self.root_alive, "the rest was asked while the root lived: {self:?}");
                 self.asks += 1;
                 if self.nature.children_obey {
                     self.children = 0;
@@ -179,7 +192,7 @@ impl World {
         if !matches!(state, State::Ended) {
             self.first_cause.get_or_insert(cause);
         }
-        self.feed(Event::StopAsked(Request { cause, actor: Actor::Unknown, manner }));
+        self.feed(Event::StopAsked(Request { cause, actor: Actor::Unknown, manner, ask: None }));
     }
 
     fn stimulate(&mut self, stimulus: Stimulus) {
@@ -240,7 +253,12 @@ impl World {
     }
 
     fn check(&self) {
-        assert!(self.asks <= 1, "asked twice: {self:?}");
+        assert!(self.asks <= 1 && self.root_asks <= 1, "asked twice: {self:?}");
+        let may_ask_root = self.nature.ask == AskScope::Root;
+        assert!(self.root_asks == 0 || may_ask_root, "the root was asked alone: {self:?}");
+        // A root that was asked alone and has exited leaves nobody behind who is neither asked nor killed.
+        let rest = may_ask_root && self.root_asks == 1 && !self.root_alive && self.children > 0;
+        assert!(!rest || self.asks == 1 || self.kills > 0, "the rest was forgotten: {self:?}");
         assert!(self.finished <= 1, "finished twice: {self:?}");
         assert_eq!(self.life.state() == State::Ended, self.finished == 1, "{self:?}");
         assert_eq!(self.life.state() == State::Ended, self.life.verdict().is_some(), "{self:?}");
@@ -279,15 +297,21 @@ fn natures() -> Vec<Nature> {
             for (failing_kills, failing_counts) in [(0, 0), (2, 0), (0, 2), (100, 0), (0, 100)] {
                 for until in [Until::Root, Until::Tree] {
                     for timeout in [false, true] {
-                        all.push(Nature {
-                            children,
-                            root_obeys,
-                            children_obey,
-                            failing_kills,
-                            failing_counts,
-                            until,
-                            timeout,
-                        });
+                        // The order of the requests has nothing to do with these two.
+                        let plain = until == Until::Root && !timeout;
+                        let scopes = [Some(AskScope::Tree), plain.then_some(AskScope::Root)];
+                        for ask in scopes.into_iter().flatten() {
+                            all.push(Nature {
+                                children,
+                                root_obeys,
+                                children_obey,
+                                failing_kills,
+                                failing_counts,
+                                until,
+                                timeout,
+                                ask,
+                            });
+                        }
                     }
                 }
             }
@@ -338,6 +362,24 @@ fn a_kill_is_repeated_until_the_count_is_zero() {
         }
         assert_eq!(world.life.verdict(), Some(&Verdict::Gone), "{world:?}");
     }
+}
+
+#[test]
+fn a_root_that_is_asked_alone_has_the_grace_and_what_it_leaves_a_short_time_at_least() {
+    let plan = StopPlan { ask: AskScope::Root, ..StopPlan::default() };
+    let mut life = Life::new(LifeRules { plan, until: Until::Root, timeout: None });
+    life.step(Event::Spawned);
+    life.step(Event::Executed);
+    let (cause, actor, manner) = (Cause::User, Actor::Unknown, Manner::Ask);
+    let asked = life.step(Event::StopAsked(Request { cause, actor, manner, ask: None }));
+    let ask = |to| Action::Ask { signal: plan.signal, to };
+    assert_eq!(asked, [Action::Publish, Action::Arm(plan.grace), ask(AskScope::Root), Action::Count]);
+    assert_eq!(life.step(Event::Counted(Count::Alive(3))), []);
+    assert_eq!(life.step(Event::RootExited(RootOutcome::Exited { code: 0 })), [Action::Count]);
+    let rest = life.step(Event::Counted(Count::Alive(2)));
+    assert_eq!(rest, [Action::Extend(plan.brief), ask(AskScope::Tree), Action::Count]);
+    assert_eq!(life.step(Event::Counted(Count::Alive(1))), []);
+    assert!(life.step(Event::Deadline).contains(&Action::Kill));
 }
 
 #[test]

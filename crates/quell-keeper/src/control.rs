@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use quell_core::{ProcId, Signal};
+use quell_core::{AskScope, ProcId, Signal};
 use serde::{Deserialize, Serialize};
-
-/// What a keeper hears from a client that finds no socket where one should be. Harmless for whoever does not expect it.
-pub const KNOCK: Signal = Signal::URG;
 
 /// The most that one [`Call::Send`] carries.
 pub const SEND_AT_ONCE: usize = 16 * 1024;
@@ -20,10 +17,16 @@ pub enum Call {
         /// Without asking it first.
         kill: bool,
         /// The grace, if it is not to be the job's own.
-        #[serde(default, deserialize_with = "quell_core::read_optional_duration")]
+        #[serde(default, with = "quell_core::seconds::optional")]
         grace: Option<Duration>,
+        /// Which processes are asked first, if that is not to be as the job has it.
+        #[serde(default)]
+        ask: Option<AskScope>,
         /// Why, in the client's words.
         reason: Option<String>,
+        /// Whether only what has outlived the root is meant: then the reason of the end is the root's own.
+        #[serde(default)]
+        leftovers: bool,
     },
     /// Send a signal to the root, or to everyone. Answered with [`Answer::Signaled`].
     Signal {
@@ -41,7 +44,7 @@ pub enum Call {
         /// Whether that was the last of it.
         eof: bool,
         /// For how long at most the program may make no room.
-        #[serde(deserialize_with = "quell_core::read_duration")]
+        #[serde(with = "quell_core::seconds")]
         within: Duration,
     },
     /// Say who is in the tree. Answered with [`Answer::Seen`].

@@ -20,8 +20,8 @@ pub use mask::Mask;
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
-pub use platform::{News, is_run_by_an_aide};
-pub use platform::{check, run, stand_by, tell_hooks};
+pub use platform::{News, is_below_an_aide, is_run_by_an_aide, stand_by, tell_hooks};
+pub use platform::{check, find_program, run};
 pub use request::{
-    BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
+    BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply, TestTerms,
 };

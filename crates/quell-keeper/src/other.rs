@@ -1,5 +1,8 @@
 //! The platforms on which quell can't run jobs yet.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use crate::{Finished, RunError, RunRequest};
 
 /// Says that jobs can't be run here yet.
@@ -14,11 +17,6 @@ pub fn check(request: &RunRequest) -> Result<(), RunError> {
 }
 
 /// See [`run`].
-pub fn stand_by() -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
-}
-
-/// See [`run`].
-pub fn tell_hooks() -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
+pub fn find_program(name: &OsStr, _path: Option<&OsStr>, _cwd: &Path) -> Result<PathBuf, RunError> {
+    Err(RunError::NotFound(name.to_string_lossy().into_owned()))
 }

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Background, Contain, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
+use quell_core::guard::Decision;
+use quell_core::{Background, Contain, Hook, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
 use serde::{Deserialize, Serialize};
 
 /// The program's environment.
@@ -15,6 +16,14 @@ pub struct Environment {
     pub clear: bool,
     /// What is set in it, later ones over earlier ones.
     pub set: Vec<(OsString, OsString)>,
+}
+
+impl Environment {
+    /// All variables of it, those of this process included unless it begins empty.
+    pub fn variables(&self) -> BTreeMap<OsString, OsString> {
+        let outer = (!self.clear).then(std::env::vars_os).into_iter().flatten();
+        outer.chain(self.set.iter().cloned()).collect()
+    }
 }
 
 /// Where the receipt goes besides the record.
@@ -66,6 +75,9 @@ pub struct RunRequest {
     pub stdin: Option<PathBuf>,
     /// The process that a job in the foreground lives for, besides the caller.
     pub owner: Option<ProcId>,
+    /// What is done at the events of a job in the foreground.
+    #[serde(default)]
+    pub hooks: Vec<Hook>,
     /// What only a job in the background has; none for one in the foreground.
     pub background: Option<BackgroundRequest>,
 }
@@ -86,6 +98,26 @@ pub struct BackgroundRequest {
     pub ready_interval: Duration,
     /// How long one such look may take.
     pub ready_timeout: Duration,
+    /// What the guard has to know to judge it as a test run; none for a start.
+    #[serde(default)]
+    pub test: Option<TestTerms>,
+}
+
+/// What the caller of a test run has said about its targets. The guard judges the command by it, as `quell test` does.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TestTerms {
+    /// The directories that targets have to be in.
+    #[serde(default)]
+    pub scope: Vec<PathBuf>,
+    /// The report that the command writes.
+    #[serde(default)]
+    pub junit: Option<PathBuf>,
+    /// Whether the run is approved.
+    #[serde(default)]
+    pub approved: bool,
+    /// Whether it has to name a target.
+    #[serde(default)]
+    pub require_target: bool,
 }
 
 /// What a caller is told of the start of a job in the background.
@@ -98,6 +130,8 @@ pub enum StartReply {
     },
     /// Nothing runs, and nothing is left behind.
     Failed(RunError),
+    /// The guard refused the request. Nothing runs.
+    Refused(Box<Decision>),
 }
 
 /// A run that came to its end.
@@ -188,6 +222,9 @@ pub enum RunError {
     /// The program could not be started for another reason.
     #[error("can't start the program: {0}")]
     Start(String),
+    /// It was stopped before the program ran.
+    #[error("can't start the program: {0}")]
+    Stopped(String),
     /// The system refused something that quell itself needs.
     #[error("can't {what}: {error}")]
     System {
@@ -217,7 +254,7 @@ impl RunError {
             Self::Stdin { .. } => "bad_stdin",
             Self::Record { .. } => "record_unwritable",
             Self::Receipt { .. } => "receipt_unwritable",
-            Self::Start(_) => "start_failed",
+            Self::Start(_) | Self::Stopped(_) => "start_failed",
             Self::System { .. } => "system",
             Self::Unsupported(_) => "unsupported_platform",
         }
@@ -239,19 +276,20 @@ impl RunError {
             Self::OwnerGone(_) => "give --owner a process that lives",
             Self::Stdin { .. } => "give --stdin a file that exists and that you may read",
             Self::Record { .. } => {
-                "free some space, set QUELL_HOME to a directory of yours, or pass --no-record"
+                "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record"
             }
             Self::Receipt { .. } => "give a path whose directory exists and that you may write",
             Self::Start(_) | Self::System { .. } => {
                 "look at the system's limits (processes, open files, memory) and try again"
             }
+            Self::Stopped(_) => "start it again if it should run; if its time was up, give it more",
             Self::Unsupported(_) => "run it on Linux",
         }
     }
 
     /// Whether the same call may succeed later without anything being mended.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::System { .. })
+        matches!(self, Self::Start(_) | Self::Stopped(_) | Self::System { .. })
     }
 
     /// quell's exit code for it.
@@ -270,6 +308,7 @@ impl RunError {
             | Self::Record { .. }
             | Self::Receipt { .. }
             | Self::Start(_)
+            | Self::Stopped(_)
             | Self::System { .. }
             | Self::Unsupported(_) => 125,
         }

@@ -142,6 +142,28 @@ impl Home {
         ids_in(&self.sub("live"))
     }
 
+    /// Those, and the ones that would be among them if their locks had not been deleted. What has ended has a receipt.
+    pub fn unended(&self) -> io::Result<Vec<JobId>> {
+        // In this order: a job has its lock before its directory.
+        let mut all = self.all()?;
+        let live = self.live()?;
+        all.retain(|id| {
+            live.binary_search(id).is_err() && !self.job(*id).dir().join("receipt.json").exists()
+        });
+        Ok(live.into_iter().chain(all).collect())
+    }
+
+    /// How many directories of jobs there are, among them those that are just being removed.
+    pub fn count(&self) -> io::Result<u64> {
+        match fs::metadata(self.sub("jobs")) {
+            // Each directory in it has a link to it; some file systems don't count them, or not so many.
+            Ok(found) if found.nlink() >= 2 => Ok(found.nlink() - 2),
+            Ok(_) => Ok(self.all()?.len() as u64),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the locks of jobs whose makers were killed before anything of them could be found; how many there were.
     pub fn clear_unborn(&self) -> io::Result<usize> {
         let entries = match fs::read_dir(self.sub("live")) {
@@ -151,7 +173,8 @@ impl Home {
         let mut cleared = 0;
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let hidden = name.to_str().and_then(|name| name.strip_prefix('.')).map(str::parse::<JobId>);
+            let hidden = name.to_str().and_then(|name| name.strip_prefix('.')?.split('.').next());
+            let hidden = hidden.map(str::parse::<JobId>);
             // One that was made a moment ago may not be locked yet.
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
@@ -223,7 +246,7 @@ impl Home {
         private_dirs(&names).map_err(failed)?;
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
-            && matches!(self.job(by).liveness(), Ok(Liveness::Kept | Liveness::Lost(_)))
+            && !matches!(self.job(by).liveness(), Ok(Liveness::Over) | Err(_))
             // Its end is on record a little before its lock is gone.
             && !self.job(by).record().is_ok_and(|record| record.state == quell_core::State::Ended.word())
         {

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::home::{Home, gone_is_fine, private_dirs};
+use crate::keepers::is_keeper;
 
 /// How large the history of events may get before its older half is given up; a job that is restarted for ever has one
 /// without end.
@@ -25,8 +26,13 @@ const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 /// How much room is put aside for the end: a receipt and a state of the usual size, and what the file system needs for them.
 const SPARE: usize = 32 * 1024;
 
-/// What stands in the lock of a job whose stop is being finished.
-const FINISHING: &[u8] = b"finishing\n";
+/// What a keeper writes into the lock before the program of its job runs.
+pub(crate) const BEGUN: &[u8] = b"begun\n";
+/// How long after its id was made the lock of a job is made.
+const BIRTH: Duration = Duration::from_secs(3);
+
+/// What stands in the lock of a job whose stop is being finished, before the identity of the process that does it.
+const FINISHING: &str = "finishing";
 
 /// The states of a job, one a line.
 const STATES: &str = "state.jsonl";
@@ -39,17 +45,45 @@ const RECORD_CAP: u64 = 64 * 1024 * 1024;
 /// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
     path: PathBuf,
 }
 
 impl Lock {
+    /// Whether the file is still where every process looks for it.
+    fn is_in_place(&self) -> bool {
+        let ino = |found: io::Result<fs::Metadata>| found.ok().map(|found| found.ino());
+        ino(self.path.symlink_metadata()) == ino(self.file.metadata())
+    }
+
+    /// Notes that the program is about to run. Called by the keeper, before it does.
+    pub fn begun(&self) -> io::Result<()> {
+        (&self.file).write_all(BEGUN)
+    }
+
+    /// Whether the lock of job `id` is as it was made: nothing was written to it, and it was not changed later. The time of
+    /// the last change is the kernel's: a process that empties the file can't set it back.
+    pub fn is_as_made(&self, id: JobId) -> bool {
+        self.file.metadata().is_ok_and(|found| {
+            let changed = found.ctime() as u64 * 1000 + found.ctime_nsec() as u64 / 1_000_000;
+            found.len() == 0 && changed <= id.unix_ms().saturating_add(BIRTH.as_millis() as u64)
+        })
+    }
+
     /// Says that the holder does not keep the job but finishes its stop, so that whoever finds it locked knows that it is
     /// about to be over.
     pub fn finishing(&self) -> io::Result<()> {
+        let own = quell_sys::stat(quell_sys::pid())?;
         let mut file = quell_sys::open_own(&self.path, Use::Change)?;
         file.set_len(0)?;
-        file.write_all(FINISHING)
+        file.write_all(format!("{FINISHING} {} {}\n", own.pid, own.start).as_bytes())
+    }
+
+    /// The process that has written this into a lock.
+    pub(crate) fn finisher_in(text: &[u8]) -> Option<ProcId> {
+        let text = std::str::from_utf8(text).ok()?.strip_prefix(FINISHING)?;
+        let (pid, start) = text.trim().split_once(' ')?;
+        Some(ProcId { pid: pid.parse().ok()?, start: start.parse().ok()? })
     }
 }
 
@@ -58,6 +92,8 @@ impl Lock {
 pub enum Liveness {
     /// A keeper or its understudy lives.
     Kept,
+    /// Another process finishes its stop.
+    Finishing,
     /// It was kept, has not ended, and nobody keeps it. The lock is ours now.
     Lost(Lock),
     /// It has ended, or was never there.
@@ -97,19 +133,7 @@ impl JobDir {
     ///
     /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
     pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
-        self.home.make()?;
-        private_dirs(&self.home.sub("jobs"))?;
-        private_dirs(&self.home.sub("live"))?;
-        // Locked before it can be found: nobody may take a job for lost that is about to be made.
-        let hidden = self.home.sub("live").join(format!(".{}", self.id));
-        let file = private_file().create_new(true).open(&hidden)?;
-        let locked = file.try_lock().map_err(io::Error::from);
-        point(Point::LockMade);
-        if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
-            let _ = fs::remove_file(&hidden);
-            return Err(error);
-        }
-        point(Point::LockShown);
+        let lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             point(Point::DirMade);
             if let Some(launch) = launch {
@@ -121,12 +145,64 @@ impl JobDir {
         });
         point(Point::Recorded);
         match made {
-            Ok(()) => Ok(Lock { _file: file, path: self.live_path() }),
+            Ok(()) => Ok(lock),
             Err(error) => {
                 let _ = self.remove();
                 Err(error)
             }
         }
+    }
+
+    fn make_lock(&self) -> io::Result<Lock> {
+        self.home.make()?;
+        private_dirs(&self.home.sub("jobs"))?;
+        private_dirs(&self.home.sub("live"))?;
+        // Now: at the end there may be no inode for it.
+        private_dirs(&self.home.sub("done"))?;
+        // Locked before it can be found: nobody may take a job for lost that is about to be made.
+        let hidden = self.home.sub("live").join(format!(".{}", self.id));
+        let file = private_file().create_new(true).open(&hidden)?;
+        let locked = file.try_lock().map_err(io::Error::from);
+        point(Point::LockMade);
+        if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
+            let _ = fs::remove_file(&hidden);
+            return Err(error);
+        }
+        point(Point::LockShown);
+        Ok(Lock { file, path: self.live_path() })
+    }
+
+    /// Makes again what was deleted of a job that the caller keeps: its lock, its directory, its specification, its state.
+    pub fn restore(
+        &self,
+        lock: &mut Option<Lock>,
+        spec: &JobSpec,
+        record: Option<&Record>,
+    ) -> io::Result<()> {
+        if let Some(lost) = lock.as_mut().filter(|lock| !lock.is_in_place()) {
+            *lost = self.make_lock()?;
+            // What the old one said is not known any more.
+            lost.begun()?;
+        }
+        self.make_dir()?;
+        if self.spec().is_err() {
+            self.replace("spec.json", &line_of(spec)?, Point::SpecWritten)?;
+        }
+        match record {
+            Some(record) if self.record().is_err() => self.publish(record),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Makes a lock and a directory for a job of which neither is left, as one that ran and that no process keeps.
+    pub fn make_lost(&self) -> io::Result<()> {
+        self.make_lock()?.begun()?;
+        self.make_dir()
+    }
+
+    /// Makes its directory, if it is missing.
+    pub fn make_dir(&self) -> io::Result<()> {
+        if self.exists() { Ok(()) } else { DirBuilder::new().mode(0o700).create(&self.dir) }
     }
 
     /// Whether there is a record at all. A link to a directory is none: whoever made it, it was not quell.
@@ -145,47 +221,80 @@ impl JobDir {
 
     /// Whether somebody keeps it. If nobody does, and it has not ended, the caller is the one who may finish it.
     pub fn liveness(&self) -> io::Result<Liveness> {
+        self.liveness_by(None)
+    }
+
+    /// The same for a caller that has just read the record.
+    pub fn liveness_by(&self, record: Option<&Record>) -> io::Result<Liveness> {
         let path = self.live_path();
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
         match quell_sys::open_own(&path, Use::Read) {
-            Ok(file) => self.try_lock(file),
+            Ok(file) => self.try_lock(file, record),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.without_lock(),
             Err(error) => Err(at(&path)(error)),
         }
     }
 
-    /// A job without a lock is over, or somebody has deleted its lock. Then those who keep it are known by the record alone;
-    /// and where they are gone too, the lock is made again, so that it is found and finished like any other.
+    /// A job without a lock is over, or its lock was deleted. Then its keepers, which still have it open, make another one;
+    /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
-        let Ok(record) = self.record() else { return Ok(Liveness::Over) };
-        if record.state == State::Ended.word() {
-            return Ok(Liveness::Over);
-        }
-        let this_boot = self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
-        if this_boot && record.keeper.into_iter().chain(record.understudy).any(is_alive) {
+        let record = match self.record() {
+            Ok(record) if record.state == State::Ended.word() => return Ok(Liveness::Over),
+            Ok(record) => Some(record),
+            Err(_) => {
+                self.check_room()?;
+                None
+            }
+        };
+        let alive = |record: &Record| record.keeper.into_iter().chain(record.understudy).any(is_alive);
+        let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
+        if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
             return Ok(Liveness::Kept);
         }
+        if record.is_none() || self.has_ended() {
+            return Ok(Liveness::Over);
+        }
         match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
-            Ok(file) => self.try_lock(file),
-            // Another one was quicker, and has it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Liveness::Kept),
+            Ok(file) => {
+                (&file).write_all(BEGUN)?;
+                self.try_lock(file, None)
+            }
+            // Another process was quicker.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.liveness(),
             Err(error) => Err(at(&self.live_path())(error)),
         }
     }
 
-    fn try_lock(&self, file: File) -> io::Result<Liveness> {
+    /// Whether its record says so.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.record().is_ok_and(|record| record.state == State::Ended.word())
+    }
+
+    fn try_lock(&self, file: File, record: Option<&Record>) -> io::Result<Liveness> {
         match file.try_lock() {
-            // It may have ended between the two calls.
-            Ok(()) if !self.live_path().exists() => Ok(Liveness::Over),
-            Ok(()) => Ok(Liveness::Lost(Lock { _file: file, path: self.live_path() })),
-            Err(fs::TryLockError::WouldBlock) => Ok(Liveness::Kept),
+            Ok(()) => self.locked(file),
+            Err(fs::TryLockError::WouldBlock)
+                if record.is_some_and(|record| record.keeper.is_some_and(is_keeper)) =>
+            {
+                Ok(Liveness::Kept)
+            }
+            Err(fs::TryLockError::WouldBlock) => self.held(file),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// Whether the one who holds its lock finishes the stop of a lost job. Means something only while it is held.
-    pub fn is_being_finished(&self) -> bool {
-        quell_sys::read_own(&self.live_path(), 64).is_ok_and(|text| text == FINISHING)
+    /// What it means that this process has locked `file`.
+    pub(crate) fn locked(&self, file: File) -> io::Result<Liveness> {
+        match self.live_path().symlink_metadata() {
+            Ok(found) if found.ino() == file.metadata()?.ino() => {
+                self.check_room()?;
+                Ok(Liveness::Lost(Lock { file, path: self.live_path() }))
+            }
+            // Another process has replaced it meanwhile.
+            Ok(_) => self.liveness(),
+            // It has ended meanwhile.
+            Err(_) => Ok(Liveness::Over),
+        }
     }
 
     /// Publishes a state. It becomes the last line of a file, of which readers take the last whole line: a file of its own for
@@ -281,17 +390,22 @@ impl JobDir {
 
     /// Says that the job has ended: from here on it is one of the finished ones. Called by whoever holds its lock.
     pub fn settle(&self) -> io::Result<()> {
-        private_dirs(&self.home.sub("done"))?;
         gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
         self.use_spare()?;
         point(Point::SocketRemoved);
-        match fs::rename(self.live_path(), self.done_path()) {
-            // Settled before; or somebody has deleted the lock, and then the note is still to be made.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                drop(private_file().open(self.done_path())?)
-            }
-            other => other?,
+        let is_missing = |moved: &io::Result<()>| {
+            moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let mut moved = fs::rename(self.live_path(), self.done_path());
+        if is_missing(&moved) {
+            private_dirs(&self.home.sub("done"))?;
+            moved = fs::rename(self.live_path(), self.done_path());
         }
+        if is_missing(&moved) {
+            // Settled before; or somebody has deleted the lock, and then the note is still to be made.
+            moved = private_file().open(self.done_path()).map(drop);
+        }
+        moved?;
         point(Point::Settled);
         Ok(())
     }
@@ -395,17 +509,6 @@ impl JobDir {
         quell_sys::connect_within(&self.place("ctl.sock")?.path(), patience)
     }
 
-    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is the parent of
-    /// `keeper`, which has. A record that somebody has rewritten can't make a keeper of a stranger.
-    pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
-        let Ok(lock) = self.live_path().symlink_metadata() else { return false };
-        let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
-        let holds = |id: ProcId| is(id).is_some() && quell_sys::holds_file(id.pid, lock.dev(), lock.ino());
-        let parent =
-            |keeper: ProcId| is(keeper).is_some_and(|stat| stat.ppid == process.pid) && holds(keeper);
-        holds(process) || keeper.is_some_and(parent)
-    }
-
     /// A name in the job's own directory, which is opened first: a link that takes its place leads nowhere.
     fn place(&self, name: &'static str) -> io::Result<InDir> {
         let mut options = OpenOptions::new();
@@ -461,7 +564,7 @@ pub fn wall_at(ns: u64) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-fn private_file() -> OpenOptions {
+pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options

@@ -14,6 +14,7 @@
 
 mod home;
 mod job;
+mod keepers;
 mod log;
 #[cfg(test)]
 mod testing;
@@ -21,8 +22,9 @@ mod watch;
 
 pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, wall, wall_at};
+pub use keepers::{KNOCK, Keeper, Role};
 pub use log::{
     BadCursor, CaptureWriter, Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
-    LogReader, MAX_LINE, MIN_CAP, Omitted, Piece, Stream, Streams, Taken,
+    LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, line_matches,
 };
 pub use watch::Watch;

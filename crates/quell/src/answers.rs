@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::guard::Decision;
-use quell_core::{JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
+use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Sourced};
 use crate::{
-    Cursor, Error, Job, JobState, JobView, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView, Met,
-    Result, Waited, settle_lost,
+    Cursor, Error, Job, JobState, JobView, Line, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView,
+    Met, Result, Waited, settle_lost,
 };
 
 /// `quell start`.
@@ -26,12 +26,25 @@ pub struct StartAnswer {
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<Met>,
+    /// The last lines of its output, if it ended before it was ready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
 }
 
-/// `quell stop`, for each job.
+/// `quell stop`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopAnswer {
+    /// The jobs that were stopped or had ended before; empty if none was selected.
+    pub jobs: Vec<StoppedJob>,
+    /// What went wrong with the others.
+    pub failed: Vec<ErrorBody>,
+}
+
+/// A job that was stopped.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StoppedJob {
     /// The job's id.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
@@ -57,6 +70,9 @@ pub struct RestartAnswer {
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<Met>,
+    /// The last lines of its output, if it ended before it was ready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
 }
 
 /// `quell guard check`.
@@ -201,7 +217,7 @@ pub struct RmAnswer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigAnswer {
-    /// Each setting as text with its origin; then the hooks and the trusted directories.
+    /// Each setting with its origin; then the hooks and the trusted directories.
     pub values: Vec<Sourced>,
     /// The files that were read, weakest first.
     pub files: Vec<ConfigFile>,
@@ -249,6 +265,25 @@ impl Job {
             ttl: background.and_then(|background| background.ttl).map(seconds),
             job,
         })
+    }
+
+    /// The last lines that it has written, if it ended before what was waited for: they mostly say why. Long ones are cut.
+    pub fn last_lines(&self, met: Option<Met>) -> Vec<String> {
+        const LINES: usize = 10;
+        const LONGEST: usize = 400;
+        if met != Some(Met::Exit) {
+            return Vec::new();
+        }
+        let budget = Some((LINES * LONGEST * 4) as u64);
+        let page = self.logs(&LogQuery { tail: Some(LINES), budget, ..LogQuery::default() });
+        let text = |line: &Line| {
+            let text = String::from_utf8_lossy(&line.bytes);
+            match text.char_indices().nth(LONGEST) {
+                Some((at, _)) => format!("{}…", &text[..at]),
+                None => text.into_owned(),
+            }
+        };
+        page.map(|page| page.lines().map(text).collect()).unwrap_or_default()
     }
 
     /// What it has written so far; none if that can't be read.

@@ -1,17 +1,13 @@
 //! A call to a keeper over its control socket.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_contain::KEEPER_NAME;
-use quell_core::Signal;
-use quell_keeper::control::{Answer, Call, KNOCK};
-use quell_store::JobDir;
-use quell_sys::{PidFd, Polled};
+use quell_keeper::control::{Answer, Call};
+use quell_store::{JobDir, KNOCK};
+use quell_sys::Polled;
 
 use crate::{Error, Result};
 
@@ -45,29 +41,6 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Sends `signal` to whoever of quell's holds the job's lock: its keeper, its understudy, a stub that waits for its go. That
-/// it holds the lock is the proof that it is one of them, whatever the record says.
-pub(crate) fn signal_holders(job: &JobDir, signal: Signal) {
-    let Ok(lock) = fs::metadata(job.live_path()) else { return };
-    for pid in quell_sys::pids().unwrap_or_default() {
-        let holds = || {
-            quell_sys::stat(pid).is_ok_and(|stat| NAMES.contains(&stat.comm.as_str()))
-                && quell_sys::holds_file(pid, lock.dev(), lock.ino())
-        };
-        // Once more behind the pin: then the number was its own all along.
-        if holds()
-            && let Ok(pidfd) = PidFd::open(pid)
-            && holds()
-        {
-            pidfd.signal(signal);
-        }
-    }
-}
-
-/// What those processes are called, in the 15 bytes that the kernel keeps of a name; a stub is called as its keeper until it
-/// becomes the program.
-const NAMES: [&str; 2] = [KEEPER_NAME, "quell-understud"];
-
 /// When to knock: not at once, as a job that has just begun has no socket yet, and not at every turn.
 #[derive(Debug)]
 pub(crate) struct Knocking(Instant);
@@ -81,8 +54,10 @@ impl Knocking {
     pub fn missed(&mut self, job: &JobDir) {
         if Instant::now() >= self.0 {
             self.0 = Instant::now() + KNOCK_AFTER;
-            // Somebody may have deleted the socket: a keeper that hears this opens another one, and others ignore it.
-            signal_holders(job, KNOCK);
+            // The socket may have been deleted: a keeper that hears this opens another one, and others ignore it.
+            for keeper in job.keepers() {
+                keeper.signal(KNOCK);
+            }
         }
     }
 }

@@ -88,6 +88,14 @@ pub enum Error {
         /// What to do about it.
         hint: String,
     },
+    /// A variable of the environment looks like one of quell's and is not.
+    #[error("{name}: there is no such setting")]
+    UnknownVariable {
+        /// Its name.
+        name: String,
+        /// What to do about it.
+        hint: String,
+    },
     /// A configuration file can't be used.
     #[error("{}: {message}", place(file, *line))]
     Config {
@@ -154,7 +162,7 @@ impl Error {
             Self::State(_) => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
             Self::TimedOut(_) | Self::NotRead { .. } => "timed_out",
-            Self::BadValue(_) | Self::Variable { .. } => "bad_value",
+            Self::BadValue(_) | Self::Variable { .. } | Self::UnknownVariable { .. } => "bad_value",
             Self::Config { .. } => "bad_config",
             Self::Start(error) => error.code(),
             Self::Io { .. } => "io",
@@ -189,14 +197,16 @@ impl Error {
             }
             Self::NameTaken { by, .. } => format!("choose another name, or `quell stop {by}` first"),
             Self::State(_) => "`quell status` says how it is".into(),
-            Self::NotProvenDead(_) => "the receipt names the survivors; `quell stop` tries again".into(),
+            Self::NotProvenDead(_) => "`quell stop` tries again".into(),
             Self::TimedOut(_) => "wait again, or longer".into(),
             Self::NotRead { .. } => "send the rest when the program reads again, or wait longer".into(),
             Self::BadValue(_) => "see --help".into(),
-            Self::Variable { hint, .. } | Self::Config { hint, .. } => hint.clone(),
-            // The other advice is for `quell run`.
+            Self::Variable { hint, .. } | Self::UnknownVariable { hint, .. } | Self::Config { hint, .. } => {
+                hint.clone()
+            }
+            // `--no-record` is an option of `quell run`.
             Self::Start(RunError::Record { .. }) => {
-                "free some space, or set QUELL_HOME to a directory of yours".into()
+                "set QUELL_HOME to a directory that you may write and that has free space".into()
             }
             Self::Start(error) => error.hint().into(),
             Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
@@ -230,6 +240,7 @@ impl Error {
             | Self::State(_)
             | Self::BadValue(_)
             | Self::Variable { .. }
+            | Self::UnknownVariable { .. }
             | Self::Config { .. }
             | Self::Io { .. }
             | Self::NoHome
@@ -246,6 +257,7 @@ impl Error {
             | Self::BadJob(_)
             | Self::BadValue(_)
             | Self::Variable { .. }
+            | Self::UnknownVariable { .. }
             | Self::Config { .. } => 2,
             Self::NameTaken { .. } | Self::State(_) => 1,
             Self::NotProvenDead(_) => 5,
@@ -270,7 +282,7 @@ impl Error {
             Self::Ambiguous { ids, more, .. } => json!({ "ids": ids, "more": more }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
-            Self::Variable { name, .. } => json!({ "variable": name }),
+            Self::Variable { name, .. } | Self::UnknownVariable { name, .. } => json!({ "variable": name }),
             // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
             Self::Io { path, .. } => json!({ "path": path.display().to_string() }),

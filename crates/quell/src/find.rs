@@ -1,12 +1,14 @@
 //! From what users type to jobs, and lists of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
 
 use quell_core::JobId;
-use quell_store::{Home, is_name};
+use quell_store::{Home, Liveness, is_name};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Fail, Index, Wanted};
@@ -25,8 +27,63 @@ const FINISHED_SHOWN: usize = 10;
 /// The job that `text` means: its id, its name, or the beginning of its id in either case, if no other begins so. A name
 /// goes before a beginning.
 ///
-/// Nothing that could leave quell's home touches a path: it is [`Error::BadJob`]. The job is on record when this returns.
+/// Nothing that could leave quell's home touches a path: it is [`Error::BadJob`]. The job is on record when this returns, or
+/// at least its lock is there.
 pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
+    let is_unknown = |found: &Result<JobId>| matches!(found, Err(Error::NoSuchJob(_)));
+    let mut found = resolve_recorded(home, text);
+    // Its files may have been deleted, and made again meanwhile by its keepers.
+    if is_unknown(&found) && restore(home) {
+        found = resolve_recorded(home, text);
+    }
+    if !is_unknown(&found) {
+        return found;
+    }
+    let whole_id: Option<JobId> = text.to_ascii_uppercase().parse().ok();
+    if whole_id.is_some_and(|id| record_remains(home, Some(id))) {
+        return resolve_recorded(home, text);
+    }
+    // Its directory may be gone for good: what its lock says is all that is known.
+    whole_id.filter(|id| home.job(*id).live_path().exists()).map_or(found, Ok)
+}
+
+/// Has keepers make again the files of their jobs, where those were deleted; whether there are any keepers, so that another
+/// look may find more.
+pub(crate) fn restore(home: &Home) -> bool {
+    let whole =
+        |id: &JobId| home.job(*id).live_path().exists() && home.job(*id).dir().join("spec.json").exists();
+    let kept = home.kept();
+    // A look at what keeps it is enough for that.
+    kept.iter().filter(|id| !whole(id)).for_each(|id| drop(home.job(*id).liveness()));
+    !kept.is_empty()
+}
+
+/// Puts jobs on record again, as lost ones, of which nothing is left but a cgroup with processes; whether there were any.
+/// Without an id those whose cgroup names this home; with an id also the one of which no home is known.
+pub(crate) fn record_remains(home: &Home, wanted: Option<JobId>) -> bool {
+    let lost = remains(home, wanted);
+    lost.iter().filter(|id| home.job(**id).make_lost().is_ok()).count() > 0
+}
+
+/// Those jobs.
+pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
+    let place = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let here = place(home.dir());
+    let is_forgotten = |id: JobId| {
+        let job = home.job(id);
+        let kept_or_over = job.live_path().exists() || job.record().is_ok() || job.receipt().is_ok();
+        !kept_or_over
+    };
+    let mut found = quell_contain::remains();
+    found.retain(|remains| {
+        let is_ours = remains.home.as_deref().map_or(wanted.is_some(), |other| place(other) == here);
+        is_ours && wanted.is_none_or(|id| id == remains.id) && is_forgotten(remains.id)
+    });
+    let ids: BTreeSet<JobId> = found.into_iter().map(|remains| remains.id).collect();
+    ids.into_iter().collect()
+}
+
+fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
     // Ids and their beginnings have fewer characters than names.
     if !is_name(text) {
         return Err(Error::BadJob(text.to_owned()));
@@ -53,9 +110,15 @@ pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
             return Err(Error::NoSuchJob(text.to_owned()).into());
         }
         let finished = still_there(home, index, |index| index.beginning_with(&upper, AMBIGUOUS_SHOWN + 1))?;
-        let alive = live.iter().copied().filter(|id| id.to_string().starts_with(&upper));
-        let found: BTreeSet<JobId> =
+        let begins = |id: &JobId| id.to_string().starts_with(&upper);
+        let alive = live.iter().copied().filter(begins);
+        let mut found: BTreeSet<JobId> =
             finished.into_iter().chain(alive.filter(|&id| home.job(id).exists())).collect();
+        if found.is_empty() {
+            // Its lock may have been deleted.
+            let all = home.all().map_err(Error::io(home.dir().join("jobs")))?;
+            found.extend(all.into_iter().filter(begins));
+        }
         match found.len() {
             0 => Err(Error::NoSuchJob(text.to_owned()).into()),
             1 => Ok(found.into_iter().next().ok_or_else(|| Error::NoSuchJob(text.to_owned()))?),
@@ -184,11 +247,26 @@ pub struct Listing {
 /// A home that isn't there has no jobs; it is not made.
 pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
     let mut troubles = Vec::new();
-    let mut live = live(home, &mut troubles)?;
-    live.retain(|view| filter.fits(view));
+    let failed = || Error::io(home.dir().to_owned());
+    let (mut ids, on_disk) = (home.live().map_err(failed())?, home.count().map_err(failed())?);
+    // All of it may have been deleted.
+    if ids.is_empty() && on_disk == 0 && restore(home) {
+        ids = home.live().map_err(failed())?;
+    }
     let limit = (!filter.all).then(|| filter.limit.unwrap_or(FINISHED_SHOWN));
     let wanted = filter.wanted();
-    let (finished, count, broken) = index::with(home, |index| {
+    let (finished, count, broken, unlocked) = index::with(home, |index| {
+        // What is on record, and neither live nor finished, has lost its lock, or its row in the index.
+        let mut broken = index.broken()?;
+        let known = index.count(&Wanted::default())? + (broken.len() + ids.len()) as u64;
+        let unlocked: Vec<JobId> = if on_disk > known {
+            index.reconcile(home)?;
+            broken = index.broken()?;
+            let known: BTreeSet<JobId> = index.all_ids()?.into_iter().chain(ids.iter().copied()).collect();
+            home.all().map_err(failed())?.into_iter().filter(|id| !known.contains(id)).collect()
+        } else {
+            Vec::new()
+        };
         let finished = loop {
             let views = index.newest(&wanted, limit)?;
             let ids: Vec<JobId> = views.iter().map(|view| view.id).collect();
@@ -196,8 +274,13 @@ pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
                 break views;
             }
         };
-        Ok((finished, index.count(&wanted)?, index.broken(limit)?))
+        broken.truncate(limit.unwrap_or(usize::MAX));
+        Ok((finished, index.count(&wanted)?, broken, unlocked))
     })?;
+    ids.extend(unlocked);
+    ids.sort_unstable();
+    let mut live = look_at(home, &ids, &mut troubles);
+    live.retain(|view| filter.fits(view));
     // What has ended since it was found among the live ones is listed once, as ended.
     let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
     live.retain(|view| !over.contains(&view.id));
@@ -241,17 +324,21 @@ impl Quell {
     }
 }
 
-/// The live jobs, newest first.
-fn live(home: &Home, troubles: &mut Vec<String>) -> Result<Vec<JobView>> {
+/// How these jobs, which have not ended, are; newest first.
+fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> Vec<JobView> {
     let mut views = Vec::new();
-    for id in home.live().map_err(Error::io(home.dir().join("live")))?.into_iter().rev() {
-        match JobView::look(&home.job(id)) {
+    for job in ids.iter().rev().map(|id| home.job(*id)) {
+        let view = match JobView::look(&job) {
+            // It is just being put on record or removed; or its record was deleted, and its keeper makes it again.
+            Err(Error::NoSuchJob(_)) if matches!(job.liveness(), Ok(Liveness::Kept)) => JobView::look(&job),
+            other => other,
+        };
+        match view {
             Ok(view) => views.push(view),
-            // It is just being put on record, or was removed meanwhile.
             Err(Error::NoSuchJob(_)) => {}
             Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => troubles.push(error.to_string()),
         }
     }
-    Ok(views)
+    views
 }

@@ -88,7 +88,7 @@ pub(crate) fn collect(
         if at_most.is_none() {
             index.reconcile(home)?;
         }
-        Ok((index.candidates(None)?, index.broken(None)?))
+        Ok((index.candidates(None)?, index.broken()?))
     })?;
     let broken: Vec<JobId> = broken.into_iter().map(|broken| broken.id).collect();
     report.remains = clean(home, &broken, dry_run)?;
@@ -160,11 +160,11 @@ fn not_live(job: &JobDir) -> Result<()> {
         match liveness {
             Liveness::Over => return Ok(()),
             // Whoever has seen that it has ended may remove it.
-            Liveness::Kept if Instant::now() < deadline && ended() => {
+            Liveness::Kept | Liveness::Finishing if Instant::now() < deadline && ended() => {
                 // A lock has no event with a deadline.
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Liveness::Kept => {
+            Liveness::Kept | Liveness::Finishing => {
                 return Err(Error::State(format!("job {} is live: stop it first", job.id())));
             }
             Liveness::Lost(_) => {
@@ -277,7 +277,7 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         }
         // Held, if it was free, until it is removed: nobody keeps it, and nobody will.
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
-        if matches!(liveness, Liveness::Kept) {
+        if matches!(liveness, Liveness::Kept | Liveness::Finishing) {
             continue;
         }
         found += 1;

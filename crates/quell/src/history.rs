@@ -14,11 +14,6 @@ use quell_sys::{Polled, poll_until};
 
 use crate::{Error, Filter, Job, Quell, Result, settle_lost};
 
-/// How many of the jobs that ended last are looked at for ones that lived so short that nobody saw them alive.
-const SHORT_LIVED: usize = 64;
-/// How long a job may take from getting its id to being on record.
-const BIRTH: u64 = 60_000;
-
 /// A time in the past, as events write theirs: a duration until now, such as `10m`, or a time such as
 /// `2026-01-31T12:00:00Z`.
 pub fn parse_since(text: &str) -> Result<String> {
@@ -44,17 +39,15 @@ impl Job {
         if spec.mode != Mode::Run {
             return Vec::new();
         }
-        let event =
-            |time: String, what| JobEvent { time, job: self.id(), name: spec.name.clone(), run: 1, what };
+        let event = |time: String, what| JobEvent::new(&spec, time, 1, what);
         let (record, receipt) = (self.dir().record().ok(), self.dir().receipt().ok());
         // The clock of the run begins before its record does.
         let started = receipt.as_ref().map(|receipt| receipt.started.wall.clone());
         let created = started.into_iter().fold(spec.created.clone(), String::min);
         let mut events = vec![event(created, Happening::Created)];
         if let Some(receipt) = receipt {
-            events.push(event(receipt.started.wall, Happening::Started { root: receipt.root.id }));
-            let (outcome, cause, actor) = (receipt.root.outcome, receipt.cause, receipt.actor);
-            let ended = Happening::Ended { outcome, cause, actor, verdict: receipt.verdict };
+            events.push(event(receipt.started.wall.clone(), Happening::Started { root: receipt.root.id }));
+            let ended = Happening::ended(&receipt);
             events.push(event(receipt.ended.wall, ended));
         } else if let Some(record) = record.filter(|record| record.state == "running") {
             events.push(event(record.since.wall, Happening::Started { root: record.root }));
@@ -74,12 +67,21 @@ pub struct EventFeed {
     /// Whether the older part of a long history has been looked for.
     begun: bool,
     derived: usize,
+    /// Whether the file tells more than which hooks failed.
+    has_history: bool,
 }
 
 impl EventFeed {
     /// From the beginning.
     pub fn new(job: &Job) -> Self {
-        Self { job: job.clone(), file: None, partial: Vec::new(), begun: false, derived: 0 }
+        Self {
+            job: job.clone(),
+            file: None,
+            partial: Vec::new(),
+            begun: false,
+            derived: 0,
+            has_history: false,
+        }
     }
 
     /// The job.
@@ -92,10 +94,13 @@ impl EventFeed {
         let path = self.job.dir().dir().join("events.jsonl");
         let mut events = Vec::new();
         self.read_files(&path, &mut events).map_err(Error::io(path))?;
-        if self.file.is_none() {
+        // The file of a job in the foreground has nothing but hooks that failed.
+        self.has_history |= events.iter().any(|event| !matches!(event.what, Happening::HookFailed { .. }));
+        if !self.has_history {
             let derived = self.job.derived();
             events.extend(derived.iter().skip(self.derived).cloned());
             self.derived = self.derived.max(derived.len());
+            events.sort_by(|a, b| a.time.cmp(&b.time));
         }
         Ok(events)
     }
@@ -185,7 +190,6 @@ struct HomeWatch {
     quell: Quell,
     watch: Watch,
     seen: HashSet<JobId>,
-    since_ms: u64,
 }
 
 impl EventWatch {
@@ -204,12 +208,14 @@ impl EventWatch {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
             made.and_then(|()| watch.add(&dir)).map_err(Error::io(&dir))?;
         }
-        let finished = quell.list(&Filter { limit: Some(SHORT_LIVED), ..Filter::default() })?;
+        // Has keepers make again what was deleted of live jobs.
+        quell.list(&Filter { limit: Some(0), ..Filter::default() })?;
+        // In this order: a job that is on record first and not live then has ended.
+        let all = quell.home().all().map_err(Error::io(quell.home().dir()))?;
         let live = quell.home().live().map_err(Error::io(quell.home().dir()))?;
         let jobs: Vec<Job> = live.iter().map(|&id| quell.job_with(id)).collect();
-        let seen = finished.jobs.iter().map(|view| view.id).chain(live).collect();
-        let since_ms = quell_sys::unix_ms().saturating_sub(BIRTH);
-        let home = HomeWatch { quell: quell.clone(), watch, seen, since_ms };
+        let seen = all.into_iter().chain(live).collect();
+        let home = HomeWatch { quell: quell.clone(), watch, seen };
         Ok(Self { home: Some(home), ..Self::of(&jobs)? })
     }
 
@@ -259,9 +265,8 @@ impl HomeWatch {
         if !self.watch.drain().map_err(Error::io("inotify"))? {
             return Ok(Vec::new());
         }
-        let mut ids = self.quell.home().live().map_err(Error::io(self.quell.home().dir()))?;
-        let last = self.quell.list(&Filter { limit: Some(SHORT_LIVED), ..Filter::default() })?;
-        ids.extend(last.jobs.iter().map(|view| view.id).filter(|id| id.unix_ms() >= self.since_ms));
+        // On record, not live: a job may end before it is looked at.
+        let mut ids = self.quell.home().all().map_err(Error::io(self.quell.home().dir()))?;
         ids.retain(|&id| self.seen.insert(id));
         Ok(ids.into_iter().map(|id| EventFeed::new(&self.quell.job_with(id))).collect())
     }

@@ -3,29 +3,63 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
-use quell_store::{JobDir, Liveness, Watch};
+use quell_store::{JobDir, Liveness, Role, Watch};
 use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
-use crate::call::{self, Caller, Heard, Knocking, PATIENCE};
+use crate::call::{Caller, Heard, Knocking, PATIENCE};
+use crate::recover::{Standing, Survivors, not_proven_dead, settle};
 use crate::{Error, JobState, JobView, Quell, Result, settle_lost};
 
-/// How much longer than its plan a stop may take before it is given up: the audit, the record, a busy machine.
-const STOP_SLACK: Duration = Duration::from_secs(30);
+/// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
+/// audit, the record, a busy machine.
+const STOP_SLACK: Duration = Duration::from_secs(5);
 /// How long a job may take to get its control socket, or to lose it.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether a job that is being removed is gone.
 const REMOVAL_LOOKS: usize = 500;
 
-/// How long a keeper may be silent when it is asked to stop its job.
-const SILENCE: Duration = Duration::from_secs(4);
+/// How long a keeper may be silent when it is asked to stop its job, before it is looked at.
+const SILENCE: Duration = Duration::from_secs(2);
+/// At which of these looks a keeper that is still silent is killed, though it may only be slow.
+const LAST_LOOK: usize = 4;
 
 /// The process `id` itself, if it is still there.
 fn pin(id: ProcId) -> Option<PidFd> {
     let pidfd = PidFd::open(id.pid).ok()?;
     quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start).then_some(pidfd)
+}
+
+/// Which of a job's keepers a look kills, besides those that can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doomed {
+    None,
+    /// The standby finishes the stop.
+    Keeper,
+    /// The stop is finished by this process.
+    All,
+}
+
+/// When the keepers of a job that is being stopped are looked at.
+struct Looks {
+    due: Instant,
+    count: usize,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { due: Instant::now() + SILENCE, count: 0 }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let due = Instant::now() >= self.due;
+        if due {
+            *self = Self { due: Instant::now() + SILENCE, count: self.count + 1 };
+        }
+        due
+    }
 }
 
 /// How to stop a job.
@@ -36,8 +70,12 @@ pub struct Stop {
     /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it. A job in the foreground
     /// has its own in any case: it is asked by a signal, which carries nothing.
     pub grace: Option<Duration>,
+    /// Which processes are asked first, if that is not to be as the job has it. A job in the foreground goes by its own.
+    pub ask: Option<AskScope>,
     /// Why, for the receipt of a job in the background.
     pub reason: Option<String>,
+    /// Whether only what has outlived the command is meant: then the cause of the end is the command's own.
+    pub leftovers: bool,
 }
 
 /// A job that is over.
@@ -92,7 +130,7 @@ impl Job {
     pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
             Liveness::Over => Ok(true),
-            Liveness::Kept | Liveness::Lost(_) => Ok(false),
+            Liveness::Kept | Liveness::Finishing | Liveness::Lost(_) => Ok(false),
         }
     }
 
@@ -108,41 +146,32 @@ impl Job {
     }
 
     fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
-        if self.is_over()? {
-            return Ok(Stopped { receipt: self.ended_receipt()?, was_over: true });
+        let ended = |was_over| Ok(Stopped { receipt: self.ended_receipt()?, was_over });
+        match settle(&self.dir, Survivors::KillAgain)? {
+            Standing::Over => return ended(true),
+            Standing::Finished => return ended(false),
+            Standing::Kept => {}
         }
         let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
-        let grace = stop.grace.unwrap_or(plan.grace);
-        let deadline = Instant::now() + grace + plan.verify + STOP_SLACK;
-        let (mut asked, mut knocking, mut roused) = (false, Knocking::new(), Instant::now() + SILENCE);
-        // Who has heard holds the line until the end is on record. Without that, changes on disk tell of it: that costs more,
-        // as the kernel takes its time to end such a watch.
+        let patience = stop.grace.unwrap_or(plan.grace) + plan.verify + STOP_SLACK;
+        let (mut deadline, mut forced) = (Instant::now() + patience, false);
+        let (mut asked, mut knocking, mut looks) = (false, Knocking::new(), Looks::new());
+        // The keeper that has heard holds the line until the end is on record. Without that, changes on disk tell of it: that
+        // costs more, as the kernel takes its time to end such a watch.
         let (mut line, mut watch) = (None, None);
-        // Pinned now: when the job is over there is no lock any more that would prove who it is.
+        // Pinned now: when the job is over there is no lock any more that would prove which process it is.
         let understudy = self.keeper_in(|record| record.understudy);
         loop {
-            settle_lost(&self.dir)?;
-            if self.is_over()? {
-                // One that somebody has stopped could not end with its job.
-                understudy.map(|understudy| understudy.signal(Signal::CONT));
-                return Ok(Stopped { receipt: self.ended_receipt()?, was_over: false });
-            }
             if !asked {
                 (asked, line) = self.ask_to_stop(stop)?;
             }
             if !asked {
                 knocking.missed(&self.dir);
-                // Whoever has taken over from a lost keeper has no socket, and may have been stopped like any other.
-                if Instant::now() >= roused {
-                    roused = Instant::now() + SILENCE;
-                    self.rouse(Signal::CONT);
-                }
             }
-            // Without a socket there is nobody to ask yet, or any more; nothing tells when there is.
+            // Without a socket there is no process to ask yet, or any more; nothing tells when there is.
             let soon = Instant::now() + Duration::from_millis(20);
-            // One that has heard may be stopped by somebody before it has done anything; nothing tells of that either.
-            let until = if asked { Instant::now() + SILENCE } else { soon };
-            let until = until.min(deadline);
+            // Keepers may be stopped at any time, also after they have heard; nothing tells of that either.
+            let until = if asked { looks.due } else { soon.min(looks.due) }.min(deadline);
             match (&line, &mut watch) {
                 (Some(keeper), _) => {
                     if Caller::wait_closed([keeper], Some(until))? {
@@ -152,17 +181,26 @@ impl Job {
                 (None, Some(watch)) => {
                     Watch::wait(watch, Some(until)).map_err(Error::io(self.dir.dir()))?;
                 }
-                (None, None) => {
-                    watch = Some(self.watch()?);
-                    // What has happened before is seen now.
-                    continue;
+                // What has happened before is seen now.
+                (None, None) => watch = Some(self.watch()?),
+            }
+            match settle(&self.dir, if asked { Survivors::Report } else { Survivors::KillAgain })? {
+                Standing::Over | Standing::Finished => {
+                    // One that was stopped could not end with its job.
+                    understudy.map(|understudy| understudy.signal(Signal::CONT));
+                    return ended(false);
                 }
+                Standing::Kept => {}
             }
             if Instant::now() >= deadline {
-                return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
+                if forced {
+                    return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.id())));
+                }
+                (forced, deadline) = (true, Instant::now() + plan.verify + STOP_SLACK);
+                self.look_after_keepers(looks.count, Doomed::All);
             }
-            if asked && Instant::now() >= until {
-                self.rouse(Signal::CONT);
+            if looks.is_due() {
+                self.look_after_keepers(looks.count, Doomed::None);
             }
         }
     }
@@ -173,9 +211,7 @@ impl Job {
         }
         let receipt = self.last_receipt()?;
         match &receipt.verdict {
-            Verdict::Survivors { count } => {
-                Err(Error::NotProvenDead(format!("{count} processes of {} are not proven dead", self.id())))
-            }
+            Verdict::Survivors { .. } => Err(not_proven_dead(self.id(), &receipt.survivors)),
             Verdict::Gone | Verdict::Unproven { .. } => Ok(receipt),
         }
     }
@@ -198,12 +234,21 @@ impl Job {
 
     /// Asks whoever keeps the job; whether there was anybody to hear it, and the line to it.
     fn ask_to_stop(&self, stop: &Stop) -> Result<(bool, Option<Caller>)> {
-        if let Some(mut keeper) = self.call_to_stop()? {
-            let call = Call::Stop { kill: stop.kill, grace: stop.grace, reason: stop.reason.clone() };
+        let called = match self.call_to_stop() {
+            // The keeper was killed, and is not to be called again: its standby finishes the stop.
+            Err(Error::TimedOut(_)) => return Ok((true, None)),
+            other => other?,
+        };
+        if let Some(mut keeper) = called {
+            let Stop { kill, grace, ask, reason, leftovers } = stop.clone();
+            let call = Call::Stop { kill, grace, ask, reason, leftovers };
             keeper.say(&call)?;
             point(Point::StopSent);
-            let heard = self.hear_stop(&mut keeper)?;
-            return Ok((heard, heard.then_some(keeper)));
+            return Ok(match self.hear_stop(&mut keeper)? {
+                Heard::Answer(_) => (true, Some(keeper)),
+                Heard::Gone => (false, None),
+                Heard::Silence => (true, None),
+            });
         }
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
@@ -220,45 +265,63 @@ impl Job {
         if stop.kill {
             pidfd.signal(Signal::INT);
         }
+        // It may have been suspended, with its job, from its terminal.
+        pidfd.signal(Signal::CONT);
         Ok((heard, None))
     }
 
-    /// Waits for a keeper to say that it has heard. One that is silent may have been stopped by somebody: it is continued,
-    /// and its understudy too; if that doesn't help it is killed, and whoever is left finishes the stop.
-    fn hear_stop(&self, keeper: &mut Caller) -> Result<bool> {
-        for (patience, signal) in [(SILENCE, Signal::CONT), (2 * SILENCE, Signal::KILL)] {
-            match keeper.hear(patience)? {
-                Heard::Answer(_) => return Ok(true),
-                Heard::Gone => return Ok(false),
+    /// Waits for a keeper to say that it has heard. One that stays silent is killed, and its standby finishes the stop; or
+    /// this process, if that one can't go on either.
+    fn hear_stop(&self, keeper: &mut Caller) -> Result<Heard> {
+        for look in 1..=LAST_LOOK {
+            match keeper.hear(SILENCE)? {
                 Heard::Silence => {}
+                heard => return Ok(heard),
             }
-            self.rouse(signal);
+            let doomed = if look == LAST_LOOK { Doomed::Keeper } else { Doomed::None };
+            self.look_after_keepers(look, doomed);
         }
-        Ok(true)
+        Ok(Heard::Silence)
     }
 
-    /// Connects to the keeper, and wakes one that was stopped so long ago that its queue is full.
+    /// Connects to the keeper, and wakes one that was stopped so long ago that its queue is full. One that stays deaf is
+    /// killed, and that is [`Error::TimedOut`].
     fn call_to_stop(&self) -> Result<Option<Caller>> {
-        for signal in [Signal::CONT, Signal::KILL] {
+        for look in 1..=LAST_LOOK {
             match Caller::connect_within(&self.dir, SILENCE) {
-                Err(Error::TimedOut(_)) => self.rouse(signal),
+                Err(Error::TimedOut(_)) => {}
                 other => return other,
             }
+            let doomed = if look == LAST_LOOK { Doomed::Keeper } else { Doomed::None };
+            self.look_after_keepers(look, doomed);
         }
-        // Whoever is left finishes the stop.
-        Ok(None)
+        Err(Error::TimedOut(format!("the keeper of {} takes no calls", self.id())))
     }
 
-    /// Sends `signal` to a keeper that is silent, and continues everybody else who may have been stopped: also those of
-    /// whom the record does not tell.
-    fn rouse(&self, signal: Signal) {
-        for (pidfd, signal) in [
-            (self.keeper_in(|record| record.keeper), signal),
-            (self.keeper_in(|record| record.understudy), Signal::CONT),
-        ] {
-            pidfd.map(|pidfd| pidfd.signal(signal));
+    /// Looks at the keepers of a job whose stop makes no progress, for the `look`th time. One that was stopped by a signal is
+    /// continued. One that a tracer has stopped, or that is stopped again, can't go on and is killed, which nothing can
+    /// hold up; so are those that are `doomed`. When this returns, those that were killed are gone, or it was waited for
+    /// them in vain.
+    fn look_after_keepers(&self, look: usize, doomed: Doomed) {
+        let mut killed = Vec::new();
+        for keeper in self.dir.keepers() {
+            let kill = match keeper.state() {
+                None => continue,
+                Some(b't') => true,
+                Some(b'T') if look > 1 => true,
+                Some(_) => match doomed {
+                    Doomed::None => false,
+                    Doomed::Keeper => keeper.role == Role::Keeper,
+                    Doomed::All => true,
+                },
+            };
+            keeper.signal(if kill { Signal::KILL } else { Signal::CONT });
+            killed.extend(kill.then_some(keeper));
         }
-        call::signal_holders(&self.dir, Signal::CONT);
+        let until = Instant::now() + SILENCE;
+        for keeper in killed {
+            keeper.wait_gone(until);
+        }
     }
 
     /// One of those who keep the job, pinned; none if the record names somebody who does not.
@@ -308,8 +371,7 @@ impl Job {
         let (mut watch, mut knocking) = (self.watch()?, Knocking::new());
         loop {
             // Each time: a keeper may be killed while it is waited for.
-            settle_lost(&self.dir)?;
-            if self.is_over()? {
+            if settle(&self.dir, Survivors::KillAgain)? != Standing::Kept {
                 break;
             }
             if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {

@@ -45,6 +45,7 @@ pub mod kill;
 mod logs;
 mod recover;
 mod restart;
+pub mod roles;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;
@@ -60,6 +61,7 @@ mod view;
 mod wait;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use config::{Config, Loaded};
 pub use error::Error;
@@ -72,13 +74,13 @@ pub use quell_core as core;
 pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, Finished, RunError, RunRequest};
 pub use quell_store::{
-    Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted,
-    Piece, Stream, Streams, Watch, wall_at,
+    Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
+    Omitted, Piece, Stream, Streams, Watch, wall_at,
 };
 pub use recover::{Finish, finish_lost, settle_lost};
 pub use regex_lite::Regex;
 pub use short::short_ids;
-pub use start::{Input, KEEP_VERB, MAX_LOG, Start, owner_process, parent_of};
+pub use start::{Input, KEEP_VERB, MAX_LOG, Start, is_inside_a_job, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::Tree;
@@ -102,18 +104,20 @@ pub struct Quell {
 impl Quell {
     /// The user's own: QUELL_HOME, or below the state directory. The program is QUELL_BIN, or `quell` on the PATH.
     pub fn new() -> Result<Self> {
-        Ok(Self { home: Home::find().ok_or(Error::NoHome)?, program: find_program()?, guarded: true })
+        Ok(Self { guarded: true, ..Self::with_program(Home::find().ok_or(Error::NoHome)?, find_program()?) })
     }
 
     /// With another home.
     pub fn at(home: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self { home: Home::at(home), program: find_program()?, guarded: true })
+        Ok(Self { guarded: true, ..Self::with_program(Home::at(home), find_program()?) })
     }
 
     /// With a program that is known: this very one, if it is `quell` itself. Whoever calls this has asked the gate
     /// ([`guard::admit`]) before each call.
     pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
-        Self { home, program: program.into(), guarded: false }
+        let program = program.into();
+        OWN_PROGRAM.get_or_init(|| program.clone());
+        Self { home, program, guarded: false }
     }
 
     /// Where its jobs are.
@@ -135,10 +139,12 @@ impl Quell {
         Job::new(self.clone(), id)
     }
 
-    /// Every job that has not ended, by its lock alone: also one whose record can't be read, and one that is just being made
-    /// and may come to nothing.
+    /// Every job that has not ended: also one whose record can't be read or was deleted, and one that is just being made and
+    /// may come to nothing.
     pub fn live(&self) -> Result<Vec<Job>> {
-        let ids = self.home.live().map_err(Error::io(self.home.dir().join("live")))?;
+        find::restore(&self.home);
+        find::record_remains(&self.home, None);
+        let ids = self.home.unended().map_err(Error::io(self.home.dir().join("live")))?;
         Ok(ids.into_iter().map(|id| self.job_with(id)).collect())
     }
 
@@ -197,13 +203,13 @@ pub fn new_job_id() -> Option<core::JobId> {
     Some(core::JobId::new(quell_sys::unix_ms(), quell_sys::random_u128().ok()?))
 }
 
+/// The program of the first [`Quell`] of this process. The `quell` command names itself there, so that no variable can put
+/// another program in its place.
+static OWN_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
 /// The `quell` program: this very one, if it is.
 pub(crate) fn own_program() -> Option<PathBuf> {
-    let this = std::env::current_exe().ok();
-    if this.is_some_and(|path| path.file_name().is_some_and(|name| name == "quell")) {
-        return Some("/proc/self/exe".into());
-    }
-    find_program().ok()
+    OWN_PROGRAM.get().cloned().or_else(|| find_program().ok())
 }
 
 fn find_program() -> Result<PathBuf> {

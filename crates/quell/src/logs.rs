@@ -3,7 +3,7 @@
 use std::io;
 
 use quell_core::{Mode, Output};
-use quell_store::{Cursor, Cut, Entry, Line, LogPage, LogQuery, Omitted, Stream, Watch, wall_at};
+use quell_store::{Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, wall_at};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Job, Result, settle_lost};
@@ -165,6 +165,13 @@ pub struct LogsView {
     pub cursor: Cursor,
     /// What the streams had come to.
     pub totals: Output,
+    /// How many lines were longer than 1 MiB, so that only their first 1 MiB was matched.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub long_lines: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl From<&LogPage> for LogsView {
@@ -178,6 +185,7 @@ impl From<&LogPage> for LogsView {
                 Entry::Omitted(_) => {}
             }
         }
-        Self { lines, cuts, omitted: page.end.omitted, cursor: page.end.cursor, totals: page.end.totals }
+        let LogEnd { omitted, cursor, totals, long_lines } = page.end;
+        Self { lines, cuts, omitted, cursor, totals, long_lines }
     }
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Left, Recovered};
 use quell_core::{
-    Actor, Cause, Grace, Happening, Held, HeldBy, JobBrief, JobEvent, JobSpec, Member, Moment, Receipt,
-    Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    Actor, AskScope, Cause, Grace, Happening, Held, HeldBy, JobBrief, JobEvent, JobId, JobSpec, KillReason,
+    Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step,
+    StepKind, StopPlan, Usage, Verdict,
 };
 use quell_keeper::{Mask, News, RunError};
 use quell_store::{JobDir, Liveness, Lock, wall};
@@ -21,11 +22,11 @@ use crate::{Error, Result};
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether that one is done: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a child that never got its go may take to exit after its keeper. Nothing tells who isn't its parent.
+const STUB_EXIT: Duration = Duration::from_secs(1);
 
 /// The verb by which the process is executed that tells hooks.
 const TELL_VERB: &str = "__tell";
-/// How long one who finishes a job may take to say so.
-const SAYING: Duration = Duration::from_millis(200);
 
 /// What became of a job that nobody seemed to keep.
 #[derive(Clone, Debug)]
@@ -83,24 +84,26 @@ pub(crate) enum Case {
 pub(crate) struct Lost {
     pub(crate) spec: Option<Box<JobSpec>>,
     pub(crate) record: Option<Box<Record>>,
+    /// Its marker, from whichever file of the record is whole.
+    marker: String,
+    /// Whether its numbers are of this boot for certain.
+    same_boot: bool,
 }
 
 impl Case {
-    /// Reads the record. The caller holds the lock.
-    pub(crate) fn of(job: &JobDir) -> Result<Self> {
+    /// Reads the record, which the job can delete and rewrite, and looks at what it can't. The caller holds the lock.
+    pub(crate) fn of(job: &JobDir, lock: &Lock) -> Result<Self> {
         let failed = |error| Error::Io { path: job.dir().to_owned(), error };
-        if !job.exists() {
-            return Ok(Self::Unmade(None));
-        }
         let spec = File::of(job.spec()).map_err(failed)?.get().map(Box::new);
         let record = match File::of(job.record()).map_err(failed)? {
             File::Read(record) => Some(Box::new(record)),
             // The stub gets its go only when its identity is on record.
-            File::Missing => return Ok(Self::Unmade(spec)),
-            File::Bad => None,
+            File::Missing if is_unmade(job, lock, spec.as_deref()) => return Ok(Self::Unmade(spec)),
+            File::Missing | File::Bad => None,
         };
-        let rebooted = spec.as_ref().is_some_and(|spec| spec.boot_id != quell_sys::boot_id());
-        if record.as_ref().is_some_and(|record| !rebooted && has_keeper(record)) {
+        let boot = quell_sys::boot_id();
+        let rebooted = spec.as_ref().is_some_and(|spec| spec.boot_id != boot);
+        if record.as_ref().is_some_and(|record| !rebooted && has_keeper(job, record)) {
             return Ok(Self::Kept);
         }
         // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
@@ -109,32 +112,49 @@ impl Case {
             let over = ["ended", "waiting"].contains(&record.state.as_str());
             record.root.is_none() && record.run == 1 && !over
         };
-        if record.as_ref().is_some_and(|record| unmade(record)) {
+        if record.as_ref().is_some_and(|record| unmade(record)) && is_unmade(job, lock, spec.as_deref()) {
             return Ok(Self::Unmade(spec));
         }
         let over = |record: &Record| {
             record.state == "ended" && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
         };
-        if record.as_ref().is_some_and(|record| over(record)) {
+        let is_over = record.as_ref().is_some_and(|record| over(record));
+        let lost = Lost::new(job, spec, record);
+        if is_over && quell_contain::look_for(&lost.left(job)).is_empty() {
             return Ok(Self::Over);
         }
-        let lost = Lost { spec, record };
+        // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
+        let rebooted = rebooted
+            && quell_contain::earliest_start(job.id()) == 0
+            && quell_contain::look_for(&lost.left(job)).is_empty();
         Ok(if rebooted { Self::Rebooted(lost) } else { Self::Lost(lost) })
     }
 }
 
 impl Lost {
+    pub(crate) fn new(job: &JobDir, spec: Option<Box<JobSpec>>, record: Option<Box<Record>>) -> Self {
+        let of_spec = spec.as_ref().map(|spec| spec.marker.clone());
+        let of_record = record.as_ref().map(|record| record.marker.clone());
+        let known = of_spec.or(of_record).filter(|marker| !marker.is_empty());
+        let marker = known.or_else(|| job.launch().ok().map(|launch| launch.marker)).unwrap_or_default();
+        let same_boot = spec.as_ref().is_some_and(|spec| spec.boot_id == quell_sys::boot_id());
+        Self { spec, record, marker, same_boot }
+    }
+
     /// Where to look for its processes. Without the boot that its numbers are of, none of them may be trusted.
     pub(crate) fn left(&self, job: &JobDir) -> Left<'_> {
-        let (spec, record) = (self.spec.as_deref(), self.record.as_deref());
+        let record = self.record.as_deref();
+        let numbers = record.filter(|_| self.same_boot);
         Left {
             id: job.id(),
             held: record.and_then(|record| record.held),
-            root: record.filter(|_| spec.is_some()).and_then(|record| record.root),
+            root: numbers.and_then(|record| record.root),
             cgroup: record.and_then(|record| record.cgroup.as_deref()),
             session: record.map_or(SessionKind::Shared, |record| record.session),
-            marker: spec.map_or("", |spec| &spec.marker),
-            survivors: record.map_or(&[], |record| &record.survivors),
+            marker: &self.marker,
+            homes: record.map_or(&[], |record| &record.home_cgroups),
+            members: numbers.map_or(&[], |record| &record.members),
+            survivors: numbers.map_or(&[], |record| &record.survivors),
         }
     }
 
@@ -163,8 +183,9 @@ impl Lost {
 /// process is killed meanwhile, the next one begins again.
 pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
-    let case = Case::of(job)?;
-    if !matches!(case, Case::Kept) {
+    let case = Case::of(job, &lock)?;
+    // What was never made is removed at once, and its lock stays as it was made until then.
+    if !matches!(case, Case::Kept | Case::Unmade(_)) {
         point(Point::LostLocked);
         // A courtesy to others who wait; without it they think that it is kept.
         let _ = lock.finishing();
@@ -177,7 +198,8 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             return Ok(Finish::Settled);
         }
         Case::Unmade(spec) => {
-            remove_unmade(job, spec.as_deref());
+            let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
+            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: wall() });
             point(Point::UnmadeEmptied);
             job.remove().map_err(failed)?;
             return Ok(Finish::Removed);
@@ -193,13 +215,8 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             }
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
-            let mut recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
-            // Its keeper had proven that nobody was left of the last run, and no other one begins without being on record.
+            let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             point(Point::LostKilled);
-            let waited = lost.record.as_ref().is_some_and(|record| record.state == "waiting");
-            if waited && matches!(recovered.verdict, Verdict::Unproven { .. }) {
-                recovered.verdict = Verdict::Gone;
-            }
             (lost, Done::of(recovered, now()))
         }
     };
@@ -233,88 +250,130 @@ fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
     }
 }
 
+/// How a job stands, once it is certain that it is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A process keeps it.
+    Kept,
+    /// It was over before.
+    Over,
+    /// It was lost, and its stop was finished now, here or by another quell.
+    Finished,
+}
+
+/// What is done about a lost job whose survivors are on record already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survivors {
+    /// They are killed again.
+    KillAgain,
+    /// They are reported: a keeper has just tried all that there is to try.
+    Report,
+}
+
 /// Makes sure that `job` is not lost, which any command may do before it looks at it: at once where it is kept or over;
 /// where it is lost, its stop is finished first, here or by another quell that has begun with it. Whether it was lost.
 ///
 /// An error says that it is not proven dead, and can be tried again.
 pub fn settle_lost(job: &JobDir) -> Result<bool> {
+    Ok(settle(job, Survivors::KillAgain)? == Standing::Finished)
+}
+
+/// The same, and how it stands.
+pub(crate) fn settle(job: &JobDir, survivors: Survivors) -> Result<Standing> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let mut deadline = None;
     loop {
-        match job.liveness().map_err(failed)? {
-            Liveness::Over => return Ok(deadline.is_some()),
-            Liveness::Kept if is_kept(job) => return Ok(false),
-            Liveness::Kept => {
-                let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.plan.verify);
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
-                if Instant::now() >= deadline {
-                    let id = job.id();
-                    return Err(Error::TimedOut(format!(
-                        "another quell has not finished the stop of {id} yet"
-                    )));
-                }
+        let mut liveness = job.liveness().map_err(failed)?;
+        if matches!(liveness, Liveness::Finishing) {
+            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.plan.verify);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
+            if Instant::now() < deadline {
                 std::thread::sleep(LOOK_AGAIN);
+                continue;
             }
-            Liveness::Lost(lock) => {
-                return match finish_lost(job, lock)? {
-                    Finish::Kept => Ok(false),
-                    Finish::Removed | Finish::Settled => Ok(true),
-                    Finish::Stopped(receipt) => match receipt.verdict {
-                        Verdict::Survivors { count } => Err(Error::NotProvenDead(format!(
-                            "the keeper of {} was lost, and {count} of its processes can't be ended",
-                            job.id()
-                        ))),
-                        Verdict::Gone | Verdict::Unproven { .. } => Ok(true),
-                    },
-                };
-            }
+            // It can't go on, or only says that it finishes the job. What it has done so far can be done again.
+            liveness = job.seize().map_err(failed)?;
         }
+        let lock = match liveness {
+            Liveness::Over if deadline.is_some() => return Ok(Standing::Finished),
+            Liveness::Over => return Ok(Standing::Over),
+            Liveness::Kept => return Ok(Standing::Kept),
+            Liveness::Finishing => continue,
+            Liveness::Lost(lock) => lock,
+        };
+        if survivors == Survivors::Report
+            && let Ok(record) = job.record()
+            && matches!(record.verdict, Some(Verdict::Survivors { .. }))
+        {
+            return Err(not_proven_dead(job.id(), &record.survivors));
+        }
+        return match finish_lost(job, lock)? {
+            Finish::Kept => Ok(Standing::Kept),
+            Finish::Removed | Finish::Settled => Ok(Standing::Finished),
+            Finish::Stopped(receipt) => match receipt.verdict {
+                Verdict::Survivors { .. } => Err(not_proven_dead(job.id(), &receipt.survivors)),
+                Verdict::Gone | Verdict::Unproven { .. } => Ok(Standing::Finished),
+            },
+        };
     }
 }
 
-/// Whether one of those who should keep the job is alive.
-fn has_keeper(record: &Record) -> bool {
-    record.keeper.into_iter().chain(record.understudy).any(quell_contain::is_alive)
+/// How many survivors an error names.
+const NAMED: usize = 5;
+
+/// The error for a job with survivors, which it names: there may be no receipt to name them.
+pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
+    let mut named: Vec<String> = survivors.iter().take(NAMED).map(|id| id.pid.to_string()).collect();
+    if survivors.len() > NAMED {
+        named.push(format!("{} more", survivors.len() - NAMED));
+    }
+    Error::NotProvenDead(match survivors.len() {
+        0 => format!("processes of {id} are still alive and can't be named"),
+        1 => format!("1 process of {id} is still alive after SIGKILL: pid {}", named.join(", ")),
+        count => {
+            format!("{count} processes of {id} are still alive after SIGKILL: pids {}", named.join(", "))
+        }
+    })
 }
 
-/// Whether a job that somebody has locked is kept by that one, and not about to be finished.
-pub(crate) fn is_kept(job: &JobDir) -> bool {
-    let deadline = Instant::now() + SAYING;
-    loop {
-        if job.is_being_finished() {
-            return false;
-        }
-        let nobody = job.record().is_ok_and(|record| {
-            (record.keeper.is_some() || record.understudy.is_some()) && !has_keeper(&record)
-        });
-        // Its keepers are not to be seen: they are in another PID namespace, where they have other numbers; or whoever
-        // finishes it has not said so yet.
-        if !nobody || Instant::now() >= deadline {
+/// Whether one of the processes that should keep the job is alive and does. One that keeps a background job has its lock
+/// open; a front gets hold of it only when it takes over, so its identity has to do.
+fn has_keeper(job: &JobDir, record: &Record) -> bool {
+    let in_front = || job.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+    let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
+    record.keeper.is_some_and(keeps)
+        || record.understudy.is_some_and(|id| keeps(id) || (quell_contain::is_alive(id) && in_front()))
+}
+
+/// Whether no instruction of the program has run, although the record says so: its lock is as it was made, and the kernel
+/// shows no process of it. A stub that never got its go exits by itself, when its keeper does.
+fn is_unmade(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
+    let until = Instant::now() + STUB_EXIT;
+    while lock.is_as_made(job.id()) {
+        if quell_contain::look_for(&unmade(job, spec)).is_empty() {
             return true;
         }
-        std::thread::sleep(LOOK_AGAIN);
-        if !matches!(job.liveness(), Ok(Liveness::Kept)) {
-            return false;
+        if Instant::now() >= until {
+            break;
         }
+        std::thread::sleep(LOOK_AGAIN);
     }
+    false
 }
 
-/// A stub that never got its go exits by itself, when its keeper does; what may be left is its cgroup.
-fn remove_unmade(job: &JobDir, spec: Option<&JobSpec>) {
-    if spec.is_some_and(|spec| spec.boot_id != quell_sys::boot_id()) {
-        return;
-    }
-    let left = Left {
+/// What may be left of a job that has run nothing: its cgroup.
+fn unmade<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> Left<'a> {
+    Left {
         id: job.id(),
         held: None,
         root: None,
         cgroup: None,
         session: SessionKind::Shared,
         marker: spec.map_or("", |spec| &spec.marker),
+        homes: &[],
+        members: &[],
         survivors: &[],
-    };
-    let plan = spec.map_or_else(StopPlan::default, |spec| spec.plan);
-    quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: wall() });
+    }
 }
 
 /// What a job came to in the end.
@@ -366,6 +425,7 @@ impl Done {
             cause,
             actor,
             root: RootReport { id: root, outcome: outcome.unwrap_or(RootOutcome::Unknown) },
+            restart_limit_reached: false,
             left_at_root_exit: Vec::new(),
             members,
             members_omitted,
@@ -373,6 +433,8 @@ impl Done {
             survivors,
             verdict,
             grace: Grace { asked: 0.0, used: None },
+            ask: AskScope::default(),
+            kill: Some(KillReason::KeeperLost).filter(|_| self.cause == Cause::KeeperLost),
             usage: Usage { peak_tree_memory: self.recovered.peak_memory, ..Usage::default() },
             output: None,
             run: record.map_or(1, |record| record.run),
@@ -428,20 +490,20 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         actor: Some(receipt.actor.clone()),
         verdict: Some(receipt.verdict.clone()),
         survivors: receipt.survivors.clone(),
+        marker: old.map(|old| old.marker.clone()).unwrap_or_default(),
+        home_cgroups: old.map(|old| old.home_cgroups.clone()).unwrap_or_default(),
+        members: old.map(|old| old.members.clone()).unwrap_or_default(),
     };
+    job.make_dir()?;
+    // It was put aside for this.
+    job.use_spare()?;
     job.keep(receipt)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
     point(Point::LossLogged);
     if !survived {
-        let ended = Happening::Ended {
-            outcome: receipt.root.outcome.clone(),
-            cause: receipt.cause,
-            actor: receipt.actor.clone(),
-            verdict: receipt.verdict.clone(),
-        };
-        news.extend(log_once(job, receipt, ended)?);
+        news.extend(log_once(job, receipt, Happening::ended(receipt))?);
     }
     job.publish(&record)?;
     if !survived {
@@ -463,16 +525,20 @@ fn log_once(job: &JobDir, receipt: &Receipt, what: Happening) -> io::Result<Opti
     if job.events()?.iter().rev().take_while(of_now).any(same) {
         return Ok(None);
     }
-    let (time, name) = (wall(), receipt.job.name.clone());
-    let event = JobEvent { time, job: job.id(), name, run: receipt.run, what };
+    let event = match job.spec() {
+        Ok(spec) => JobEvent::new(&spec, wall(), receipt.run, what),
+        Err(_) => {
+            let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
+            JobEvent { time: wall(), job: job.id(), name, session: None, tags, run: receipt.run, what }
+        }
+    };
     job.log_event(&event)?;
     Ok(Some(event))
 }
 
 /// Has the hooks of a lost job told, by another process that goes on by itself. Where that can't be, the history has it.
 fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
-    let hooks =
-        spec.and_then(|spec| spec.background.as_ref()).map_or(&[][..], |background| &background.hooks);
+    let hooks = spec.map_or(&[][..], JobSpec::hooks);
     let wanted = |event: &JobEvent| {
         event.what.hook_event().is_some_and(|at| hooks.iter().any(|hook| hook.on.contains(&at)))
     };

@@ -16,8 +16,8 @@ const FOLLOWED: usize = 1000;
 impl Job {
     /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
     /// as long as anything of the old tree is known to be alive. Whatever can be known to prevent the start is found out
-    /// before anything is stopped: it is in the foreground, what it reads can't be had again, its directory or its program
-    /// is gone, somebody else restarts it or has done so.
+    /// before anything is stopped: the guard does not let the command be started, it is in the foreground, what it reads
+    /// can't be had again, its directory or its program is gone, somebody else restarts it or has done so.
     pub fn restart(&self, stop: &Stop) -> Result<Job> {
         self.quell.admit("restart", &self.id().to_string())?;
         let spec = self.dir().spec().map_err(Error::io(self.dir().dir().join("spec.json")))?;
@@ -25,6 +25,10 @@ impl Job {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         };
         let launch = self.dir().launch().map_err(Error::io(self.dir().dir().join("launch.json")))?;
+        if launch.test {
+            // The guard judges tests by more than the record holds: what was approved then is not approved now.
+            return Err(Error::State(format!("{} is a test run: run it again with `quell test`", self.id())));
+        }
         let _restarting = self.lock_restart()?;
         if let Some(by) = self.successor()? {
             let id = self.id();
@@ -32,6 +36,7 @@ impl Job {
         }
         let stdin = self.input_again(&rules, &launch)?;
         let request = self.request_again(spec, rules, launch);
+        crate::roles::check_request(&request)?;
         quell_keeper::check(&request)?;
         self.stop(stop)?;
         point(Point::RestartStopped);
@@ -108,6 +113,7 @@ impl Job {
             home: Some(self.quell.home().dir().to_owned()),
             stdin: None,
             owner: None,
+            hooks: Vec::new(),
             background: Some(BackgroundRequest {
                 rules,
                 session: spec.session,
@@ -115,6 +121,7 @@ impl Job {
                 nested: is_inside_a_job(),
                 ready_interval: launch.ready_interval.unwrap_or(defaults.ready_interval),
                 ready_timeout: launch.ready_timeout.unwrap_or(defaults.ready_timeout),
+                test: None,
             }),
         }
     }

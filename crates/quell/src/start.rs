@@ -15,7 +15,7 @@ use quell_core::{
     Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules,
     Stdin, StopPlan, Until,
 };
-use quell_keeper::{BackgroundRequest, Environment, Mask, RunError, RunRequest, StartReply};
+use quell_keeper::{BackgroundRequest, Environment, Mask, RunError, RunRequest, StartReply, TestTerms};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, Point, point};
 
@@ -167,6 +167,12 @@ impl Start {
             return bad(format!("`{text}` is no regular expression: {error}"));
         }
         if let Some(url) = &self.ready.http
+            && url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+        {
+            let url = quell_core::printable(url);
+            return bad(format!("`{url}` has a space or a control character: write %20 for a space"));
+        }
+        if let Some(url) = &self.ready.http
             && !can_be_asked(url)
         {
             return bad(format!("`{url}` can't be asked: write http://HOST:PORT/PATH"));
@@ -239,6 +245,7 @@ impl Start {
             home: Some(home.dir().to_owned()),
             stdin: None,
             owner: None,
+            hooks: Vec::new(),
             background: Some(BackgroundRequest {
                 rules,
                 session,
@@ -246,9 +253,19 @@ impl Start {
                 nested: is_inside_a_job(),
                 ready_interval: self.ready_interval,
                 ready_timeout: self.ready_timeout,
+                test: None,
             }),
         };
         Ok((request, given))
+    }
+
+    /// The same for a test run.
+    pub(crate) fn test_request(&self, home: &Home, terms: TestTerms) -> Result<(RunRequest, OwnedFd)> {
+        let (mut request, stdin) = self.request(home)?;
+        if let Some(background) = &mut request.background {
+            background.test = Some(terms);
+        }
+        Ok((request, stdin))
     }
 
     fn open_stdin(&self) -> Result<(Stdin, Option<PathBuf>, OwnedFd)> {
@@ -270,9 +287,7 @@ impl Start {
 
     /// All variables that the job gets, but those by which quell marks it.
     fn whole_environment(&self, session: Option<&str>) -> Environment {
-        let mut all: BTreeMap<OsString, OsString> =
-            if self.environment.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
-        all.extend(self.environment.set.iter().cloned());
+        let mut all = self.environment.variables();
         let own = || OWN_VARIABLES.iter().chain(fault::VARIABLES);
         all.retain(|key, _| own().all(|own| key.as_os_str() != OsStr::new(own)));
         if let Some(session) = session {
@@ -319,7 +334,8 @@ fn bad_session(session: &str) -> Error {
     }
 }
 
-pub(crate) fn is_inside_a_job() -> bool {
+/// Whether this process is part of a job.
+pub fn is_inside_a_job() -> bool {
     std::env::var_os("QUELL_MARK").is_some_and(|mark| !mark.is_empty())
 }
 
@@ -344,10 +360,12 @@ pub fn owner_process(pid: u32) -> Result<ProcId> {
     Ok(ProcId { pid, start: stat.start })
 }
 
-/// The parent of the process `pid`.
+/// The parent of the process `pid`. In a container process 1 can be a parent like any other; elsewhere it is the parent of
+/// those whose own has exited.
 pub fn parent_of(pid: u32) -> Result<u32> {
     match quell_sys::stat(pid) {
         Ok(stat) if stat.ppid > 1 => Ok(stat.ppid),
+        Ok(stat) if stat.ppid == 1 && !quell_sys::in_first_pid_namespace() => Ok(1),
         Ok(_) | Err(_) => {
             Err(RunError::OwnerGone(format!("process {pid} has no parent that could be one")).into())
         }
@@ -372,6 +390,12 @@ impl Quell {
             start.request(self.home()).and_then(|(request, stdin)| self.start_request(&request, stdin));
         passed.started(&program, &started);
         started
+    }
+
+    /// Starts a test run that the guard has admitted.
+    pub(crate) fn start_tests(&self, start: &Start, terms: TestTerms) -> Result<Job> {
+        let (request, stdin) = start.test_request(self.home(), terms)?;
+        self.start_request(&request, stdin)
     }
 
     /// Starts it. If its name is that of a job that was lost, that one is finished first.
@@ -410,6 +434,7 @@ impl Quell {
         match serde_json::from_str(&line) {
             Ok(StartReply::Started { id }) => Ok(self.job_with(id)),
             Ok(StartReply::Failed(error)) => Err(error.into()),
+            Ok(StartReply::Refused(decision)) => Err(Error::Refused(decision)),
             Err(_) => Err(Error::Keeper("the keeper was lost before the program ran".into())),
         }
     }

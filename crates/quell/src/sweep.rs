@@ -10,8 +10,8 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Case, Finish, Lost, finish_lost, is_kept, settle_lost};
-use crate::{Error, Result};
+use crate::recover::{Case, Finish, Lost, finish_lost, settle_lost};
+use crate::{Error, Result, find, index};
 
 /// How long what is left of an ended job in its cgroup may take to die.
 const LITTER_PATIENCE: Duration = Duration::from_secs(10);
@@ -45,6 +45,8 @@ pub enum SweepAction {
     Remove,
     /// Another quell is finishing it, and is waited for.
     Wait,
+    /// It ended earlier, and its end is not proven. Nothing is done about it.
+    Report,
 }
 
 /// A lost job.
@@ -153,14 +155,25 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
     // It says what is killed: nobody else may have a say in that.
     home.check().map_err(failed)?;
+    // Those of which nothing is left on disk are made again by their keepers.
+    home.kept().into_iter().for_each(|id| drop(home.job(id).liveness()));
+    // Those that no process keeps either are known by their cgroups.
+    let remains = if dry_run { find::remains(home, None) } else { Vec::new() };
+    if !dry_run {
+        find::record_remains(home, None);
+    }
     // Read before the first job is finished: an ended one may be removed.
     let places = recorded_places(home)?;
     let mut report = SweepReport { dry_run, kept: 0, jobs: Vec::new(), leftovers: Vec::new() };
+    report.jobs.extend(remains.into_iter().map(|id| {
+        let job = home.job(id);
+        would_stop(&job, &Lost::new(&job, None, None))
+    }));
     let mut met = BTreeSet::new();
     for _ in 0..ROUNDS {
         report.kept = 0;
         let before = met.len();
-        for id in unended(home).map_err(failed)? {
+        for id in home.unended().map_err(failed)? {
             if met.contains(&id) {
                 continue;
             }
@@ -185,6 +198,10 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
             other => drop(other.map_err(failed)?),
         }
     }
+    for id in unproven(home)?.into_iter().filter(|id| !met.contains(id)) {
+        let job = home.job(id);
+        report.jobs.push(SweptJob::new(&job, SweepAction::Report).with_record(&job));
+    }
     for litter in quell_contain::litter(&places) {
         report.leftovers.extend(clear(home, &litter, dry_run));
     }
@@ -194,13 +211,14 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     Ok(report)
 }
 
-/// The live jobs, and those that would be if somebody had not deleted their locks. Whatever has ended has a receipt.
-fn unended(home: &Home) -> io::Result<Vec<JobId>> {
-    // In this order: a job has its lock before its directory.
-    let mut all = home.all()?;
-    let live = home.live()?;
-    all.retain(|id| live.binary_search(id).is_err() && !home.job(*id).dir().join("receipt.json").exists());
-    Ok(live.into_iter().chain(all).collect())
+/// The jobs that ended before this sweep and are not proven dead.
+fn unproven(home: &Home) -> Result<Vec<JobId>> {
+    let boot = quell_sys::boot_id();
+    let mut found = index::with(home, |index| index.unproven(&boot))?;
+    found.retain(|id| {
+        home.job(*id).record().is_ok_and(|record| matches!(record.verdict, Some(Verdict::Unproven { .. })))
+    });
+    Ok(found)
 }
 
 /// The cgroups below which live jobs say that theirs are.
@@ -223,9 +241,9 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     let failed = |error: String| SweptJob { error: Some(error), ..SweptJob::new(job, SweepAction::Stop) };
     let lock = match job.liveness() {
         Ok(Liveness::Over) => return Look::Over,
-        Ok(Liveness::Kept) if is_kept(job) => return Look::Kept,
-        Ok(Liveness::Kept) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
-        Ok(Liveness::Kept) => {
+        Ok(Liveness::Kept) => return Look::Kept,
+        Ok(Liveness::Finishing) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
+        Ok(Liveness::Finishing) => {
             let mut waited = SweptJob::new(job, SweepAction::Wait);
             waited.error = settle_lost(job).err().map(|error| error.to_string());
             return swept(waited.with_record(job));
@@ -233,7 +251,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
         Ok(Liveness::Lost(lock)) => lock,
         Err(error) => return swept(failed(error.to_string())),
     };
-    let found = match Case::of(job) {
+    let found = match Case::of(job, &lock) {
         Ok(Case::Kept) => return Look::Kept,
         Ok(Case::Unmade(_)) => SweptJob::new(job, SweepAction::Remove),
         Ok(Case::Over) => SweptJob::new(job, SweepAction::Settle).with_record(job),
@@ -268,7 +286,7 @@ fn clear(home: &Home, litter: &Litter, dry_run: bool) -> Option<Leftover> {
     let job = home.job(litter.id);
     let action = match job.liveness() {
         // One that could not be finished is in the report already.
-        Ok(Liveness::Kept | Liveness::Lost(_)) | Err(_) => return None,
+        Ok(Liveness::Kept | Liveness::Finishing | Liveness::Lost(_)) | Err(_) => return None,
         Ok(Liveness::Over) if job.exists() && litter.is_populated() => LeftoverAction::Kill,
         Ok(Liveness::Over) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
         Ok(Liveness::Over) => return None,

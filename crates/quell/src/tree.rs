@@ -67,7 +67,7 @@ impl Job {
         let at = |name: &str| Error::io(self.dir().dir().join(name));
         let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
         let record: Record = self.dir().record().map_err(at("state.jsonl"))?;
-        let found = Lost { spec: Some(Box::new(spec)), record: Some(Box::new(record)) };
+        let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
         let members = quell_contain::look_for(&found.left(self.dir())).into_iter();
         Ok(members

@@ -138,6 +138,9 @@ pub struct JobView {
     pub owner: Option<Owner>,
     /// Which run of the program this is, from 1 on.
     pub run: u32,
+    /// Whether it would have been started again, but had been as often as its limit allows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart_limit_reached: bool,
     /// When it is started again; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartPolicy>,
@@ -169,6 +172,9 @@ pub struct JobView {
     /// What was proven about its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// How many processes outlived the command and were stopped; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlived: Option<u64>,
     /// Who is not proven dead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<ProcId>,
@@ -192,11 +198,12 @@ impl JobView {
     /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
     /// puts a job on record takes the lock first, and must not find it taken.
     pub fn look(job: &JobDir) -> Result<Self> {
-        let view = Self::read(job)?;
+        let records = Records::read(job)?;
+        let view = records.view();
         if view.state == JobState::Ended {
             return Ok(view);
         }
-        let liveness = match job.liveness() {
+        let liveness = match job.liveness_by(records.record.as_ref()) {
             // The lock is not ours to try: the records have to do.
             Err(error)
                 if matches!(
@@ -209,13 +216,25 @@ impl JobView {
             other => other.map_err(Error::io(job.dir()))?,
         };
         match liveness {
-            Liveness::Kept => Ok(view),
+            // Its keeper may have put the state on record again, which was deleted.
+            Liveness::Kept if view.state == JobState::Created => Self::read(job),
+            Liveness::Kept | Liveness::Finishing => Ok(view),
             // It may have ended since it was read.
             Liveness::Lost(_) | Liveness::Over => {
                 drop(liveness);
                 Ok(Self::read(job)?.kept_by_nobody())
             }
         }
+    }
+
+    /// Whether processes of it may be alive that no keeper owns: its end was not proven, in this boot.
+    pub fn is_not_proven_dead(&self) -> bool {
+        if !matches!(self.verdict, Some(Verdict::Survivors { .. } | Verdict::Unproven { .. })) {
+            return false;
+        }
+        let uptime = quell_sys::ticks_since_boot() * 1000 / quell_sys::ticks_per_second();
+        let booted = quell_sys::unix_ms().saturating_sub(uptime);
+        self.ended.as_deref().and_then(unix_ms_of).is_none_or(|ended| ended >= booted)
     }
 
     /// What it is if nobody keeps it.
@@ -277,6 +296,10 @@ impl Records {
         Ok(Self { spec, record, state, receipt })
     }
 
+    pub fn have_ended(&self) -> bool {
+        self.state == JobState::Ended
+    }
+
     pub fn view(&self) -> JobView {
         let Self { spec, record, state, receipt } = self;
         let (state, record, receipt) = (*state, record.as_ref(), receipt.as_ref());
@@ -312,6 +335,7 @@ impl Records {
             understudy: record.and_then(|record| record.understudy),
             owner: background.and_then(|background| background.owner),
             run: record.map_or(1, |record| record.run),
+            restart_limit_reached: receipt.is_some_and(|receipt| receipt.restart_limit_reached),
             restart: background
                 .map(|background| background.restart.policy)
                 .filter(|policy| *policy != RestartPolicy::No),
@@ -330,6 +354,7 @@ impl Records {
             verdict: record
                 .and_then(|record| record.verdict.clone())
                 .or_else(|| receipt.map(|receipt| receipt.verdict.clone())),
+            outlived: receipt.map(|receipt| receipt.outlived() as u64).filter(|count| *count > 0),
             survivors: match record {
                 Some(record) if !record.survivors.is_empty() => record.survivors.clone(),
                 Some(_) | None => receipt.map(|receipt| receipt.survivors.clone()).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_core::{JobId, RootOutcome};
-use quell_store::{LineOrCut, Lines, LogReader, Watch};
+use quell_store::{Line, LineOrCut, Lines, LogReader, MATCHED, Matches, Watch};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
@@ -50,9 +50,12 @@ pub struct Waited {
     pub id: JobId,
     /// What settled it.
     pub met: Met,
-    /// The line that matched.
+    /// The line that matched; of a longer one its first 1 MiB, by which it was matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
+    /// Whether that line is longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub line_cut: bool,
     /// How it is.
     pub job: JobView,
 }
@@ -72,8 +75,8 @@ impl Waited {
 struct Waiting<'a> {
     job: &'a Job,
     met: Met,
-    line: Option<String>,
-    log: Option<Lines>,
+    line: Option<(String, bool)>,
+    log: Option<Matches>,
     vitals: Option<(u64, u64)>,
     quiet_since: Instant,
 }
@@ -108,7 +111,10 @@ pub fn wait(
         job.check_can_meet(conditions)?;
         let dir = job.dir();
         let log = match &conditions.log {
-            Some(_) => Some(Lines::new(LogReader::open(dir.dir()).map_err(Error::io(dir.dir()))?)),
+            Some(regex) => {
+                let reader = LogReader::open(dir.dir()).map_err(Error::io(dir.dir()))?;
+                Some(Matches::new(Lines::new(reader), Some(regex.clone())))
+            }
             None => None,
         };
         let (met, line, vitals, quiet_since) = (Met::Nothing, None, None, Instant::now());
@@ -140,7 +146,8 @@ pub fn wait(
         .into_iter()
         .map(|waiting| {
             let job = JobView::look(waiting.job.dir())?;
-            Ok(Waited { id: waiting.job.id(), met: waiting.met, line: waiting.line, job })
+            let (line, line_cut) = waiting.line.map_or((None, false), |(line, cut)| (Some(line), cut));
+            Ok(Waited { id: waiting.job.id(), met: waiting.met, line, line_cut, job })
         })
         .collect()
 }
@@ -194,8 +201,8 @@ impl Waiting<'_> {
     fn look(&mut self, conditions: &Conditions, deadline: Option<Instant>) -> Result<()> {
         let view = self.job.view()?;
         let over = matches!(view.state, JobState::Ended);
-        if let (Some(regex), Some(lines)) = (&conditions.log, &mut self.log)
-            && let Some(line) = find_line(lines, regex, over).map_err(Error::io(self.job.dir().dir()))?
+        if let Some(lines) = &mut self.log
+            && let Some(line) = find_line(lines, over).map_err(Error::io(self.job.dir().dir()))?
         {
             (self.met, self.line) = (Met::Log, Some(line));
             return Ok(());
@@ -217,21 +224,34 @@ impl Waiting<'_> {
     }
 }
 
-fn find_line(lines: &mut Lines, regex: &Regex, over: bool) -> std::io::Result<Option<String>> {
-    while let Some(entry) = lines.next_line()? {
-        if let LineOrCut::Line(line) = entry {
-            let text = String::from_utf8_lossy(&line.bytes);
-            if regex.is_match(&text) {
-                return Ok(Some(text.into_owned()));
+/// A line that matches, and whether it is longer than what is given of it.
+fn find_line(lines: &mut Matches, over: bool) -> std::io::Result<Option<(String, bool)>> {
+    let mut found: Option<Line> = None;
+    loop {
+        let next = match lines.next_line()? {
+            Some(LineOrCut::Line(line)) => Some(line),
+            Some(LineOrCut::Cut(_)) => continue,
+            // The last line of a job that is over may have no end.
+            None if over => lines.next_begun(),
+            None => None,
+        };
+        match (&mut found, next) {
+            (None, None) => return Ok(None),
+            (None, Some(line)) => found = Some(line),
+            (Some(first), Some(line)) if first.stream == line.stream => {
+                first.bytes.extend(line.bytes);
+                first.split = line.split;
             }
+            (Some(_), Some(_)) => continue,
+            (Some(first), None) => first.split = false,
+        }
+        if let Some(line) = found.take_if(|line| !line.split || line.bytes.len() > MATCHED) {
+            let text = line.bytes.get(..MATCHED);
+            let whole = || line.bytes.strip_suffix(b"\r").unwrap_or(&line.bytes);
+            return Ok(Some((
+                String::from_utf8_lossy(text.unwrap_or_else(whole)).into_owned(),
+                line.bytes.len() > MATCHED,
+            )));
         }
     }
-    // The last line of a job that is over may have no end.
-    while over && let Some(line) = lines.next_begun() {
-        let text = String::from_utf8_lossy(&line.bytes);
-        if regex.is_match(&text) {
-            return Ok(Some(text.into_owned()));
-        }
-    }
-    Ok(None)
 }

@@ -15,7 +15,7 @@ pub fn proc(input: &[u8]) {
     }
     assert!(numbers(input).len() <= input.len().div_ceil(2));
     for line in text.lines() {
-        if let Some(inode) = listener(line, 80) {
+        if let Some((_, inode)) = listener(line, 80) {
             assert!(line.contains(&inode.to_string()) || line.contains('+') || line.contains('0'), "{line}");
         }
     }

@@ -146,15 +146,15 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Whoever bears the lab's token: pinned first, looked at then.
+    /// The processes that carry the lab's token: pinned first, then read again.
     fn marked(&self) -> Vec<PidFd> {
-        let needle = format!("{MARK}={}", self.token);
+        let is_marked = |pid: u32| quell_sys::variable_lists(pid, MARK, &self.token) == Some(true);
         let own = std::process::id();
         let pids = quell_sys::pids().unwrap_or_default();
         pids.into_iter()
-            .filter(|&pid| pid != own && quell_sys::environ_contains(pid, &needle))
+            .filter(|&pid| pid != own && is_marked(pid))
             .filter_map(|pid| PidFd::open(pid).ok())
-            .filter(|pin| quell_sys::environ_contains(pin.pid(), &needle) && pin.is_alive())
+            .filter(|pin| is_marked(pin.pid()) && pin.is_alive())
             .collect()
     }
 

@@ -34,9 +34,9 @@ pub struct KillArgs {
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
-    /// How long it may take to end before it is killed; 0 for no time at all
-    #[arg(long, value_name = "DUR", value_parser = parse_duration, default_value = "5s")]
-    pub grace: Duration,
+    /// How long it may take to end before it is killed; 0 for no time at all [default: stop.grace of the settings, 5s]
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub grace: Option<Duration>,
     /// Why, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,

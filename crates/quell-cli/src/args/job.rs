@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::{Signal, parse_assignment, parse_cores, parse_duration, parse_size};
+use quell_core::{AskScope, Signal, parse_assignment, parse_cores, parse_duration, parse_size};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
@@ -30,6 +30,23 @@ pub enum LeakArg {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+pub enum AskArg {
+    /// All processes at once
+    Tree,
+    /// The command itself, which shuts its workers down; what is left then is asked when it has exited
+    Root,
+}
+
+impl From<AskArg> for AskScope {
+    fn from(arg: AskArg) -> Self {
+        match arg {
+            AskArg::Tree => Self::Tree,
+            AskArg::Root => Self::Root,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 pub enum UntilArg {
     /// The exit of the command itself
     Root,
@@ -49,6 +66,9 @@ pub struct JobArgs {
     /// The signal that asks: TERM, SIGINT, 15, … [default: TERM]
     #[arg(long, value_name = "SIG", value_parser = signal)]
     pub signal: Option<Signal>,
+    /// Which processes are asked first [default: tree]
+    #[arg(long, value_enum)]
+    pub ask: Option<AskArg>,
     /// What holds the tree [default: auto]
     #[arg(long, value_enum)]
     pub contain: Option<ContainArg>,
@@ -173,10 +193,10 @@ pub struct StartArgs {
     /// Ready when a process of the job listens on this TCP port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ready_port: Option<u16>,
-    /// Ready when a line of its output matches
+    /// Ready when a whole line of its output matches, by its first 1 MiB
     #[arg(long, value_name = "REGEX")]
     pub ready_log: Option<String>,
-    /// Ready when this answers with a status from 200 to 399: http://127.0.0.1:3000/health
+    /// Ready when a server of the job answers here with a status from 200 to 399: http://127.0.0.1:3000/health
     #[arg(long, value_name = "URL")]
     pub ready_http: Option<String>,
     /// Ready when this shell command exits with 0
@@ -269,10 +289,18 @@ fn owner(text: &str) -> Result<OwnerArg, String> {
         "parent" => Ok(OwnerArg::CallersParent),
         text => match (text.strip_prefix("session:"), text.parse()) {
             (Some(session), _) => name(session).map(OwnerArg::Session),
-            (None, Ok(pid)) if pid > 1 => Ok(OwnerArg::Pid(pid)),
+            (None, Ok(pid)) if pid > 0 => Ok(OwnerArg::Pid(pid)),
             (None, _) => Err("give a pid, self, parent or session:NAME".into()),
         },
     }
+}
+
+/// How long something may take; none for no limit.
+#[derive(Clone, Copy)]
+pub struct Bound(pub Option<Duration>);
+
+pub fn bound(text: &str) -> Result<Bound, String> {
+    if text == "none" { Ok(Bound(None)) } else { timeout(text).map(|duration| Bound(Some(duration))) }
 }
 
 pub fn timeout(text: &str) -> Result<Duration, String> {

@@ -5,9 +5,15 @@ use quell_core::parse_size;
 
 const LOGS_HELP: &str = "\
 Both streams are merged in the order in which the keeper saw them; what is
-written to both within microseconds can't be told apart. One stream alone, without options that choose lines, is given out byte by byte, exactly as
-it was written. What was not kept is stated where it is missing: in a line of
+written to both within microseconds can't be told apart. Where one stream stops
+within a line and the other goes on, a line end is added. One stream alone,
+without options that choose lines, is given out byte by byte, exactly as it was
+written, and so are both with --raw. What was not kept is stated where it is missing: in a line of
 its own, or on stderr where the bytes must be exact.
+
+On a terminal only text and colors pass. Sequences that set the title or the
+clipboard, clear the screen or move the cursor are left out, and other control
+characters are shown as escapes. --raw passes everything.
 
 A cursor such as o1234e56 is a place in both streams. Reading takes nothing
 away: --since with the cursor of one reading gives exactly what follows it.
@@ -45,10 +51,10 @@ pub struct LogsArgs {
     /// Only what comes before this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
     pub until: Option<String>,
-    /// At most so many bytes, head and tail; says what was left out and how to get it
+    /// At most so many bytes, head and tail, with the line that says what was left out and how to get it
     #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "follow")]
     pub budget: Option<u64>,
-    /// Only lines that match
+    /// Only lines that match; of one longer than 1 MiB the first 1 MiB is matched, and that is said
     #[arg(long, value_name = "REGEX")]
     pub grep: Option<String>,
     /// Only standard output (and all of a terminal's)
@@ -60,7 +66,7 @@ pub struct LogsArgs {
     /// Put the time before each line
     #[arg(short, long)]
     pub timestamps: bool,
-    /// Byte by byte also for both streams, as they came
+    /// Print every byte as it came, both streams, on a terminal too
     #[arg(long, conflicts_with_all = ["head", "tail", "budget", "grep", "timestamps", "json"])]
     pub raw: bool,
     /// Say at the end, on stderr, from which cursor to go on

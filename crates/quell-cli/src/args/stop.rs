@@ -5,10 +5,12 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use quell_core::parse_duration;
 
+use super::job::AskArg;
+
 const STOP_HELP: &str = "\
 A job that is being stopped is joined (and hurried, if --grace is shorter); one that has ended is no error. All are
 stopped at the same time; if a word means no job, that is said, and the others are stopped. A `quell run` is asked by a
-signal: it has its own grace, whatever --grace says, and its receipt no --reason.
+signal: it goes by its own grace and --ask, whatever is given here, and its receipt has no --reason.
 
 Exit codes: 0 all are proven gone; 2 usage; 3 no such job; 5 something is not proven dead; 125 quell failed. Of several
 jobs the highest one counts.
@@ -42,10 +44,13 @@ pub struct StopArgs {
     /// How long the tree may take to end when asked [default: the job's own]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
+    /// Which processes are asked first [default: the job's own]
+    #[arg(long, value_enum)]
+    pub ask: Option<AskArg>,
     /// Why, for the receipt and the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Print one JSON object a job
+    /// Print one JSON object for all jobs
     #[arg(long)]
     pub json: bool,
 }

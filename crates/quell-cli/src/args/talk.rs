@@ -55,7 +55,8 @@ const SIGNAL_HELP: &str = "\
 SIG is a name such as HUP, SIGHUP or hup, or a number. `quell stop` is better
 for ending a job: it proves that nothing is left.
 
-Exit codes: 0; 1 the job has ended, or is a `quell run`; 2 usage, such as an
+Exit codes: 0; 1 the job has ended, is a `quell run`, or no process got the signal
+(its root may have exited: use --tree); 2 usage, such as an
 unknown signal; 3 no such job; 125 quell failed.
 
 Examples:

@@ -8,7 +8,7 @@ use clap::Args;
 use quell_core::{parse_assignment, parse_duration, parse_size};
 
 use super::LeakArg;
-use super::job::{name, timeout};
+use super::job::{AskArg, Bound, bound, name};
 
 const TEST_HELP: &str = "\
 Nothing runs before the guard has agreed: every target is below the working directory and the scope (--scope, and
@@ -42,12 +42,15 @@ pub struct TestArgs {
     /// A directory that targets must be in; may be given many times
     #[arg(long, value_name = "DIR")]
     pub scope: Vec<PathBuf>,
-    /// Stop the tests after this long: 300ms, 1.5s, 2m, 1h
-    #[arg(long, value_name = "DUR", value_parser = timeout)]
-    pub timeout: Option<Duration>,
-    /// How long they may take to end when asked, before they are killed
-    #[arg(long, value_name = "DUR", default_value = "1.5s", value_parser = parse_duration)]
-    pub grace: Duration,
+    /// Stop the tests after this long: 300ms, 1.5s, 2m, 1h, or none [default: test.timeout of the settings, 30m]
+    #[arg(long, value_name = "DUR", value_parser = bound)]
+    pub timeout: Option<Bound>,
+    /// How long they may take to end when asked, before they are killed [default: stop.grace of the settings, 5s]
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub grace: Option<Duration>,
+    /// Which processes are asked first [default: tree]
+    #[arg(long, value_enum)]
+    pub ask: Option<AskArg>,
     /// What to do about processes that outlive the command; `fail` makes the status `leak`
     #[arg(long, value_enum, default_value = "fail")]
     pub leak: LeakArg,

@@ -37,7 +37,7 @@ pub struct WaitArgs {
     /// Until it is ready
     #[arg(long)]
     pub ready: bool,
-    /// Until a line of its output matches; what it has written before counts
+    /// Until a whole line of its output matches, by its first 1 MiB; what it has written before counts
     #[arg(long, value_name = "REGEX")]
     pub log: Option<String>,
     /// Until nothing happened in it for so long

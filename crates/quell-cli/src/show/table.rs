@@ -1,5 +1,7 @@
 //! Aligned columns, and pairs of a label and a value.
 
+use quell_core::printable;
+
 use super::Reader;
 use super::text::{cut, width, wrap};
 
@@ -25,24 +27,33 @@ impl Style {
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
-            Self::Bold => Some("1"),
-            Self::Faint => Some("2"),
-            Self::Good => Some("32"),
-            Self::Busy => Some("33"),
-            Self::Bad => Some("31"),
+            Self::Bold => Some("\x1b[1m"),
+            Self::Faint => Some("\x1b[2m"),
+            Self::Good => Some("\x1b[32m"),
+            Self::Busy => Some("\x1b[33m"),
+            Self::Bad => Some("\x1b[31m"),
         }
     }
 
     /// The text in this style.
     pub fn paint(self, text: &str, colours: bool) -> String {
         match self.code().filter(|_| colours && !text.is_empty()) {
-            Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+            Some(code) => format!("{code}{text}{PLAIN}"),
             None => text.to_owned(),
         }
     }
+
+    /// The sequence of a style that the text begins with.
+    pub fn sequence_at(text: &str) -> Option<&'static str> {
+        let styles = [Self::Bold, Self::Faint, Self::Good, Self::Busy, Self::Bad];
+        styles.into_iter().filter_map(Self::code).chain([PLAIN]).find(|code| text.starts_with(code))
+    }
 }
 
-/// One cell. Its text is printable.
+/// Ends every style.
+const PLAIN: &str = "\x1b[0m";
+
+/// One cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     text: String,
@@ -79,9 +90,9 @@ impl<const N: usize> Table<N> {
         Self { rows: vec![headings.map(|text| Cell::new(text, Style::Bold))], right }
     }
 
-    /// One more row.
+    /// One more row. What a terminal would obey is shown as escapes.
     pub fn row(&mut self, cells: [Cell; N]) {
-        self.rows.push(cells);
+        self.rows.push(cells.map(|cell| Cell::new(printable(&cell.text), cell.style)));
     }
 
     /// The lines. If they would be wider than the reader's columns, the last column is cut, and the others after it.
@@ -128,7 +139,8 @@ pub fn fields(pairs: &[(&str, Cell)], reader: Reader) -> String {
     let mut text = String::new();
     for (label, cell) in pairs {
         let room = reader.columns.map_or(usize::MAX, |columns| columns.saturating_sub(labels + 4).max(20));
-        for (number, line) in cell.text.lines().flat_map(|line| wrap(line, room)).enumerate() {
+        let lines = cell.text.lines().flat_map(|line| wrap(&printable(line), room));
+        for (number, line) in lines.enumerate() {
             let label = if number == 0 { label } else { "" };
             text += &format!("  {label:labels$}  {}\n", cell.style.paint(&line, reader.colours));
         }

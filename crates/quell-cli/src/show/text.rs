@@ -1,35 +1,25 @@
-//! Text from anywhere, made fit for a terminal.
+//! Command lines, and text in columns.
 
-use std::fmt::Write;
+use quell_core::{printable, printable_lines};
 
-/// The text without anything that a terminal would obey: control characters, and those that turn the direction of
-/// writing, are shown as escapes.
-pub fn printable(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => clean.push_str("\\n"),
-            '\t' => clean.push_str("\\t"),
-            '\r' => clean.push_str("\\r"),
-            c if c.is_control() && c.is_ascii() => {
-                let _ = write!(clean, "\\x{:02x}", u32::from(c));
-            }
-            c if c.is_control() || turns(c) => clean.extend(c.escape_unicode()),
-            c => clean.push(c),
-        }
-    }
-    clean
-}
-
-/// Whether it changes the direction of what follows, or ends the line.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+use super::Style;
 
 /// A command as one could type it into a shell, printable.
 pub fn command_line(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     printable(&words.join(" "))
+}
+
+/// Lines with quell's own styles in them. Any other escape sequence is shown, not obeyed.
+pub fn painted(text: &str) -> String {
+    let (mut safe, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('\x1b') {
+        safe += &printable_lines(&rest[..at]);
+        let own = Style::sequence_at(&rest[at..]).unwrap_or_default();
+        safe += if own.is_empty() { "\\x1b" } else { own };
+        rest = &rest[at + own.len().max(1)..];
+    }
+    safe + &printable_lines(rest)
 }
 
 fn quoted(word: &str) -> String {
@@ -111,10 +101,8 @@ mod tests {
 
     #[test]
     fn nothing_reaches_the_terminal_as_a_command() {
-        assert_eq!(
-            printable("a\x1b[31mb\x07\nc\u{9b}2J\u{202e}x"),
-            "a\\x1b[31mb\\x07\\nc\\u{9b}2J\\u{202e}x"
-        );
+        let own = Style::Bad.paint("x", true);
+        assert_eq!(painted(&format!("{own}\x1b[8m\x1b]0;t\x07\n")), format!("{own}\\x1b[8m\\x1b]0;t\\x07\n"));
         let line = command_line(&["sh".into(), "-c".into(), "echo \x1b]0;x\x07".into(), String::new()]);
         assert_eq!(line, "sh -c 'echo \\x1b]0;x\\x07' ''");
     }

@@ -18,6 +18,7 @@ mod here {
 
     use quell::answers::ConfigAnswer;
     use quell::config::{Config, Layer, Loaded};
+    use quell_core::printable;
 
     use crate::output;
 
@@ -87,11 +88,6 @@ mod here {
             Some(rest) => format!("~/{}", rest.display()),
             None => text.to_owned(),
         }
-    }
-
-    /// Without what could move a terminal's cursor: paths and values may hold anything.
-    fn printable(text: &str) -> String {
-        text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
     }
 
     fn length(text: &str) -> usize {

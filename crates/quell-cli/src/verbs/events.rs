@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
-use quell_core::{Happening, JobEvent};
+use quell_core::{AskScope, Happening, JobEvent, printable};
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::EventsArgs;
@@ -92,8 +92,7 @@ impl Printer<'_> {
             };
             let run = if event.run > 1 { format!("run {}; ", event.run) } else { String::new() };
             let line = format!("{}  {job}{word:15} {run}{details}", event.time);
-            let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            let _ = writeln!(text, "{}", clean.trim_end().trim_end_matches(';'));
+            let _ = writeln!(text, "{}", printable(line.trim_end().trim_end_matches(';')));
         }
         match output::to_reader(&text) {
             Some(code) => ControlFlow::Break(code),
@@ -118,23 +117,28 @@ fn describe(what: &Happening) -> (&'static str, String) {
         Happening::Signaled { signal, actor, members } => {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
         }
-        Happening::Asked { signal, grace, members } => {
+        Happening::Asked { signal, grace, members, to } => {
             let grace = quell_core::format_duration(*grace);
-            ("asked", format!("{signal} to {}, {grace} of grace", processes(*members)))
+            let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
+            ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }
-        Happening::Killed => ("killed", "it did not end when asked, or was not to be asked".into()),
+        Happening::Killed { reason, .. } => ("killed", reason.map(phrases::kill).unwrap_or_default().into()),
         Happening::TimedOut => ("timed out", String::new()),
         Happening::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
         Happening::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
         Happening::OwnerGone { kept } => {
             ("owner gone", if *kept { "the job goes on" } else { "the job is stopped" }.into())
         }
-        Happening::Ended { outcome, cause, actor, verdict } => {
+        Happening::Ended { outcome, cause, actor, verdict, .. } => {
             let (outcome, verdict) = (phrases::outcome(outcome), phrases::verdict(verdict));
             ("ended", format!("{outcome}, {}{}, {verdict}", phrases::cause(*cause), by(actor)))
         }
         Happening::Restarting { delay } => {
             ("restarting", format!("in {}", quell_core::format_duration(*delay)))
+        }
+        Happening::RestartLimitReached { restarts } => {
+            let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };
+            ("restart limit", format!("it was started again {times} and will not be any more"))
         }
         Happening::UnderstudyLost => ("understudy lost", "the keeper goes on alone".into()),
         Happening::Lost { finished_by } => ("keeper lost", format!("finished by {finished_by}")),

@@ -19,8 +19,9 @@ pub fn how(how: &KillHow) -> Kill {
 
 /// Ends it, and says what came of it.
 pub fn kill(args: &KillArgs) -> ExitCode {
-    let wish = Kill { grace: args.grace, ..how(&args.how) };
     let done = quell().and_then(|quell| {
+        let stop = &gate::settings()?.config.stop;
+        let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(&args.how) };
         let gate = gate::of(&quell, args.reason.clone())?;
         quell::kill::kill(&gate, &args.pid, &wish)
     });

@@ -10,6 +10,9 @@ use crate::args::ListArgs;
 use crate::output;
 use crate::show::{self, Cell, Reader, Style, Table};
 
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
+
 /// Lists them.
 pub fn list(args: &ListArgs) -> ExitCode {
     let listed = filter(args).and_then(|filter| {
@@ -23,25 +26,32 @@ pub fn list(args: &ListArgs) -> ExitCode {
         for trouble in failures.chain(listing.troubles.iter().cloned()) {
             output::to_stderr(&format!("quell: {}\n", show::printable(&trouble)));
         }
+        let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
+        let code = if unproven { NOT_PROVEN_DEAD } else { 0 };
         if args.json {
-            return Ok(envelope("list", &listing));
+            return Ok((envelope("list", &listing), code));
         }
         if args.ids || args.words {
-            return Ok(words(&listing.jobs, args.words));
+            return Ok((words(&listing.jobs, args.words), code));
         }
         if listing.jobs.is_empty() {
             output::to_stderr("quell: there are no such jobs\n");
-            return Ok(String::new());
+            return Ok((String::new(), code));
         }
         let table = table(&quell, &listing.jobs)?;
+        if listing.jobs.iter().any(|job| job.outlived.is_some()) {
+            let note =
+                "`outlived`: processes outlived the command and were stopped (use --until tree to keep them)";
+            output::to_stderr(&format!("quell: {note}\n"));
+        }
         if listing.more > 0 {
             let more = show::count(listing.more, "more has ended", "more have ended");
             output::to_stderr(&format!("quell: {more} (`quell list --all` shows all)\n"));
         }
-        Ok(table)
+        Ok((table, code))
     });
     match text {
-        Ok(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
+        Ok((text, code)) => output::painted_to_stdout(&text).unwrap_or(ExitCode::from(code)),
         Err(error) => fail("list", args.json, &error),
     }
 }
@@ -70,7 +80,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
     for (job, id) in jobs.iter().zip(quell::short_ids(quell.home(), &ids)?) {
         table.row([
             id.into(),
-            show::printable(job.name.as_deref().unwrap_or("-")).into(),
+            job.name.as_deref().unwrap_or("-").into(),
             state(job),
             age(job, now).into(),
             job.held.map_or("-", held).into(),
@@ -115,8 +125,13 @@ pub fn state(job: &JobView) -> Cell {
             };
             match job.verdict {
                 Some(Verdict::Survivors { .. }) => Cell::new(format!("{word} {how} ALIVE"), Style::Bad),
-                Some(Verdict::Gone | Verdict::Unproven { .. }) | None => {
-                    Cell::new(format!("{word} {how}"), style)
+                Some(Verdict::Unproven { .. }) => Cell::new(format!("{word} {how} UNPROVEN"), Style::Bad),
+                Some(Verdict::Gone) | None => {
+                    let limit = if job.restart_limit_reached { ", restart limit" } else { "" };
+                    let outlived =
+                        job.outlived.map(|count| format!(", {count} outlived")).unwrap_or_default();
+                    let style = if limit.is_empty() && outlived.is_empty() { style } else { Style::Bad };
+                    Cell::new(format!("{word} {how}{limit}{outlived}"), style)
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! `quell man`: the manual pages, from the same words as the help.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -40,8 +40,17 @@ fn write_all(dir: &Path) -> Result<Vec<String>, Error> {
 
 fn write(dir: &Path, command: &Command, name: &str) -> Result<String, Error> {
     let path = dir.join(format!("{name}.1"));
-    page(command).and_then(|page| fs::write(&path, page)).map_err(Error::io(&path))?;
+    page(command).and_then(|page| replace(&path, &page)).map_err(Error::io(&path))?;
     Ok(path.display().to_string())
+}
+
+/// Puts a new file there. A link is replaced, and what it leads to stays as it is.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension(format!("1.{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+    file.write_all(bytes).and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
 }
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {

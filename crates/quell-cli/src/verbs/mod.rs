@@ -49,10 +49,14 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Ok(passed) => passed,
         Err(error) => {
             // The codes of `run` are those of its command.
-            let code = if matches!(verb, Verb::Run(_)) { output::FAILED } else { error.exit_code() };
+            let (code, body) = match (&verb, &error) {
+                (Verb::Run(_), Error::Start(error)) => (output::FAILED, crate::run::body_of(error)),
+                (Verb::Run(_), _) => (output::FAILED, error.body()),
+                _ => (error.exit_code(), error.body()),
+            };
             let words: Vec<_> = std::env::args_os().collect();
             let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
-            return output::fail(&called, args::wants_json(&words), code, &error.body());
+            return output::fail(&called, args::wants_json(&words), code, &body);
         }
     };
     match verb {
@@ -78,8 +82,8 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Service(args) => service::service(&args),
         Verb::Config(args) => config::config(&args),
-        Verb::Keep => quell_keeper::stand_by(),
-        Verb::Tell => quell_keeper::tell_hooks(),
+        Verb::Keep => quell::roles::keep(),
+        Verb::Tell => quell::roles::tell(),
         #[cfg(feature = "faults")]
         Verb::Points => {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");

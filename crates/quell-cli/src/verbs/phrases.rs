@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quell::Job;
-use quell_core::{Actor, Cause, RootOutcome, Verdict};
+use quell::{Job, Met};
+use quell_core::{Actor, Cause, KillReason, RootOutcome, Verdict, account, printable};
 
 /// How a root ended.
 pub fn outcome(outcome: &RootOutcome) -> String {
@@ -32,15 +32,33 @@ pub fn cause(cause: Cause) -> &'static str {
     }
 }
 
+/// Why a tree was killed.
+pub fn kill(reason: KillReason) -> &'static str {
+    match reason {
+        KillReason::GraceOver => "still running after its grace",
+        KillReason::Wanted => "the kill was asked for",
+        KillReason::KeeperLost => "its keeper was killed",
+    }
+}
+
 /// Who brought something about; nothing where there is nobody to name.
 pub fn actor(actor: &Actor) -> Option<String> {
     match actor {
-        Actor::Sender { signal, pid, .. } => Some(format!("{signal} from pid {pid}")),
-        Actor::Client { pid, reason: Some(reason), .. } => Some(format!("pid {pid}: {reason}")),
-        Actor::Client { pid, reason: None, .. } => Some(format!("pid {pid}")),
+        Actor::Sender { signal, pid, command, .. } => {
+            Some(format!("{signal} from {}", process(*pid, command.as_ref())))
+        }
+        Actor::Client { pid, command, reason, .. } => {
+            let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            Some(format!("{}{reason}", process(*pid, command.as_ref())))
+        }
         Actor::Kernel => Some("the kernel".into()),
         Actor::Program | Actor::Quell | Actor::Unknown => None,
     }
+}
+
+/// A process with its command line.
+pub fn process(pid: u32, command: Option<&String>) -> String {
+    command.map_or_else(|| format!("pid {pid}"), |command| format!("pid {pid}, `{command}`"))
 }
 
 /// What was proven.
@@ -58,6 +76,22 @@ pub fn job(job: &Job) -> String {
         Some(name) => format!("{} ({name})", job.id()),
         None => job.id().to_string(),
     }
+}
+
+/// That a job ended before it was ready: how, why, and the last lines of its output.
+pub fn ended_unready(job: &Job) -> String {
+    let view = job.view().ok();
+    let how = view.as_ref().and_then(|view| view.outcome.as_ref()).map(outcome);
+    let why = view.as_ref().and_then(|view| view.cause).map(cause);
+    let outlived = view.as_ref().and_then(|view| view.outlived).map(account::outlived);
+    let end: Vec<&str> = how.as_deref().into_iter().chain(why).chain(outlived.as_deref()).collect();
+    let lines = job.last_lines(Some(Met::Exit));
+    let what = if lines.is_empty() { "; it has written nothing" } else { ". The last lines of its output:" };
+    let mut text = format!("quell: {} ended before it was ready: {}{what}\n", self::job(job), end.join(", "));
+    for line in lines {
+        text += &format!("  {}\n", printable(&line));
+    }
+    text
 }
 
 /// A duration in seconds.

@@ -35,7 +35,7 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         Ok(prepared) => prepared,
         Err(error) => return fail("restart", args.json, &error),
     };
-    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
+    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone(), ..Stop::default() };
     let mut worst = 0;
     let restart = |job: &Job| again(job, &how, patience);
     at_once(&jobs, restart, |old, done| worst = worst.max(report(old, args.json, done)));
@@ -68,8 +68,8 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
     let text = if json {
-        let view = new.view().ok();
-        envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job: view, met })
+        let (job, last_lines) = (new.view().ok(), new.last_lines(met));
+        envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job, met, last_lines })
     } else {
         format!("{}\n", new.id())
     };
@@ -79,8 +79,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     match met {
         None | Some(Met::Ready | Met::Log | Met::Stall) => 0,
         Some(Met::Exit) => {
-            let job = phrases::job(&new);
-            output::to_stderr(&format!("quell: {job} ended before it was ready (see `quell logs`)\n"));
+            output::to_stderr(&phrases::ended_unready(&new));
             1
         }
         Some(Met::Nothing) => {

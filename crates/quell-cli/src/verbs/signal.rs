@@ -2,11 +2,17 @@
 
 use std::process::ExitCode;
 
+use quell::Job;
 use quell::answers::SignalAnswer;
+use quell_core::ErrorBody;
+use serde_json::json;
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::SignalArgs;
 use crate::output;
+
+/// Exit code: no process got it.
+const NO: u8 = 1;
 
 /// Sends it, and says to how many.
 pub fn signal(args: &SignalArgs) -> ExitCode {
@@ -15,6 +21,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
         Ok((job, sent))
     });
     match sent {
+        Ok((job, 0)) => output::fail("signal", args.json, NO, &reached_nobody(args, &job)),
         Ok((job, sent)) => {
             let text = if args.json {
                 let data = SignalAnswer { id: job.id(), signal: args.signal, tree: args.tree, sent };
@@ -26,5 +33,20 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
             output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
         }
         Err(error) => fail("signal", args.json, &error),
+    }
+}
+
+fn reached_nobody(args: &SignalArgs, job: &Job) -> ErrorBody {
+    let (why, hint) = if args.tree {
+        ("no process of the tree could be signaled", format!("see `quell tree {}`", job.id()))
+    } else {
+        ("its root has exited or can't be signaled", "use --tree to signal every process of the job".into())
+    };
+    ErrorBody {
+        code: "no_process".into(),
+        message: format!("{} reached no process of {}: {why}", args.signal, phrases::job(job)),
+        hint,
+        retryable: false,
+        details: json!({ "id": job.id(), "signal": args.signal, "tree": args.tree, "sent": 0 }),
     }
 }

@@ -9,7 +9,7 @@ use quell::guard::Passed;
 use quell::{Conditions, Environment, Error, GcRules, Input, Job, Met, Quell, Start};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
-use super::{envelope, fail, gate, gc, quell};
+use super::{envelope, fail, gate, gc, phrases, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
 use crate::run::{self, Settings};
@@ -64,7 +64,10 @@ fn tell_running(job: &Job) {
 
 fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     let text = if json {
-        envelope("start", &StartAnswer { id: job.id(), job: job.view().ok(), met })
+        envelope(
+            "start",
+            &StartAnswer { id: job.id(), job: job.view().ok(), last_lines: job.last_lines(met), met },
+        )
     } else {
         format!("{}\n", job.id())
     };
@@ -75,7 +78,7 @@ fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
     match met {
         None | Some(Met::Ready | Met::Log | Met::Stall) => ExitCode::SUCCESS,
         Some(Met::Exit) => {
-            output::to_stderr(&format!("quell: {} ended before it was ready (see `quell logs`)\n", job.id()));
+            output::to_stderr(&phrases::ended_unready(job));
             ExitCode::from(1)
         }
         Some(Met::Nothing) => {
@@ -115,7 +118,12 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
     let config = loaded.config.clone();
-    let settings = Settings { plan: config.stop, contain: config.start.contain, until: config.start.until };
+    let settings = Settings {
+        plan: config.stop,
+        contain: config.start.contain,
+        until: config.start.until,
+        hooks: run::hooks(&config.hooks),
+    };
     let common = run::common(args.job, &settings).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
     })?;
@@ -163,7 +171,7 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
         Some(OwnerExitArg::Keep) => OnOwnerExit::Keep,
     };
     start.ttl = args.ttl;
-    start.hooks = config.hooks;
+    start.hooks = settings.hooks;
     warn_of_unknown(&args.mask, &start.environment);
     start.mask = config.start.mask;
     start.mask.extend(args.mask);

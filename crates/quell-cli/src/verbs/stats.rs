@@ -16,7 +16,7 @@ pub fn stats(args: &StatsArgs) -> ExitCode {
         Ok(stats) => {
             let text = || describe(&stats, args.chart || show::is_terminal());
             let said = if args.json { envelope("stats", &stats) } else { text() };
-            output::to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
+            output::painted_to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
         }
         Err(error) => fail("stats", args.json, &error),
     }
@@ -55,7 +55,7 @@ fn describe(stats: &Stats, with_chart: bool) -> String {
 }
 
 fn by_code(stats: &Stats) -> String {
-    let code = |(code, count): (&String, &u64)| format!("{count} {}", show::printable(code));
+    let code = |(code, count): (&String, &u64)| format!("{count} {code}");
     let codes: Vec<String> = stats.refusals_by_code.iter().map(code).collect();
     if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) }
 }
@@ -79,7 +79,7 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     row("causes", causes.join(", "));
     row("timeouts", stats.timeouts.to_string());
     row("stopped", stats.stopped.to_string());
-    let rate = stats.kill_rate.map(|rate| format!(" ({:.0} % of those stopped)", rate * 100.0));
+    let rate = stats.kill_rate.map(|rate| format!(" ({:.0} % of those asked)", rate * 100.0));
     row("killed", format!("{}{}", stats.killed, rate.unwrap_or_default()));
     row("leaks", stats.leaks.to_string());
     row("not proven", stats.not_proven.to_string());
@@ -125,7 +125,7 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
             bad(sums.leaks),
             bad(sums.not_proven),
             grace.into(),
-            show::printable(&format!("{key}={value}")).into(),
+            format!("{key}={value}").into(),
         ]);
     }
     let more = match stats.by_tag_omitted {

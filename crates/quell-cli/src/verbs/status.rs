@@ -6,10 +6,10 @@ use quell::answers::StatusAnswer;
 use quell::{Error, JobState, JobView, Quell, unix_ms_of};
 use quell_core::{
     Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,
-    format_duration,
+    account, format_duration,
 };
 
-use super::{envelope, fail, list, quell, select};
+use super::{envelope, fail, list, phrases, quell, select};
 use crate::args::StatusArgs;
 use crate::output;
 use crate::show::{self, Cell, Reader, Style, fields, printable};
@@ -34,7 +34,7 @@ pub fn status(args: &StatusArgs) -> ExitCode {
                     format!("{gap}{}", describe(&status, Reader::of_stdout()))
                 };
                 let code = exit_code(&status.job);
-                if output::to_stdout(&said).is_some() { output::FAILED } else { code }
+                if output::painted_to_stdout(&said).is_some() { output::FAILED } else { code }
             }
             Err(error) => {
                 fail("status", args.json, &error);
@@ -51,7 +51,7 @@ fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
 }
 
 fn exit_code(job: &JobView) -> u8 {
-    if matches!(job.verdict, Some(Verdict::Survivors { .. } | Verdict::Unproven { .. })) {
+    if job.is_not_proven_dead() {
         return NOT_PROVEN_DEAD;
     }
     match (job.state, &job.outcome) {
@@ -84,7 +84,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     row("started", job.started.as_deref().map(time));
     row("ended", job.ended.as_deref().map(time));
     row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));
-    row("cause", job.cause.map(|cause| format!("{}{}", why(cause), by(job.actor.as_ref()))));
+    row("cause", job.cause.map(|cause| because(cause, job)));
     row("proof", job.verdict.as_ref().map(proof));
     let pids = |ids: &[ProcId]| ids.iter().map(|id| id.pid.to_string()).collect::<Vec<_>>().join(", ");
     row(
@@ -97,7 +97,8 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     row("defeated by", Some(ways.join("\n")).filter(|text| !text.is_empty()));
     let alive = job.state != JobState::Ended;
     let pid = |id: Option<ProcId>| id.filter(|_| alive).map(|id| format!("pid {}", id.pid));
-    row("root", pid(job.root));
+    let over = if job.root.is_some_and(|root| has_exited(root, job)) { " (has exited)" } else { "" };
+    row("root", pid(job.root).map(|root| root + over));
     row("keeper", pid(job.keeper));
     row("understudy", pid(job.understudy));
     row("owner", job.owner.map(|owner| owner_of(owner, status)));
@@ -136,6 +137,15 @@ fn outcome(outcome: &RootOutcome) -> String {
     }
 }
 
+fn because(cause: Cause, job: &JobView) -> String {
+    let why = format!("{}{}", why(cause), by(job.actor.as_ref()));
+    match (cause, job.outlived.map(account::outlived)) {
+        (Cause::OwnExit, Some(outlived)) => outlived,
+        (_, Some(outlived)) => format!("{why}; {outlived}"),
+        (_, None) => why,
+    }
+}
+
 fn why(cause: Cause) -> &'static str {
     match cause {
         Cause::OwnExit => "it came to its own end",
@@ -153,10 +163,13 @@ fn why(cause: Cause) -> &'static str {
 
 fn by(actor: Option<&Actor>) -> String {
     match actor {
-        Some(Actor::Sender { signal, pid, uid }) => format!(": SIG{signal} from pid {pid} of user {uid}"),
-        Some(Actor::Client { pid, uid, reason }) => {
+        Some(Actor::Sender { signal, pid, uid, command }) => {
+            let process = printable(&phrases::process(*pid, command.as_ref()));
+            format!(": SIG{signal} from {process} of user {uid}")
+        }
+        Some(Actor::Client { pid, uid, command, reason }) => {
             let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-            format!(" (pid {pid} of user {uid}{reason})")
+            format!(" ({} of user {uid}{reason})", printable(&phrases::process(*pid, command.as_ref())))
         }
         Some(Actor::Kernel) => " (by the kernel)".into(),
         Some(Actor::Program | Actor::Quell | Actor::Unknown) | None => String::new(),
@@ -207,15 +220,26 @@ fn limits(job: &JobView) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
+/// Whether the root of a job that is not over is known to have exited: by the record, or as its keeper has not reaped it.
+fn has_exited(root: ProcId, job: &JobView) -> bool {
+    let is_dead = |stat: quell_sys::Stat| stat.start == root.start && matches!(stat.state, b'Z' | b'X');
+    job.outcome.is_some() || job.state == JobState::Waiting || quell_sys::stat(root.pid).is_ok_and(is_dead)
+}
+
 fn restarts(job: &JobView, rules: &RestartRules) -> Option<String> {
     let when = match rules.policy {
         RestartPolicy::No => return None,
         RestartPolicy::OnFailure => "on failure",
         RestartPolicy::Always => "always",
     };
-    let most = rules.limit.map_or_else(|| "no limit".into(), |limit| format!("{limit} times at most"));
+    let most = match rules.limit {
+        None => "no limit".into(),
+        Some(1) => "once at most".into(),
+        Some(limit) => format!("{limit} times at most"),
+    };
     let delay = format_duration(rules.delay);
-    Some(format!("{when}, {most}, first after {delay}; this is run {}", job.run))
+    let used_up = if job.restart_limit_reached { "; the limit is reached" } else { "" };
+    Some(format!("{when}, {most}, first after {delay}; this is run {}{used_up}", job.run))
 }
 
 fn stream(totals: &StreamTotals) -> String {

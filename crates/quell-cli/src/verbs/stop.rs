@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use quell::answers::StopAnswer;
+use quell::answers::{StopAnswer, StoppedJob};
 use quell::guard::Passed;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
-use quell_core::{Verdict, account};
+use quell_core::{ErrorBody, Verdict, account};
+use serde_json::json;
 
 use super::{at_once, envelope, fail, phrases, quell};
 use crate::args::StopArgs;
@@ -20,25 +21,89 @@ pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
         Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
     };
-    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone() };
-    let mut worst = 0;
+    let how = Stop {
+        kill: args.now,
+        grace: args.grace,
+        ask: args.ask.map(Into::into),
+        reason: args.reason.clone(),
+        leftovers: false,
+    };
+    let mut teller = Teller { json: args.json, several: jobs.len() > 1, ..Teller::default() };
     // Told first: the others may take their time.
-    for error in &unknown {
-        fail("stop", args.json, error);
-        worst = worst.max(error.exit_code());
-    }
+    unknown.into_iter().for_each(|error| teller.failed(error));
     let stop = |job: &Job| job.stop(&how);
     at_once(&jobs, stop, |job, ended| {
         passed.stopped(job.id(), &ended);
-        // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
-        if !matches!(ended, Err(Error::NoSuchJob(_))) || !args.jobs.is_empty() {
-            worst = worst.max(report(job, args.json, ended));
+        match ended {
+            Ok(stopped) => teller.stopped(job, stopped),
+            // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
+            Err(Error::NoSuchJob(_)) if args.jobs.is_empty() => {}
+            Err(error) => teller.failed(error),
         }
     });
-    if jobs.is_empty() && unknown.is_empty() && !args.json {
-        output::to_stderr("quell: no live job is meant by that\n");
+    if jobs.is_empty() && teller.failed.is_empty() && !args.json {
+        output::to_stderr("quell: no live job matches\n");
     }
-    ExitCode::from(worst)
+    teller.close()
+}
+
+/// Says what became of the jobs: to people one by one, to programs in one answer at the end.
+#[derive(Default)]
+struct Teller {
+    json: bool,
+    /// Whether a receipt has to name its job.
+    several: bool,
+    jobs: Vec<StoppedJob>,
+    failed: Vec<ErrorBody>,
+    worst: u8,
+}
+
+impl Teller {
+    fn stopped(&mut self, job: &Job, Stopped { receipt, was_over }: Stopped) {
+        if receipt.verdict != Verdict::Gone {
+            self.worst = self.worst.max(NOT_PROVEN_DEAD);
+        }
+        if self.json {
+            return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
+        }
+        let text = match (was_over, &receipt.verdict) {
+            (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
+            (true, verdict) => format!("{} had ended already, {}\n", job.id(), phrases::verdict(verdict)),
+            (false, _) if self.several => {
+                let (headline, tree) = (account::headline(&receipt), account::tree(&receipt));
+                format!("quell: {}: {headline}\n{tree}", phrases::job(job))
+            }
+            (false, _) => account::account(&receipt),
+        };
+        if output::to_stdout(&text).is_some() {
+            self.worst = output::FAILED;
+        }
+    }
+
+    fn failed(&mut self, error: Error) {
+        self.worst = self.worst.max(error.exit_code());
+        if !self.json {
+            fail("stop", false, &error);
+        }
+        self.failed.push(error.body());
+    }
+
+    /// The exit code.
+    fn close(self) -> ExitCode {
+        let code = ExitCode::from(self.worst);
+        match self.failed.as_slice() {
+            _ if !self.json => code,
+            [error] if self.jobs.is_empty() => output::fail("stop", true, self.worst, error),
+            [error, ..] if self.jobs.is_empty() => {
+                let details = json!({ "failed": self.failed });
+                output::fail("stop", true, self.worst, &ErrorBody { details, ..error.clone() })
+            }
+            _ => {
+                let answer = StopAnswer { jobs: self.jobs, failed: self.failed };
+                output::to_stdout(&envelope("stop", &answer)).unwrap_or(code)
+            }
+        }
+    }
 }
 
 /// Those that are named, and those that are selected; and what is wrong with the words that mean none.
@@ -62,30 +127,4 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error
     jobs.sort_by_key(Job::id);
     jobs.dedup_by_key(|job| job.id());
     Ok((jobs, unknown))
-}
-
-fn report(job: &Job, json: bool, ended: Result<Stopped, Error>) -> u8 {
-    match ended {
-        Ok(Stopped { receipt, was_over }) => {
-            let text = match (json, was_over) {
-                (true, _) => {
-                    envelope("stop", &StopAnswer { id: job.id(), was_over, receipt: receipt.clone() })
-                }
-                (false, true) => match &receipt.verdict {
-                    Verdict::Gone => format!("{} had ended already\n", job.id()),
-                    verdict => format!("{} had ended already, {}\n", job.id(), phrases::verdict(verdict)),
-                },
-                (false, false) => account::account(&receipt),
-            };
-            match receipt.verdict {
-                _ if output::to_stdout(&text).is_some() => output::FAILED,
-                Verdict::Gone => 0,
-                Verdict::Survivors { .. } | Verdict::Unproven { .. } => NOT_PROVEN_DEAD,
-            }
-        }
-        Err(error) => {
-            fail("stop", json, &error);
-            error.exit_code()
-        }
-    }
 }

@@ -25,7 +25,7 @@ mod words {
     use std::fmt::Write;
 
     use quell::{LeftoverAction, SweepAction, SweepReport, SweptJob};
-    use quell_core::{Cause, Verdict};
+    use quell_core::{Cause, Verdict, printable};
 
     /// Exit code: not proven dead.
     pub const NOT_PROVEN_DEAD: u8 = 5;
@@ -38,7 +38,7 @@ mod words {
             let what = if report.dry_run { plan(job) } else { deed(job) };
             let _ = writeln!(text, "{}{name}: {what}", job.id);
             if let Some(error) = &job.error {
-                let _ = writeln!(text, "  {error}");
+                let _ = writeln!(text, "  {}", printable(error));
             }
             for id in &job.survivors {
                 let _ = writeln!(text, "  still alive: pid {}", id.pid);
@@ -63,12 +63,19 @@ mod words {
             1 => "1 job is alive and kept".to_owned(),
             n => format!("{n} jobs are alive and kept"),
         };
-        let lost = match report.jobs.len() {
+        let (reported, lost): (Vec<_>, Vec<_>) =
+            report.jobs.iter().partition(|job| job.action == SweepAction::Report);
+        let lost = match lost.len() {
             0 => "no job was lost".to_owned(),
             1 => "1 job was lost".to_owned(),
             n => format!("{n} jobs were lost"),
         };
-        let _ = writeln!(text, "{lost}, {kept}");
+        let unproven = match reported.len() {
+            0 => String::new(),
+            1 => ", 1 earlier end is not proven (`quell rm` forgets it)".to_owned(),
+            n => format!(", {n} earlier ends are not proven (`quell rm` forgets them)"),
+        };
+        let _ = writeln!(text, "{lost}, {kept}{unproven}");
         text
     }
 
@@ -82,6 +89,7 @@ mod words {
             SweepAction::Settle => "it has ended; its record would be closed".into(),
             SweepAction::Remove => "it never ran; its record would be removed".into(),
             SweepAction::Wait => "another quell is finishing it".into(),
+            SweepAction::Report => deed(job),
         }
     }
 
@@ -95,7 +103,7 @@ mod words {
         match job.action {
             SweepAction::Stop if job.cause == Some(Cause::HostReboot) => "ended with its host".into(),
             SweepAction::Stop => format!("its keeper was lost: {} found{left}", processes(job.processes)),
-            SweepAction::Settle => format!("it had ended{left}"),
+            SweepAction::Settle | SweepAction::Report => format!("it had ended{left}"),
             SweepAction::Remove => "it never ran; its record is removed".into(),
             SweepAction::Wait => format!("finished by another quell{left}"),
         }

@@ -1,17 +1,19 @@
 //! `quell test`: tests that may be run, bounded, counted, and gone when they are over.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
 use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
 use quell::{Error, Job, LogReader, Piece, Start, Stream};
-use quell_core::{Cause, Leak, Signal, StopPlan, Verdict};
+use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
 
 use super::interrupts::Interrupts;
 use super::{envelope, fail, gate, phrases, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
+use crate::show::Filter;
 
 /// Exit code: tests failed, or left something behind.
 const FAILED_TESTS: u8 = 1;
@@ -45,8 +47,9 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let config = loaded.config.clone();
     let mut start = Start::new(args.command);
     start.contain = config.start.contain;
-    start.plan = StopPlan { grace: args.grace, ..config.stop };
-    start.timeout = args.timeout;
+    let ask = args.ask.map_or(config.stop.ask, Into::into);
+    start.plan = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
+    start.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
     start.leak = match args.leak {
         LeakArg::Stop => Leak::Stop,
         LeakArg::Report => Leak::Report,
@@ -85,15 +88,20 @@ fn follow(job: &Job) -> Option<JoinHandle<()>> {
     let pass_on = move || -> Option<()> {
         let mut watch = job.watch_logs().ok()?;
         let mut reader = LogReader::open(job.dir().dir()).ok()?;
+        let filter = |is_terminal: bool| is_terminal.then(Filter::default);
+        let mut out = filter(std::io::stdout().is_terminal());
+        let mut err = filter(std::io::stderr().is_terminal());
         loop {
             while let Some(piece) = reader.next_piece().ok()? {
                 let Piece::Data { stream, bytes, .. } = piece else { continue };
+                let filter = if stream == Stream::Stdout { &mut out } else { &mut err };
+                let bytes = filter.as_mut().map_or(bytes.into(), |filter| Cow::from(filter.pass(bytes)));
                 match stream {
                     Stream::Stdout => {
                         let mut out = std::io::stdout().lock();
-                        out.write_all(bytes).and_then(|()| out.flush()).ok()?;
+                        out.write_all(&bytes).and_then(|()| out.flush()).ok()?;
                     }
-                    Stream::Stderr => std::io::stderr().write_all(bytes).ok()?,
+                    Stream::Stderr => std::io::stderr().write_all(&bytes).ok()?,
                 }
             }
             if !watch.more().ok()? {
@@ -154,33 +162,31 @@ fn summary(answer: &TestAnswer) -> String {
         let so_far = if counts.complete { "" } else { ", as far as it came" };
         text += &format!("  {} (by {}{so_far})\n", known.join(", "), counts.source);
     }
-    // A terminal would obey control characters.
-    let clean = |text: &str| text.replace(|c: char| c.is_control(), " ");
     for name in answer.failed_tests.iter().take(NAMES) {
-        text += &format!("  failed: {}\n", clean(name));
+        text += &format!("  failed: {}\n", printable(name));
     }
     let more = answer.failed_tests.len().saturating_sub(NAMES) as u64 + answer.failed_tests_omitted;
     if more > 0 {
         text += &format!("  … and {} more\n", phrases::number(more));
     }
     if let Some(name) = &answer.running_test {
-        text += &format!("  was running: {}\n", clean(name));
+        text += &format!("  was running: {}\n", printable(name));
     }
     if let Some(error) = &answer.error {
         text += &format!("  {}\n", error.hint);
     }
     let alive = answer.tree_at_timeout.iter().flat_map(|tree| &tree.processes);
     for process in alive {
-        text += &format!("  was alive: {} {}\n", process.id.pid, clean(&process.command));
+        text += &format!("  was alive: {} {}\n", process.id.pid, printable(&process.command));
     }
     for process in &answer.leaked {
-        text += &format!("  left behind: {} {}\n", process.id.pid, clean(&process.command));
+        text += &format!("  left behind: {} {}\n", process.id.pid, printable(&process.command));
     }
     if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
-        text += &format!("  the report is not good: {}\n", clean(problem));
+        text += &format!("  the report is not good: {}\n", printable(problem));
     }
     for problem in &answer.problems {
-        text += &format!("  {}\n", clean(problem));
+        text += &format!("  {}\n", printable(problem));
     }
     if let Some(receipt) = &answer.receipt
         && receipt.verdict != Verdict::Gone

@@ -9,7 +9,7 @@ use quell_core::{JobId, account};
 use super::{envelope, fail, quell, select};
 use crate::args::TreeArgs;
 use crate::output;
-use crate::show::{self, Cell, Reader, Style, Table, printable};
+use crate::show::{self, Cell, Reader, Style, Table};
 
 /// How deep the drawing goes; what is deeper stands below that.
 const DEPTH: usize = 24;
@@ -30,7 +30,7 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
                 } else {
                     format!("{gap}{}", describe(id, &tree, Reader::of_stdout()))
                 };
-                if output::to_stdout(&said).is_some() { output::FAILED } else { 0 }
+                if output::painted_to_stdout(&said).is_some() { output::FAILED } else { 0 }
             }
             Err(error) => {
                 fail("tree", args.json, &error);
@@ -91,7 +91,7 @@ fn draw(members: &[LiveMember], reader: Reader) -> String {
             Cell::from(state(member.state)),
             show::seconds(member.cpu).into(),
             show::bytes(member.memory).into(),
-            format!("{indent}{}", printable(&member.command)).into(),
+            format!("{indent}{}", member.command).into(),
         ]);
     }
     table.lines(reader)
@@ -126,7 +126,7 @@ fn state(letter: char) -> String {
         'Z' => "zombie".into(),
         'I' => "idle".into(),
         'X' => "dead".into(),
-        other => printable(&other.to_string()),
+        other => other.to_string(),
     }
 }
 

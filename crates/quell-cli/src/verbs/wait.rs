@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use quell::answers::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
+use quell_core::{account, printable};
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::WaitArgs;
@@ -70,13 +71,13 @@ fn describe(waited: &Waited) -> String {
         Met::Exit => {
             let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), phrases::outcome);
             let cause = job.cause.map(|cause| format!(", {}", phrases::cause(cause))).unwrap_or_default();
-            format!("ended: {outcome}{cause}")
+            let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
+            format!("ended: {outcome}{cause}{}", outlived.unwrap_or_default())
         }
         Met::Ready => "ready".into(),
         Met::Log => {
-            // A terminal would obey control characters.
-            let line = waited.line.as_deref().unwrap_or_default();
-            format!("wrote: {}", line.replace(|c: char| c.is_control(), " "))
+            let cut = if waited.line_cut { " (only the first 1 MiB of the line was matched)" } else { "" };
+            format!("wrote: {}{cut}", printable(waited.line.as_deref().unwrap_or_default()))
         }
         Met::Stall => "stalled: no output and no CPU time".into(),
         Met::Nothing => format!("still {}", job.state),

@@ -1,25 +1,76 @@
-//! The audit: processes that bear the job's marker but are no descendants of ours, such as what another daemon started
+//! The audit: processes that carry the job's marker but are not descendants of ours, such as what another daemon started
 //! with the job's environment.
 
+use std::borrow::Cow;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quell_core::{ProcId, Signal, SignalResult};
-use quell_sys::{PidFd, Polled};
+use quell_sys::{PidFd, Polled, Stat};
 
 use super::cgroup::processes_in;
 use super::nest::{Origin, cgroups_of, origin};
 use super::roll::{Roll, identity};
 use super::stop::Round;
 
-/// Kills whoever bears `marker` and started no earlier than the job, and waits for their ends for `patience` at most.
-/// Who is still alive then is returned.
+/// The variable that marks a job's processes: the markers of all jobs that they are in, the outermost first, with colons
+/// between them.
+pub const MARK_VARIABLE: &str = "QUELL_MARK";
+
+/// How processes of a job that are outside its tree are recognized: the one rule, for the keeper and after a loss.
 ///
-/// The marker is unguessable and was given to nobody but the job. But a job may have handed its environment to a service
-/// manager, which gives it to services that are none of its business: whoever was put into another cgroup than that of
-/// whoever started the job is left alone. Each process is pinned first and read again behind the pin, so that a number that
-/// was reused in between does no harm.
-pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (Round, Vec<ProcId>) {
+/// The marker is unguessable and was given to no other process. But a job may have handed its environment to a service
+/// manager, which gives it to services that are not the job's: a process in another cgroup than those of the job's
+/// starter and keeper is left alone.
+#[derive(Clone, Debug)]
+pub(super) struct Mark<'a> {
+    /// The secret.
+    pub marker: &'a str,
+    /// No process of the job started earlier.
+    pub born: u64,
+    /// The cgroups in which a marked process is the job's, as [`cgroups_of`] gives them.
+    pub homes: Cow<'a, [String]>,
+}
+
+impl Mark<'_> {
+    /// Whether it carries the marker and is not older than the job. A hint until it is asked again behind a pin.
+    pub fn is_on(&self, stat: &Stat) -> bool {
+        stat.start >= self.born && bears(stat.pid, self.marker)
+    }
+
+    /// Whether a process that carries the marker is the job's.
+    pub fn is_at_home(&self, pid: u32) -> bool {
+        self.homes.contains(&cgroups_of(pid))
+    }
+}
+
+/// Whether the environment of `pid` has this marker.
+pub(super) fn bears(pid: u32, marker: &str) -> bool {
+    let listed = |pid: u32| quell_sys::variable_lists(pid, MARK_VARIABLE, marker);
+    // The environment can't be read through a leader thread that has exited while other threads live.
+    let by_threads = || {
+        quell_sys::stat(pid).is_ok_and(|stat| stat.state == b'Z' && stat.threads > 1)
+            && threads(pid).any(|thread| listed(thread) == Some(true))
+    };
+    is_marker(marker) && listed(pid).unwrap_or_else(by_threads) && pid != quell_sys::pid()
+}
+
+/// Whether it is a marker as quell makes them.
+fn is_marker(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
+}
+
+/// Kills the processes outside the tree that are the job's by `mark`, and waits for their ends for `patience` at most.
+/// Those that are still alive then are returned.
+///
+/// Each process is pinned first and read again behind the pin, so that a number that was reused in between does no harm.
+pub(super) fn audit(mark: &Mark<'_>, roll: &mut Roll, patience: Duration) -> (Round, Vec<ProcId>) {
     let deadline = Instant::now() + patience;
     let mut round = Round::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
@@ -32,17 +83,14 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
             if pid == me
                 || quell_sys::keeps_or_is_kernels(pid)
                 || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
-                || !quell_sys::environ_contains(pid, marker)
+                || !bears(pid, mark.marker)
             {
                 continue;
             }
             let Ok(pidfd) = PidFd::open(pid) else { continue };
             let Ok(stat) = quell_sys::stat(pid) else { continue };
-            let ours = stat.start >= born
-                && cgroups_of(pid) == here.cgroups
-                && quell_sys::environ_contains(pid, marker);
-            if ours && pidfd.is_alive() {
-                found.push((stat, pidfd));
+            if mark.is_on(&stat) && mark.is_at_home(pid) && pidfd.is_alive() {
+                found.push((stat, Rc::new(pidfd)));
             }
         }
         if found.is_empty() {
@@ -50,7 +98,7 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
         }
         for (stat, pidfd) in &found {
             roll.see(stat);
-            roll.killed(identity(stat));
+            roll.killed(identity(stat), pidfd);
             let result = pidfd.signal(Signal::KILL);
             round.push(Signal::KILL, identity(stat), result);
         }
@@ -78,4 +126,17 @@ pub fn audit(marker: &str, born: u64, roll: &mut Roll, patience: Duration) -> (R
 fn candidates(here: &Origin) -> Vec<u32> {
     let listed = here.dir().and_then(processes_in);
     listed.unwrap_or_else(|| quell_sys::pids().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_everybody_bears_is_no_marker() {
+        for text in ["", "PATH=", "HOME=/root", "/usr/local/sbin:/usr/local/bin:/", "0", &"0".repeat(33)] {
+            assert!(!is_marker(text), "{text}");
+        }
+        assert!(is_marker("00112233445566778899aabbccddeeff"));
+    }
 }

@@ -264,10 +264,11 @@ impl Cgroup {
     }
 }
 
-/// The pids of those who are in the cgroup itself, at `path`.
+/// The pids of the processes in the cgroup at `path` itself, without those below it. The kernel lists a process that has no
+/// pid in our PID namespace as 0: it is left out.
 pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
     let text = quell_sys::read_text(&path.join("cgroup.procs")).ok()?;
-    Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+    Some(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
 }
 
 fn list_members(path: &Path, found: &mut Vec<u32>) {

@@ -12,6 +12,7 @@ use quell_core::{
 use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
 use super::cgroup::{Cgroup, CgroupError, dir_of_process, own_dir};
+use super::nest::home_cgroups;
 use super::roll::{Roll, identity, short_command};
 use super::trail::Trail;
 use super::walk::Below;
@@ -46,6 +47,8 @@ pub struct Hold {
     pub(super) place: Place,
     pub(super) session: SessionKind,
     pub(super) marker: String,
+    /// The cgroups in which a process that carries the marker is the job's.
+    pub(super) homes: Vec<String>,
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
     /// What the keeper before us has said of it.
@@ -187,6 +190,11 @@ impl Hold {
             cgroup: self.cgroup_path().map(|path| path.display().to_string()),
             defeated_by: super::defeated_by(self.kind()),
         }
+    }
+
+    /// The cgroups in which a process that carries the job's marker is the job's, for the record.
+    pub fn homes(&self) -> &[String] {
+        &self.homes
     }
 
     /// The root's identity (of a PID namespace: its init's).
@@ -334,6 +342,29 @@ impl Hold {
         hold
     }
 
+    /// Notes what a lost keeper had said of members: some of them may be gone by now.
+    pub fn recall(&mut self, members: Vec<Member>, asked: &[ProcId]) {
+        // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
+        let doomed = self.kind() == HeldBy::Pidns;
+        for member in members {
+            if doomed {
+                self.roll.doomed(member.id);
+            }
+            self.roll.add(member);
+        }
+        asked.iter().for_each(|id| self.roll.asked(*id));
+    }
+
+    /// What is known of those members. Those that were not looked at yet are looked at now.
+    pub fn members_of(&mut self, ids: &[ProcId]) -> Vec<Member> {
+        let known = self.roll.of(ids);
+        if known.len() == ids.len() {
+            return known;
+        }
+        self.look();
+        self.roll.of(ids)
+    }
+
     /// A hold on nothing, for a job that could not be held as was asked.
     pub fn nothing(id: JobId, marker: &str) -> Self {
         Self::with(id, Place::Reaper, SessionKind::Own, marker)
@@ -345,6 +376,7 @@ impl Hold {
             place,
             session,
             marker: marker.to_owned(),
+            homes: home_cgroups(),
             root: None,
             told: Told::default(),
             inner: None,
@@ -372,10 +404,23 @@ impl Hold {
     /// How the root ended, the first time that is asked after it has. It stays unreaped, so that its numbers can't be
     /// given to anyone else.
     pub fn root_exit(&mut self) -> Option<RootOutcome> {
+        let outcome = self.new_root_exit()?;
+        let root = self.shown_root();
+        if let (Some(root), Some(outcome)) = (root, &outcome) {
+            self.roll.ended(root, outcome.clone());
+        }
+        // A PID namespace whose init was killed takes the root with it. What the root itself died of is known where the
+        // kernel tells that of a pinned process.
+        let pinned = || self.roll.end_of(root?);
+        let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
+        Some(outcome.or_else(pinned).unwrap_or(killed))
+    }
+
+    /// That the root has ended, with its outcome unless a namespace's init was killed before it could report that.
+    fn new_root_exit(&mut self) -> Option<Option<RootOutcome>> {
         let root = self.root.filter(|_| !self.root_gone)?;
         let outcome = match &mut self.place {
             Place::Pidns { report, leaving, .. } => {
-                let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
                 if let Some(fd) = report.as_ref() {
                     let now = Some(std::time::Instant::now());
                     if !quell_sys::poll_until(&[Polled::Read(fd.as_fd())], now).is_ok_and(|ready| ready[0]) {
@@ -390,20 +435,19 @@ impl Hold {
                     match said {
                         Some(Report::Ended { outcome, others: true }) => {
                             self.root_gone = true;
-                            return Some(outcome);
+                            return Some(Some(outcome));
                         }
                         // Alone, init exits with its report. Its end is the proof, and comes as a SIGCHLD.
                         Some(Report::Ended { outcome, others: false }) => *leaving = Some(outcome),
-                        // Init died before it could report: the kernel has killed the root with it.
-                        Some(Report::Stopped) | None => *leaving = Some(killed.clone()),
+                        Some(Report::Stopped) | None => {}
                     }
                 }
                 quell_sys::peek(root.pid).ok()??;
                 // Nothing was reported to us where a keeper was taken over from: init went with it.
-                leaving.take().unwrap_or(killed)
+                leaving.take()
             }
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
-                quell_sys::peek(root.pid).ok()??.outcome
+                Some(quell_sys::peek(root.pid).ok()??.outcome)
             }
         };
         self.root_gone = true;
@@ -444,12 +488,16 @@ impl Hold {
     }
 
     /// Sends a signal to everyone in the tree; how many it reached.
-    pub fn pass_to_all(&self, signal: Signal) -> usize {
+    pub fn pass_to_all(&mut self, signal: Signal) -> usize {
+        let mut roll = std::mem::take(&mut self.roll);
         let mut reached = 0;
         self.walk(|seen| {
+            // Before the signal: of one that dies of it nothing can be read any more.
+            roll.see(&seen.stat);
             reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
             Below::Visit
         });
+        self.roll = roll;
         reached
     }
 
@@ -459,6 +507,13 @@ impl Hold {
             show(&seen.stat);
             Below::Visit
         });
+    }
+
+    /// Every living member.
+    pub fn living(&self) -> Vec<ProcId> {
+        let mut living = Vec::new();
+        self.each_member(|stat| living.push(identity(stat)));
+        living
     }
 
     /// What the tree has used of the CPU so far, in clock ticks; of those who are gone only what was collected.
@@ -478,9 +533,9 @@ impl Hold {
         self.cgroup().and_then(Cgroup::peak_memory)
     }
 
-    /// Everyone who was seen, with their fates, and how many more there were.
-    pub fn close_roll(&self, survivors: &[ProcId]) -> (Vec<Member>, u64) {
-        self.roll.close(survivors)
+    /// Everyone who was seen, with their fates, and how many more there were. Those who were asked had this grace.
+    pub fn close_roll(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
+        self.roll.close(survivors, grace)
     }
 
     /// Gives the place back: removes the cgroup. Fails while somebody is in it.

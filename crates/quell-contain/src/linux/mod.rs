@@ -3,11 +3,13 @@
 mod audit;
 mod cgroup;
 mod doctor;
+mod doubt;
 mod hold;
 mod litter;
 mod nest;
 mod place;
 mod recover;
+mod remains;
 mod roll;
 mod scope;
 mod search;
@@ -17,11 +19,14 @@ mod walk;
 
 use quell_core::{HeldBy, Limits, ProcId};
 
+pub use audit::MARK_VARIABLE;
 pub use doctor::doctor;
+pub use doubt::earliest_start;
 pub use hold::{Birth, Hold, SpawnError, Told};
 pub use litter::{Litter, litter};
 pub use nest::{Nest, remove_empty_nests};
 pub use recover::{Recovered, look_for, recover};
+pub use remains::{Remains, note_home, remains};
 pub use search::{JOB_VARIABLE, Left};
 pub use stop::{KEEPER_NAME, Round};
 
@@ -71,6 +76,11 @@ pub fn is_alive(id: ProcId) -> bool {
     walk::pin(id.pid, |stat| roll::identity(stat) == id).is_some()
 }
 
+/// What no containment but a PID namespace keeps a job from.
+const ENTERED: &str = "a descendant that entered the PID namespace of another program: its orphans there are not killed, and the \
+     verdict is `unproven` while one may be alive; one that also joined that program's cgroup and mounts can't be told \
+     from its own processes";
+
 /// What could defeat a containment, in words for receipts, `quell status` and `quell doctor`.
 pub fn defeated_by(kind: HeldBy) -> Vec<String> {
     let common = [
@@ -81,10 +91,12 @@ pub fn defeated_by(kind: HeldBy) -> Vec<String> {
         HeldBy::Reaper => &[
             "a descendant that became another user, where quell is not root",
             "processes that are forked faster than they can be killed, where they resume each other from SIGSTOP",
+            ENTERED,
         ],
-        HeldBy::Cgroup | HeldBy::Scope => {
-            &["a descendant that moved to another cgroup and became another user, where quell is not root"]
-        }
+        HeldBy::Cgroup | HeldBy::Scope => &[
+            "a descendant that moved to another cgroup and became another user, where quell is not root",
+            ENTERED,
+        ],
         HeldBy::Pidns => &[],
     };
     own.iter().chain(&common).map(|&text| text.to_owned()).collect()

@@ -32,7 +32,7 @@ pub(super) struct Origin {
     /// The directory of its cgroup v2 and the mount point, if they can be seen.
     place: Option<(PathBuf, PathBuf)>,
     /// What /proc says of it.
-    pub cgroups: Vec<String>,
+    cgroups: String,
 }
 
 /// Where keepers are.
@@ -137,10 +137,30 @@ pub(super) fn origin() -> Origin {
 }
 
 /// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.
-pub(super) fn cgroups_of(pid: u32) -> Vec<String> {
+pub(super) fn cgroups_of(pid: u32) -> String {
     let text = quell_sys::cgroups(pid);
     let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
-    text.lines().filter(placed).map(str::to_owned).collect()
+    text.lines().filter(placed).collect::<Vec<_>>().join("\n")
+}
+
+/// The cgroups in which a marked process is the job's that this process keeps: where it is itself, and where it came from.
+pub(super) fn home_cgroups() -> Vec<String> {
+    let here = cgroups_of(quell_sys::pid());
+    let from = ORIGIN.get().map(|origin| origin.cgroups.clone()).filter(|from| *from != here);
+    from.into_iter().chain([here]).collect()
+}
+
+/// The same for a job whose record doesn't say: where jobs that are started from here have their processes.
+pub(super) fn usual_homes() -> Vec<String> {
+    let Origin { place, cgroups } = origin();
+    let top = place.map(|(_, top)| top).unwrap_or_default();
+    let in_nest = |nest: PathBuf| {
+        let below = nest.strip_prefix(&top).ok()?.display().to_string();
+        let line =
+            |line: &str| if line.starts_with("0::") { format!("0::/{below}") } else { line.to_owned() };
+        Some(cgroups.lines().map(line).collect::<Vec<_>>().join("\n"))
+    };
+    nests().into_iter().filter_map(in_nest).chain([cgroups.clone()]).collect()
 }
 
 /// The cgroups of keepers that this process would use. What their hooks run is below them.

@@ -1,51 +1,45 @@
-//! Where the cgroup of a lost job is, and whether it still is.
+//! The cgroups of a lost job, as the kernel shows them.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quell_core::{HeldBy, JobId};
+use quell_core::JobId;
 
-use super::cgroup::{Cgroup, own_dir};
+use super::cgroup::{Cgroup, place_of_process};
 use super::search::Left;
+use super::walk::Below;
 
-/// The job's cgroup, as it is found.
-pub(super) enum Place {
-    /// None holds it.
-    Nowhere,
-    /// It is there.
-    Here(Cgroup),
-    /// It was removed, which nobody can do to a cgroup with a living process in it.
-    Removed,
-    /// It can't be used.
-    Closed(String),
+/// How many cgroups are looked at in the search for one.
+const LOOKED_AT: usize = 100_000;
+
+/// The job's cgroups. Usually there is one; a record can be rewritten to name another of the same name.
+pub(super) struct Place {
+    pub found: Vec<Cgroup>,
+    /// Why one that is on record or bears the job's name can't be used.
+    pub closed: Option<String>,
 }
 
 impl Place {
     pub(super) fn of(left: &Left<'_>) -> Self {
-        let path = match (left.cgroup, left.held) {
-            (Some(path), _) if is_named_for(path, left.id) => path.to_owned(),
-            (Some(path), _) => {
-                return Self::Closed(format!("{} is not named as a cgroup of this job", path.display()));
+        let mut place = Self { found: Vec::new(), closed: None };
+        let mut paths: BTreeSet<PathBuf> = named_for(left.id).into_iter().collect();
+        match left.cgroup {
+            Some(path) if is_named_for(path, left.id) => drop(paths.insert(path.to_owned())),
+            Some(path) => {
+                place.closed = Some(format!("{} is not named as a cgroup of this job", path.display()));
             }
-            // What was born in a cgroup before that was written down is found by its name.
-            (None, None | Some(HeldBy::Cgroup)) => match known_place(left.id) {
-                Some(path) => path,
-                None => return Self::Nowhere,
-            },
-            (None, Some(HeldBy::Reaper | HeldBy::Pidns | HeldBy::Scope)) => return Self::Nowhere,
-        };
-        match Cgroup::open(&path) {
-            Ok(cgroup) => Self::Here(cgroup),
-            Err(_) if is_removed(&path) => Self::Removed,
-            Err(error) => Self::Closed(error.to_string()),
+            None => {}
         }
-    }
-
-    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
-        match self {
-            Self::Here(cgroup) => Some(cgroup),
-            Self::Nowhere | Self::Removed | Self::Closed(_) => None,
+        for path in paths {
+            match Cgroup::open(&path) {
+                Ok(cgroup) => place.found.push(cgroup),
+                Err(_) if is_removed(&path) => {}
+                Err(error) => place.closed = Some(error.to_string()),
+            }
         }
+        place
     }
 }
 
@@ -54,11 +48,46 @@ fn is_named_for(path: &Path, id: JobId) -> bool {
     name.is_some_and(|name| name == Cgroup::name(id) || name == format!("{}.scope", Cgroup::name(id)))
 }
 
-/// Job `id`'s cgroup below our own or one above it, where a keeper of ours would have made it.
-fn known_place(id: JobId) -> Option<PathBuf> {
-    let own = own_dir().ok()?;
-    let path = own.ancestors().map(|dir| dir.join(Cgroup::name(id))).find(|path| path.is_dir());
-    path.filter(|path| path.join("cgroup.procs").exists())
+/// The cgroups that are named for job `id`, wherever they are in the hierarchy.
+fn named_for(id: JobId) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk(|path| {
+        let named = is_named_for(path, id);
+        if named {
+            found.push(path.to_owned());
+        }
+        if named { Below::Skip } else { Below::Visit }
+    });
+    found
+}
+
+/// The cgroups that are named for any job, wherever they are in the hierarchy.
+pub(super) fn named_for_jobs() -> Vec<(JobId, PathBuf)> {
+    let mut found = Vec::new();
+    walk(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let id = name.and_then(|name| name.strip_prefix("quell-")?.trim_end_matches(".scope").parse().ok());
+        found.extend(id.map(|id| (id, path.to_owned())));
+        Below::Visit
+    });
+    found
+}
+
+/// Shows every cgroup.
+fn walk(mut show: impl FnMut(&Path) -> Below) {
+    let Ok((_, mount)) = place_of_process("self") else { return };
+    let (mut unread, mut looked_at) = (vec![mount], 0);
+    while let Some(dir) = unread.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || looked_at >= LOOKED_AT {
+                continue;
+            }
+            looked_at += 1;
+            if show(&entry.path()) == Below::Visit {
+                unread.push(entry.path());
+            }
+        }
+    }
 }
 
 /// Whether a cgroup that was there once is gone: it is nowhere to be seen, in a hierarchy that we do see.

@@ -54,12 +54,12 @@ pub struct Recovered {
 pub fn look_for(left: &Left<'_>) -> Vec<Member> {
     let place = Place::of(left);
     let mut roll = Roll::default();
-    Search::new(left, place.cgroup()).pass(|seen, bond| {
+    Search::new(left, &place.found).pass(|seen, bond| {
         if bond != Bond::Init {
             roll.see(&seen.stat);
         }
     });
-    let members = roll.close(&[]).0.into_iter();
+    let members = roll.close(&[], Duration::ZERO).0.into_iter();
     members.map(|member| Member { fate: Fate::Alive, ..member }).collect()
 }
 
@@ -72,14 +72,14 @@ pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Re
     let deadline = Instant::now() + plan.verify;
     let place = Place::of(left);
     let mut work = Work {
-        search: Search::new(left, place.cgroup()),
+        search: Search::new(left, &place.found),
         left,
-        cgroup: place.cgroup(),
+        cgroups: &place.found,
         now,
         tally: Tally::default(),
         steps: Vec::new(),
         refused: BTreeSet::new(),
-        elsewhere: 0,
+        elsewhere: Vec::new(),
         fleeing: false,
     };
     let inside = work.members_above_us();
@@ -100,7 +100,7 @@ pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Re
         Verdict::Unproven { why } => why.clone(),
     };
     work.step(StepKind::Verify, note, Round::default());
-    work.close(&place, survivors, verdict)
+    work.close(survivors, verdict)
 }
 
 /// Who was met.
@@ -141,7 +141,7 @@ impl Catch<'_> {
         }
         if bond != Bond::Init {
             self.tally.roll.see(&seen.stat);
-            self.tally.roll.killed(id);
+            self.tally.roll.killed(id, &seen.pidfd);
         }
         if self.root == Some(id) || self.tally.inner == Some(id) {
             self.tally.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
@@ -154,14 +154,14 @@ impl Catch<'_> {
 struct Work<'a> {
     search: Search<'a>,
     left: &'a Left<'a>,
-    cgroup: Option<&'a Cgroup>,
+    cgroups: &'a [Cgroup],
     now: &'a dyn Fn() -> Moment,
     tally: Tally,
     steps: Vec<Step>,
     /// Whom we may not signal: trying again is of no use.
     refused: BTreeSet<ProcId>,
-    /// How many bear the marker in a service that is none of the job's.
-    elsewhere: usize,
+    /// Those that carry the marker in a cgroup that is not the job's.
+    elsewhere: Vec<ProcId>,
     /// Whether the time was over before a chain of those who fork and die could be stopped.
     fleeing: bool,
 }
@@ -186,7 +186,7 @@ impl Work<'_> {
         let found = self.brake(deadline);
         point(Point::LostBraked);
         let mut round = Round::default();
-        if let Some(cgroup) = self.cgroup {
+        for cgroup in self.cgroups {
             match cgroup.kill() {
                 Ok(()) => round.note = "cgroup.kill".into(),
                 Err(error) => round.note = format!("cgroup.kill failed: {error}"),
@@ -222,16 +222,14 @@ impl Work<'_> {
     /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
     /// holds is stopped, over and over, until neither a pass nor a hunt finds anybody new.
     fn brake(&mut self, deadline: Instant) -> Vec<(Proven, Bond)> {
-        if let Some(cgroup) = self.cgroup {
-            cgroup.brake();
-        }
-        let hunted = self.cgroup.is_none() && self.left.held != Some(HeldBy::Pidns);
+        self.cgroups.iter().for_each(Cgroup::brake);
+        let hunted = self.cgroups.is_empty() && self.left.held != Some(HeldBy::Pidns);
         let mut catch =
             Catch { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
         for _ in 0..BRAKE_PASSES {
             let mut new = false;
             let elsewhere = self.search.pass(|seen, bond| new |= catch.take(seen, bond));
-            self.elsewhere = elsewhere.len();
+            self.elsewhere = elsewhere;
             if !new && hunted {
                 self.fleeing = self.search.hunt(deadline, |seen| new |= catch.take(seen, Bond::Loose));
             }
@@ -242,21 +240,9 @@ impl Work<'_> {
         catch.found
     }
 
-    /// Waits until the cgroup, if there is one, is empty. Whether it is not.
+    /// Waits until the job's cgroups are empty. Whether one is not.
     fn wait_empty(&self, deadline: Instant) -> bool {
-        let Some(cgroup) = self.cgroup else { return false };
-        while cgroup.populated().unwrap_or(true) {
-            if Instant::now() >= deadline {
-                return true;
-            }
-            let Some(news) = cgroup.events() else { return false };
-            let again = deadline.min(Instant::now() + KILL_AGAIN);
-            let _ = quell_sys::poll_until(&[Polled::News(news)], Some(again));
-            if cgroup.populated().unwrap_or(true) {
-                let _ = cgroup.kill();
-            }
-        }
-        false
+        self.cgroups.iter().any(|cgroup| !becomes_empty(cgroup, deadline))
     }
 
     fn survivors(&mut self) -> Vec<ProcId> {
@@ -266,7 +252,11 @@ impl Work<'_> {
             tally.roll.see(&seen.stat);
             alive.push(identity(&seen.stat));
         });
-        for id in left.survivors.iter().filter(|id| !alive.contains(id)).collect::<Vec<_>>() {
+        // A member that may not be signalled is not forgotten either.
+        for id in left.survivors.iter().chain(left.members) {
+            if alive.contains(id) {
+                continue;
+            }
             if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id) {
                 tally.roll.see(&seen.stat);
                 alive.push(*id);
@@ -275,35 +265,25 @@ impl Work<'_> {
         alive
     }
 
+    /// What is proven. After a loss no keeper has seen which processes left the cgroup or the session, and the record may
+    /// be rewritten: the job is gone only if no process of this host can be its own.
     fn verdict(&self, place: &Place, survivors: &[ProcId]) -> Verdict {
         if !survivors.is_empty() || self.fleeing {
             return Verdict::Survivors { count: survivors.len().max(1) };
         }
-        let unproven = |why: String| Verdict::Unproven { why };
-        match (self.left.held, place) {
-            // The kernel lets a namespace's init go when everyone in it is gone.
-            (Some(HeldBy::Pidns), _) => match self.left.root {
-                Some(_) => Verdict::Gone,
-                None => unproven("the init of its PID namespace is not known".into()),
-            },
-            (_, Place::Here(cgroup)) => match cgroup.populated() {
-                Ok(false) => Verdict::Gone,
-                Ok(true) => unproven("its cgroup is not empty, and its members can't be seen".into()),
-                Err(error) => unproven(format!("its cgroup can't be read: {error}")),
-            },
-            (_, Place::Removed) => Verdict::Gone,
-            (_, Place::Closed(why)) => unproven(format!("its cgroup can't be used: {why}")),
-            (Some(HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope) | None, Place::Nowhere) => {
-                let others = match self.elsewhere {
-                    0 => String::new(),
-                    n => format!("; {n} marked processes in other services were left alone"),
-                };
-                unproven(format!(
-                    "its keeper was lost and only the reaper held it: nobody bears its marker any more, but a process \
-                     that had cleared its environment could not be counted{others}"
-                ))
-            }
-        }
+        let closed = place.closed.as_ref().map(|why| format!("its cgroup can't be used: {why}"));
+        let populated = || place.found.iter().find_map(unlike_empty);
+        let elsewhere = || {
+            let pids: Vec<String> = self.elsewhere.iter().map(|id| id.pid.to_string()).collect();
+            (!pids.is_empty()).then(|| {
+                format!(
+                    "processes that carry its marker in other cgroups were left alone: {}",
+                    pids.join(", ")
+                )
+            })
+        };
+        let why = closed.or_else(populated).or_else(elsewhere).or_else(|| self.left.doubt().after_loss());
+        why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
     }
 
     fn step(&mut self, step: StepKind, note: String, round: Round) {
@@ -316,23 +296,27 @@ impl Work<'_> {
         }
     }
 
-    fn close(self, place: &Place, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
+    fn close(self, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
         let mut troubles = Vec::new();
-        let peak_memory = self.cgroup.and_then(Cgroup::peak_memory);
+        let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
         let scope = self.left.held == Some(HeldBy::Scope);
         // A scope's directory is systemd's to remove, when it sees it empty.
-        if let Some(cgroup) = self.cgroup.filter(|_| verdict == Verdict::Gone && !scope)
-            && let Err(error) = cgroup.remove()
-        {
-            troubles.push(format!("the cgroup {} could not be removed: {error}", cgroup.path().display()));
+        for cgroup in self.cgroups.iter().filter(|_| survivors.is_empty() && !scope) {
+            if unlike_empty(cgroup).is_none()
+                && let Err(error) = cgroup.remove()
+            {
+                let path = cgroup.path().display();
+                troubles.push(format!("the cgroup {path} could not be removed: {error}"));
+            }
         }
-        let containment = match (self.left.held, place) {
+        let found = self.cgroups.first().map(Cgroup::path);
+        let containment = match (self.left.held, found) {
             (Some(held), _) => held,
-            (None, Place::Here(_)) => HeldBy::Cgroup,
-            (None, Place::Nowhere | Place::Removed | Place::Closed(_)) => HeldBy::Reaper,
+            (None, Some(_)) => HeldBy::Cgroup,
+            (None, None) => HeldBy::Reaper,
         };
-        let path = self.cgroup.map(Cgroup::path).or(self.left.cgroup);
-        let (members, members_omitted) = self.tally.roll.close(&survivors);
+        let path = found.or(self.left.cgroup);
+        let (members, members_omitted) = self.tally.roll.close(&survivors, Duration::ZERO);
         let pidns = containment == HeldBy::Pidns;
         let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
         Recovered {
@@ -352,5 +336,30 @@ impl Work<'_> {
             peak_memory,
             troubles,
         }
+    }
+}
+
+/// Waits until `cgroup` is empty, and kills what is in it again meanwhile. Whether it is.
+fn becomes_empty(cgroup: &Cgroup, deadline: Instant) -> bool {
+    while cgroup.populated().unwrap_or(true) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        let Some(news) = cgroup.events() else { return true };
+        let again = deadline.min(Instant::now() + KILL_AGAIN);
+        let _ = quell_sys::poll_until(&[Polled::News(news)], Some(again));
+        if cgroup.populated().unwrap_or(true) {
+            let _ = cgroup.kill();
+        }
+    }
+    true
+}
+
+/// Why `cgroup` is not known to be empty.
+fn unlike_empty(cgroup: &Cgroup) -> Option<String> {
+    match cgroup.populated() {
+        Ok(false) => None,
+        Ok(true) => Some("its cgroup is not empty, and its members can't be seen".into()),
+        Err(error) => Some(format!("its cgroup can't be read: {error}")),
     }
 }

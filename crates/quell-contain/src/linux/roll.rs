@@ -1,9 +1,12 @@
 //! The roll: every process that was seen in the tree, and what was done to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
 
-use quell_core::{Fate, Member, ProcId};
-use quell_sys::Stat;
+use quell_core::{Fate, Member, ProcId, RootOutcome, Signal};
+use quell_sys::{PidFd, Stat};
 
 /// How many members are remembered by name; a tree that forks for ever must not fill the keeper's memory.
 const CAPACITY: usize = 4096;
@@ -20,6 +23,12 @@ pub struct Roll {
     omitted: u64,
     asked: BTreeSet<ProcId>,
     killed: BTreeSet<ProcId>,
+    /// Pins of those who got the kill, by number, until it is known what each died of.
+    pins: BTreeMap<u32, (ProcId, Rc<PidFd>)>,
+    room: Option<usize>,
+    ends: BTreeMap<ProcId, RootOutcome>,
+    /// Those that the kernel has killed with their PID namespace, unless they had ended before.
+    doomed: BTreeSet<ProcId>,
 }
 
 /// The identity in a stat line.
@@ -76,12 +85,25 @@ impl Roll {
 
     /// Notes a member whose particulars are known.
     pub fn add(&mut self, member: Member) {
+        if self.members.contains_key(&member.id) {
+            return;
+        }
         if self.order.len() >= CAPACITY {
             self.omitted += 1;
             return;
         }
         self.order.push(member.id);
         self.members.insert(member.id, member);
+    }
+
+    /// The particulars of those of `ids` that were seen.
+    pub fn of(&self, ids: &[ProcId]) -> Vec<Member> {
+        ids.iter().filter_map(|id| self.members.get(id)).cloned().collect()
+    }
+
+    /// Notes that the kernel kills `id` together with its PID namespace.
+    pub fn doomed(&mut self, id: ProcId) {
+        self.doomed.insert(id);
     }
 
     /// Notes that `id` was asked to end.
@@ -91,29 +113,78 @@ impl Roll {
         }
     }
 
-    /// Notes that `id` was alive when the kill came.
-    pub fn killed(&mut self, id: ProcId) {
-        if self.killed.len() < CAPACITY {
-            self.killed.insert(id);
+    /// Notes that `id` was alive when the kill came. Its pin is kept: it tells in the end what the process died of.
+    pub fn killed(&mut self, id: ProcId, pin: &Rc<PidFd>) {
+        if self.killed.len() >= CAPACITY || !self.killed.insert(id) {
+            return;
+        }
+        // The walks keep pins too, and the keeper needs descriptors of its own.
+        let room = *self
+            .room
+            .get_or_insert_with(|| usize::try_from(quell_sys::open_files_allowed() / 4).unwrap_or(CAPACITY));
+        if self.pins.len() < room
+            && let Some((older, pin)) = self.pins.insert(id.pid, (id, pin.clone()))
+            && let Some(outcome) = pin.exit()
+        {
+            self.ends.insert(older, outcome);
         }
     }
 
-    /// Everyone seen, in the order of being seen, with their fates; and how many more there were.
-    pub fn close(&self, survivors: &[ProcId]) -> (Vec<Member>, u64) {
+    /// Notes how `id` ended.
+    pub fn ended(&mut self, id: ProcId, outcome: RootOutcome) {
+        self.ends.insert(id, outcome);
+    }
+
+    /// Collects our child `pid` if it has ended; whether it had. What a killed one died of is noted.
+    pub fn reap(&mut self, pid: u32) -> io::Result<bool> {
+        let Some((id, pin)) = self.pins.get(&pid) else { return Ok(quell_sys::reap(pid)?.is_some()) };
+        match quell_sys::reap_pinned(pin) {
+            Ok(Some(exit)) => {
+                self.ends.insert(*id, exit.outcome);
+                self.pins.remove(&pid);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            // The number belongs to another process by now.
+            Err(_) => Ok(quell_sys::reap(pid)?.is_some()),
+        }
+    }
+
+    /// Everyone seen, in the order of being seen, with their fates; and how many more there were. Those who were asked had
+    /// this whole `grace` before the kill; none, if that was wanted.
+    pub fn close(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
         let mut names = BTreeMap::new();
         let members = self.order.iter().filter_map(|id| self.members.get(id)).map(|member| {
             let user = names.entry(member.uid).or_insert_with(|| quell_sys::user_name(member.uid)).clone();
-            let (asked, killed) = (self.asked.contains(&member.id), self.killed.contains(&member.id));
-            let fate = match (survivors.contains(&member.id), asked, killed) {
-                (true, _, _) => Fate::Alive,
-                (false, true, true) => Fate::IgnoredAsk,
-                (false, false, true) => Fate::Killed,
-                (false, true, false) => Fate::ExitedOnAsk,
-                (false, false, false) => Fate::Exited,
-            };
+            let fate = if survivors.contains(&member.id) { Fate::Alive } else { self.fate(member.id, grace) };
             Member { user, fate, ..member.clone() }
         });
         (members.collect(), self.omitted)
+    }
+
+    /// How one that is gone has ended. A kill that was sent decides nothing: what the process died of does.
+    fn fate(&self, id: ProcId, grace: Duration) -> Fate {
+        let died_of_kill =
+            |outcome: &RootOutcome| matches!(outcome, RootOutcome::Signaled { signal: Signal::KILL, .. });
+        let killed = self.killed.contains(&id) || self.doomed.contains(&id);
+        match (self.asked.contains(&id), killed, self.end_of(id)) {
+            (false, false, _) => Fate::Exited,
+            (true, false, _) => Fate::ExitedOnAsk,
+            (false, true, Some(outcome)) if !died_of_kill(&outcome) => Fate::Exited,
+            // Nothing but the kill is known to have asked it to end.
+            (false, true, _) => Fate::Killed,
+            (true, true, None) => Fate::Ended,
+            (true, true, Some(outcome)) if !died_of_kill(&outcome) => Fate::ExitedOnAsk,
+            (true, true, Some(_)) if grace.is_zero() => Fate::Killed,
+            (true, true, Some(_)) => Fate::KilledAfterGrace,
+        }
+    }
+
+    /// How `id` ended, as far as that is known.
+    pub fn end_of(&self, id: ProcId) -> Option<RootOutcome> {
+        let known = self.ends.get(&id).filter(|outcome| **outcome != RootOutcome::Unknown);
+        let pinned = || self.pins.get(&id.pid).filter(|(pinned, _)| *pinned == id);
+        known.cloned().or_else(|| pinned()?.1.exit())
     }
 }
 
@@ -136,7 +207,41 @@ mod tests {
             let (command, user) = (String::new(), None);
             roll.add(Member { id, ppid: 1, pgid: 1, sid: 1, uid: 0, user, command, fate: Fate::Exited });
         }
-        let (members, omitted) = roll.close(&[]);
+        let (members, omitted) = roll.close(&[], Duration::ZERO);
         assert_eq!((members.len(), omitted), (CAPACITY, 10_000 - CAPACITY as u64));
+    }
+
+    #[test]
+    fn the_fate_follows_what_a_process_died_of() {
+        let (id, grace) = (ProcId { pid: 1, start: 1 }, Duration::from_secs(5));
+        let pin = Rc::new(PidFd::open(quell_sys::pid()).unwrap());
+        let by = |signal| Some(RootOutcome::Signaled { signal, core: false });
+        let code = Some(RootOutcome::Exited { code: 0 });
+        let cases = [
+            (true, false, None, grace, Fate::ExitedOnAsk),
+            (true, true, by(Signal::TERM), grace, Fate::ExitedOnAsk),
+            (true, true, by(Signal::TERM), Duration::ZERO, Fate::ExitedOnAsk),
+            (true, true, code.clone(), grace, Fate::ExitedOnAsk),
+            (true, true, by(Signal::KILL), grace, Fate::KilledAfterGrace),
+            (true, true, by(Signal::KILL), Duration::ZERO, Fate::Killed),
+            (true, true, None, grace, Fate::Ended),
+            (true, true, Some(RootOutcome::Unknown), grace, Fate::Ended),
+            (false, true, by(Signal::KILL), grace, Fate::Killed),
+            (false, true, code, grace, Fate::Exited),
+            (false, true, None, grace, Fate::Killed),
+            (false, false, None, grace, Fate::Exited),
+        ];
+        for (asked, killed, outcome, grace, fate) in cases {
+            let mut roll = Roll::default();
+            if asked {
+                roll.asked(id);
+            }
+            if killed {
+                roll.killed(id, &pin);
+            }
+            let what = format!("asked {asked}, killed {killed}, {outcome:?}, {grace:?}");
+            outcome.into_iter().for_each(|outcome| roll.ended(id, outcome));
+            assert_eq!(roll.fate(id, grace), fate, "{what}");
+        }
     }
 }

@@ -5,7 +5,9 @@
 //!   of a PID namespace, or in a shared session at least the marker or the cgroup. A record can be rewritten by any
 //!   process of the user, a session can't;
 //! - it is in the job's cgroup;
-//! - it bears the job's marker, and no service manager has put it into a service of its own;
+//! - it carries the job's marker, in a cgroup of the job's starter or keeper (`audit.rs`);
+//! - its keeper has put it on record as a member: pid and start time. It is not older than the job and runs as this
+//!   user, so that a forged record leads nobody to another user's process;
 //! - its parent is a member;
 //! - it is in the session that the root made, while a member that was proven otherwise is in it too. The number of a
 //!   session can't be another's as long as somebody is in it.
@@ -17,20 +19,21 @@ use std::time::{Duration, Instant};
 use quell_core::{HeldBy, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
+use super::audit::{self, Mark};
 use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
-use super::nest::cgroups_of;
+use super::doubt::Doubt;
+use super::nest::usual_homes;
 use super::roll::identity;
 use super::walk::{Below, Proven, Seen, pin, walk_below};
 
-/// How long, and for how many looks, a hunt waits for somebody to be born. Who does not get to run in this time is found by
-/// a pass.
+/// A hunt ends when no process was born for this long and in this many looks.
 const QUIET: Duration = Duration::from_millis(3);
 const QUIET_LOOKS: usize = 200;
-/// After how many births of others, or of processes that were gone too soon to be known, a hunt is given up; or after how
-/// few, if they took so long that a chain would have had its turn.
-const STRANGERS: usize = 4096;
-const FEW_STRANGERS: usize = 64;
+/// A hunt also ends when this many processes were born, none of them the job's, for so long that a chain would have run.
+const STRANGERS: u32 = 64;
 const COLD: Duration = Duration::from_millis(500);
+/// How many of the latest pids one look of a hunt reads.
+const LATEST: u32 = 1024;
 
 /// What the record says of a job whose keeper and understudy are gone.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +48,22 @@ pub struct Left<'a> {
     pub cgroup: Option<&'a Path>,
     /// Whose session the root was in.
     pub session: SessionKind,
-    /// The job's marker; empty where it is not known.
+    /// The job's marker; empty where it is not known. Then no process is found by it.
     pub marker: &'a str,
+    /// The cgroups in which a process that carries the marker is the job's; empty where they are not known.
+    pub homes: &'a [String],
+    /// Members that its keeper has seen.
+    pub members: &'a [ProcId],
     /// Who was named as a survivor. A record can be rewritten, so nobody is signalled for being named there; but while one
     /// of them lives, the job is not gone.
     pub survivors: &'a [ProcId],
+}
+
+impl Left<'_> {
+    /// What is known of every process of the job.
+    pub(super) fn doubt(&self) -> Doubt {
+        Doubt::of(self.id, self.root, self.session)
+    }
 }
 
 /// How a member is got hold of.
@@ -71,31 +85,21 @@ pub const JOB_VARIABLE: &str = "QUELL_JOB";
 /// The search for one job's members.
 pub(super) struct Search<'a> {
     left: &'a Left<'a>,
-    cgroup: Option<&'a Cgroup>,
+    cgroups: &'a [Cgroup],
     hierarchy: Option<Hierarchy>,
-    /// The services in which the job may be at home.
-    services: BTreeSet<String>,
     /// What the job's processes have in their environment.
-    marker: Option<String>,
+    mark: Mark<'a>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(left: &'a Left<'a>, cgroup: Option<&'a Cgroup>) -> Self {
-        let mut services = services_of(quell_sys::pid());
-        if let Some(root) = left.root.filter(|root| super::is_alive(*root)) {
-            services.extend(services_of(root.pid));
-        }
-        services.extend(left.cgroup.and_then(|path| service_in(&path.to_string_lossy())));
-        let marker = match left.marker {
-            // It can't be read any more. The id is no secret, but nobody has it in this place who was not given it.
-            "" => Some(format!("{JOB_VARIABLE}={}", left.id)),
-            marker => Some(marker.to_owned()).filter(|marker| is_marker(marker)),
-        };
-        Self { left, cgroup, hierarchy: Hierarchy::find(), services, marker }
+    pub(super) fn new(left: &'a Left<'a>, cgroups: &'a [Cgroup]) -> Self {
+        let homes = if left.homes.is_empty() { usual_homes() } else { left.homes.to_vec() };
+        let mark = Mark { marker: left.marker, born: left.doubt().born, homes: homes.into() };
+        Self { left, cgroups, hierarchy: Hierarchy::find(), mark }
     }
 
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
-    /// What bears the marker in another service is left alone, and returned.
+    /// What carries the marker in a cgroup that is not the job's is left alone, and returned.
     pub(super) fn pass(&self, mut show: impl FnMut(&Seen, Bond)) -> Vec<ProcId> {
         let mut pass = Pass { search: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
         if let Some(root) = self.left.root
@@ -108,61 +112,75 @@ impl<'a> Search<'a> {
                 pass.descend(|_| Bond::Namespace, &mut show);
             }
         }
-        for pid in self.cgroup.map(Cgroup::members).unwrap_or_default() {
+        for id in self.left.members {
+            if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id && self.is_own_member(stat)) {
+                pass.meet(&seen, self.bond(id.pid), &mut show);
+            }
+        }
+        for pid in self.cgroups.iter().flat_map(Cgroup::members) {
             if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Cgroup) {
                 pass.meet(&seen, Bond::Cgroup, &mut show);
             }
         }
         let mut elsewhere = Vec::new();
         for pid in quell_sys::pids().unwrap_or_default() {
-            if !self.bears_marker(pid) {
+            if !audit::bears(pid, self.mark.marker) {
                 continue;
             }
             // Asked again behind the pin.
-            let Some(seen) = pin(pid, |stat| self.is_marked(stat)) else { continue };
+            let Some(seen) = pin(pid, |stat| self.mark.is_on(stat)) else { continue };
             if self.is_at_home(pid) {
                 pass.meet(&seen, self.bond(pid), &mut show);
-            } else if pass.known.insert(identity(&seen.stat)) {
+            } else {
                 elsewhere.push(identity(&seen.stat));
             }
         }
         pass.descend(|pid| self.bond(pid), &mut show);
         pass.meet_session(&mut show);
         pass.descend(|pid| self.bond(pid), &mut show);
+        // What is below a member is the job's, wherever it is.
+        elsewhere.retain(|id| !pass.known.contains(id));
         elsewhere
     }
 
-    /// Looks for a chain of processes that fork and die, each gone before a pass gets to it: at the newest pid, over and
-    /// over, until nobody is born any more, or so many were that none can have been the job's. Whether there was a trace of
-    /// one, and the time was over before it was lost.
+    /// Looks for a chain of processes that fork and exit, each gone before a pass reads it: reads every pid that was given out
+    /// since the last look, until no process is born any more, or only processes that are not the job's. The living end of a
+    /// chain is always among the pids since the last look, also while it waits for a processor. Returns whether there was a
+    /// trace of a chain and the deadline came before it was lost.
     pub(super) fn hunt(&self, deadline: Instant, mut show: impl FnMut(&Seen)) -> bool {
-        let (mut last, mut looks, mut strangers, mut traced) = (0, 0, 0, false);
+        let (mut last, mut looks, mut strangers, mut traced) = (None, 0, 0, false);
         let (mut born, mut trace) = (Instant::now(), Instant::now());
-        // No event tells of a stranger's fork; the loop is as tight as it can be, and short.
+        // No event tells of a fork by another process's child; the loop is as tight as it can be, and short.
         while Instant::now() < deadline {
             let Some(newest) = quell_sys::newest_pid() else { return false };
-            if newest == last {
+            if last == Some(newest) {
                 looks += 1;
                 if looks > QUIET_LOOKS && born.elapsed() > QUIET {
                     return false;
                 }
                 continue;
             }
-            (last, looks, born) = (newest, 0, Instant::now());
-            let mut marked = false;
-            let seen = pin(newest, |stat| {
-                marked = self.is_marked(stat) && self.is_at_home(newest);
-                marked
-            });
-            if let Some(seen) = seen {
-                show(&seen);
+            let oldest = newest.saturating_sub(LATEST);
+            // After a wrap-around of the pids the last one is above the newest.
+            let since = last.filter(|last| (oldest..newest).contains(last)).unwrap_or(oldest);
+            (last, looks, born) = (Some(newest), 0, Instant::now());
+            // The newest first: it has the most time left before it exits.
+            for pid in (since + 1..=newest).rev() {
+                let mut marked = false;
+                let seen = pin(pid, |stat| {
+                    marked = self.mark.is_on(stat) && self.is_at_home(pid);
+                    marked
+                });
+                if let Some(seen) = seen {
+                    show(&seen);
+                }
+                if marked {
+                    (strangers, trace, traced) = (0, Instant::now(), true);
+                } else {
+                    strangers += 1;
+                }
             }
-            if marked {
-                (strangers, trace, traced) = (0, Instant::now(), true);
-            } else {
-                strangers += 1;
-            }
-            if strangers > STRANGERS || (strangers > FEW_STRANGERS && trace.elapsed() > COLD) {
+            if strangers > STRANGERS && trace.elapsed() > COLD {
                 return false;
             }
         }
@@ -170,9 +188,9 @@ impl<'a> Search<'a> {
     }
 
     fn bond(&self, pid: u32) -> Bond {
-        let dir = || self.hierarchy.as_ref()?.dir(pid);
-        let held = self.cgroup.is_some_and(|cgroup| dir().is_some_and(|dir| dir.starts_with(cgroup.path())));
-        if held { Bond::Cgroup } else { Bond::Loose }
+        let hierarchy = self.hierarchy.as_ref().filter(|_| !self.cgroups.is_empty());
+        let held = |dir: PathBuf| self.cgroups.iter().any(|cgroup| dir.starts_with(cgroup.path()));
+        if hierarchy.and_then(|known| known.dir(pid)).is_some_and(held) { Bond::Cgroup } else { Bond::Loose }
     }
 
     /// Whether it is the recorded root. The identity is what the record says, and anyone can be named there; the rest is
@@ -185,32 +203,21 @@ impl<'a> Search<'a> {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
         let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid;
-        leads || self.bond(stat.pid) == Bond::Cgroup || self.bears_marker(stat.pid)
+        leads || self.bond(stat.pid) == Bond::Cgroup || audit::bears(stat.pid, self.mark.marker)
     }
 
-    fn bears_marker(&self, pid: u32) -> bool {
-        let Some(marker) = self.marker.as_deref().filter(|_| pid != quell_sys::pid()) else { return false };
-        quell_sys::environ_contains(pid, marker)
-            // The environment can't be read through a leader that has exited while other threads live.
-            || (quell_sys::stat(pid).is_ok_and(|stat| stat.state == b'Z' && stat.threads > 1)
-                && threads(pid).any(|thread| quell_sys::environ_contains(thread, marker)))
+    /// Whether a process that the record names as a member may be signalled for that.
+    fn is_own_member(&self, stat: &Stat) -> bool {
+        let uid = quell_sys::uid();
+        let users = quell_sys::users_of(stat.pid);
+        // What the record says of the root must not make it the job's.
+        let born = self.mark.born.max(super::doubt::earliest_start(self.left.id));
+        stat.start >= born && users.is_ok_and(|users| users.iter().all(|user| *user == uid))
     }
 
-    fn is_marked(&self, stat: &Stat) -> bool {
-        self.left.root.is_none_or(|root| stat.start >= root.start) && self.bears_marker(stat.pid)
-    }
-
-    /// A job may have handed its environment to a service manager, which gives it to services that are none of its
-    /// business. They are known by the service that they are in; a scope or a plain cgroup is where people's own commands
-    /// run, and a job in a service is expected in the same one as its root, its cgroup or us.
     fn is_at_home(&self, pid: u32) -> bool {
-        self.bond(pid) == Bond::Cgroup || services_of(pid).is_subset(&self.services)
+        self.bond(pid) == Bond::Cgroup || self.mark.is_at_home(pid)
     }
-}
-
-/// Whether it is a marker as quell makes them. Another text, such as `HOME=`, would be found in everybody's environment.
-fn is_marker(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 struct Pass<'s, 'a> {
@@ -275,11 +282,6 @@ pub(super) fn ourselves() -> BTreeSet<ProcId> {
     found
 }
 
-fn threads(pid: u32) -> impl Iterator<Item = u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
-}
-
 /// Where the cgroup v2 hierarchy is.
 struct Hierarchy {
     root: String,
@@ -298,45 +300,9 @@ impl Hierarchy {
     }
 }
 
-/// The services that service managers have put a process into: by its cgroup v2, and by systemd's own hierarchy on hybrid
-/// hosts.
-fn services_of(pid: u32) -> BTreeSet<String> {
-    cgroups_of(pid).iter().filter_map(|path| service_in(path)).collect()
-}
-
-/// The innermost unit in a path of cgroups, if it is a service.
-fn service_in(path: &str) -> Option<String> {
-    let unit = path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
-    unit.ends_with(".service").then(|| unit.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_terminal_in_the_user_manager_is_no_service() {
-        let service = |path: &str| service_in(path);
-        assert_eq!(service("0::/user.slice/user-1.slice/user@1.service/app.slice/term.scope"), None);
-        assert_eq!(service("0::/user.slice/user-1.slice/session-3.scope"), None);
-        assert_eq!(service("0::/"), None);
-    }
-
-    #[test]
-    fn the_service_of_a_cgroup_within_it_is_found() {
-        let found = |path: &str, name: &str| assert_eq!(service_in(path).as_deref(), Some(name));
-        found("0::/system.slice/web.service", "web.service");
-        found("1:name=systemd:/user.slice/user@1.service/app.slice/db.service/worker", "db.service");
-        found("/sys/fs/cgroup/system.slice/agent.service/quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB", "agent.service");
-    }
-
-    #[test]
-    fn a_word_that_everybody_bears_is_no_marker() {
-        for text in ["", "PATH=", "HOME=/root", "/usr/local/sbin:/usr/local/bin:/", "0", &"0".repeat(33)] {
-            assert!(!is_marker(text), "{text}");
-        }
-        assert!(is_marker("00112233445566778899aabbccddeeff"));
-    }
 
     #[test]
     fn we_are_among_ourselves_and_so_is_our_parent() {

@@ -3,16 +3,17 @@
 use std::io;
 use std::time::Duration;
 
-use quell_core::{Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
-use quell_sys::Sent;
+use quell_core::{AskScope, Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{Point, point};
+use quell_sys::{Sent, Stat};
 
-use super::audit;
+use super::audit::{self, Mark};
 use super::cgroup::Cgroup;
+use super::doubt::Doubt;
 use super::hold::{Hold, Place};
 use super::roll::{Roll, identity};
 use super::trail::Trail;
-use super::walk::{Below, Seen};
+use super::walk::{Below, Seen, pin};
 
 /// How often the set of those to be asked is taken down, because somebody had died meanwhile.
 const ASK_PASSES: usize = 2;
@@ -42,23 +43,30 @@ impl Hold {
     fn is_foreign(&self, pid: u32) -> bool {
         !self.strays.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
-            && !quell_sys::environ_contains(pid, &self.marker)
+            && !audit::bears(pid, &self.marker)
     }
 
-    /// How many living children may be the job's, or orphans of what our caller had started: they bear no mark, and came
-    /// when the job was there already.
-    fn doubtful(&self) -> usize {
+    /// The living children that may be the job's, or orphans of what our caller had started: they don't carry the marker,
+    /// and started after the job. They are named and not signalled.
+    pub fn doubtful(&self) -> Vec<ProcId> {
         if self.strays.is_empty() {
-            return 0;
+            return Vec::new();
         }
-        let since = self.root.map_or(0, |root| root.start);
-        let children = quell_sys::own_children().unwrap_or_default();
-        let doubtful = |pid: &u32| {
-            let late = quell_sys::stat(*pid)
-                .is_ok_and(|stat| stat.start >= since && !self.strays.contains(&identity(&stat)));
-            self.is_foreign(*pid) && late && quell_sys::PidFd::open(*pid).is_ok_and(|pidfd| pidfd.is_alive())
-        };
-        children.iter().filter(|pid| doubtful(pid)).count()
+        let since = self.recorded().root.map_or(0, |root| root.start);
+        let me = quell_sys::pid();
+        let late =
+            |stat: &Stat| stat.ppid == me && stat.start >= since && !self.strays.contains(&identity(stat));
+        let children = quell_sys::own_children().unwrap_or_default().into_iter();
+        let doubtful = children.filter(|pid| self.is_foreign(*pid)).filter_map(|pid| pin(pid, late));
+        doubtful.map(|seen| identity(&seen.stat)).collect()
+    }
+
+    /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
+    pub fn doubt(&self) -> Option<String> {
+        // A process in a PID namespace can't enter one that is outside of it.
+        let root = self.recorded().root.filter(|_| self.kind() != HeldBy::Pidns)?;
+        Doubt { born: root.start, begun: root.start, session: self.session }
+            .in_other_namespaces(root, &self.homes)
     }
 
     /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
@@ -66,7 +74,14 @@ impl Hold {
     ///
     /// A child that dies behind the listing leaves its own children to us, so a count is settled only by a listing after
     /// which nobody had to be collected: then all that is ours was on it.
-    pub fn reap_orphans(&self) -> io::Result<usize> {
+    pub fn reap_orphans(&mut self) -> io::Result<usize> {
+        let mut roll = std::mem::take(&mut self.roll);
+        let living = self.reap_for(&mut roll);
+        self.roll = roll;
+        living
+    }
+
+    fn reap_for(&self, roll: &mut Roll) -> io::Result<usize> {
         for _ in 0..REAP_PASSES {
             // Asked before the listing: the orphans of a root that was dead by then are on it.
             let root_lives = match self.root {
@@ -80,9 +95,10 @@ impl Hold {
                 if self.root.is_some_and(|root| root.pid == pid) || self.is_foreign(pid) {
                     continue;
                 }
-                match quell_sys::reap(pid)? {
-                    Some(_) => collected = true,
-                    None => living += 1,
+                if roll.reap(pid)? {
+                    collected = true;
+                } else {
+                    living += 1;
                 }
             }
             // With somebody alive it is none, however many there are.
@@ -96,7 +112,7 @@ impl Hold {
 
     /// Whether a look that costs the same for any tree finds life in it: at its cgroup, its root and the first of our
     /// children. The dead among those are collected.
-    fn is_obviously_alive(&self) -> bool {
+    fn is_obviously_alive(&mut self) -> bool {
         if self.cgroup().is_some_and(|cgroup| cgroup.populated().is_ok_and(|populated| populated)) {
             return true;
         }
@@ -109,11 +125,11 @@ impl Hold {
             return true;
         }
         let first = quell_sys::first_own_children().unwrap_or_default();
-        first.into_iter().any(|pid| Some(pid) != root && matches!(quell_sys::reap(pid), Ok(None)))
+        first.into_iter().any(|pid| Some(pid) != root && matches!(self.roll.reap(pid), Ok(false)))
     }
 
     /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books. Otherwise it is at least so many.
-    pub fn count(&self) -> Count {
+    pub fn count(&mut self) -> Count {
         // Counted again at every death: the death of each of many must not cost a look at all the others.
         if self.is_obviously_alive() {
             return Count::Alive(1);
@@ -124,9 +140,9 @@ impl Hold {
         };
         // Read in any case: news that are not read are news for ever.
         let populated = self.cgroup().map(Cgroup::populated);
-        let doubtful = self.doubtful();
+        let doubtful = self.doubtful().len();
         if living == 0 && doubtful > 0 {
-            return Count::Unknown(format!("{doubtful} children of the caller's may be the job's"));
+            return Count::Unknown(format!("{doubtful} of the caller's children may be the job's"));
         }
         match populated {
             Some(Ok(true)) => Count::Alive(living.max(1)),
@@ -166,7 +182,7 @@ impl Hold {
         living
     }
 
-    /// Asks the whole set to end: `signal`, then CONT, as a stopped process hears nothing before it goes on.
+    /// Asks the whole set to end, or the root alone: `signal`, then CONT, as a stopped process hears nothing before it goes on.
     ///
     /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
     /// keeper passes the request on once, politely, and nobody hears it twice.
@@ -174,10 +190,11 @@ impl Hold {
     /// The set is taken down before the first signal, as whoever obeys leaves children to be looked for elsewhere. The
     /// root's own group hears it as one, which no fork can slip through; everyone else through its pin. Whoever is born
     /// later than that may be the work of somebody's own handler, and is left to finish it.
-    pub fn ask(&mut self, signal: Signal) -> Round {
+    pub fn ask(&mut self, signal: Signal, to: AskScope) -> Round {
         let mut round = Round::default();
         let mut roll = std::mem::take(&mut self.roll);
-        let group = self.root.filter(|_| self.group).map(|root| root.pid);
+        let whole = to == AskScope::Tree;
+        let group = self.root.filter(|_| self.group && whole).map(|root| root.pid);
         let (mut trail, mut set) = (Trail::default(), Vec::new());
         for _ in 0..ASK_PASSES {
             self.walk_on(&mut trail, |seen| {
@@ -185,7 +202,10 @@ impl Hold {
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
-                set.push((identity(&seen.stat), group == Some(seen.stat.pgid)));
+                let id = identity(&seen.stat);
+                if whole || Some(id) == self.shown_root() {
+                    set.push((id, group == Some(seen.stat.pgid)));
+                }
                 Below::Visit
             });
             // Whoever dies meanwhile leaves its children to us behind the walk's back.
@@ -264,7 +284,7 @@ impl Hold {
         self.walk_on(trail, |seen| {
             new += 1;
             roll.see(&seen.stat);
-            roll.killed(identity(&seen.stat));
+            roll.killed(identity(&seen.stat), &seen.pidfd);
             act(seen);
             Below::Visit
         });
@@ -315,7 +335,7 @@ impl Hold {
             struck.into_iter().for_each(|pid| trail.strike(pid));
             point(Point::Swept);
             round.settled = new == 0;
-            if self.reap_orphans().is_ok_and(|living| living == 0) || new == 0 {
+            if self.reap_for(roll).is_ok_and(|living| living == 0) || new == 0 {
                 break;
             }
         }
@@ -323,8 +343,9 @@ impl Hold {
 
     /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards.
     pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
-        let born = self.root.map_or(u64::MAX, |root| root.start);
-        audit::audit(&self.marker, born, &mut self.roll, patience)
+        let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
+        let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
+        audit::audit(&mark, &mut self.roll, patience)
     }
 
     /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.

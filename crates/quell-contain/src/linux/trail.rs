@@ -220,7 +220,7 @@ impl Trail {
         });
         let grip = if self.pins < room {
             self.pins += 1;
-            Grip::Kept(Rc::new(seen.pidfd))
+            Grip::Kept(seen.pidfd)
         } else {
             Grip::Again(Proven::of(&seen))
         };

@@ -1,6 +1,8 @@
 //! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown. The way it goes
 //! is in `trail.rs`.
 
+use std::rc::Rc;
+
 use quell_core::ProcId;
 use quell_sys::{PidFd, Stat};
 
@@ -12,7 +14,7 @@ pub struct Seen {
     /// What /proc said of it while it was pinned.
     pub stat: Stat,
     /// The pin.
-    pub pidfd: PidFd,
+    pub pidfd: Rc<PidFd>,
 }
 
 /// Whether the walk goes on below a process.
@@ -61,7 +63,7 @@ pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
     let stat = quell_sys::stat(pid).ok()?;
     let proven = ours(&stat);
     // Alive after the reads: the number belonged to this one process all the while.
-    (proven && pidfd.is_alive()).then_some(Seen { stat, pidfd })
+    (proven && pidfd.is_alive()).then(|| Seen { stat, pidfd: Rc::new(pidfd) })
 }
 
 #[cfg(test)]

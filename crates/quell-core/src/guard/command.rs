@@ -2,12 +2,15 @@
 
 use super::Decision;
 use super::runner::misleads;
+use super::wrapper::{is_flag, is_wrapper, telling_flag};
 
 /// A program that runs tests, by the way in which it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runner {
     /// `pytest`, `python -m pytest`.
     Pytest,
+    /// `python -m unittest`.
+    Unittest,
     /// `cargo test`.
     Cargo,
     /// `cargo nextest`.
@@ -22,6 +25,22 @@ pub enum Runner {
     Other,
 }
 
+impl Runner {
+    /// What people call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pytest => "pytest",
+            Self::Unittest => "unittest",
+            Self::Cargo => "cargo test",
+            Self::Nextest => "cargo nextest",
+            Self::Go => "go test",
+            Self::Jest => "jest",
+            Self::Vitest => "vitest",
+            Self::Other => "this command",
+        }
+    }
+}
+
 /// A command that runs tests.
 #[derive(Clone, Debug)]
 pub struct TestCommand {
@@ -34,12 +53,6 @@ pub struct TestCommand {
     /// Where the runner's own words begin.
     pub call: usize,
 }
-
-/// Programs that run the command that stands behind their own words.
-const WRAPPERS: &[&str] = &[
-    "env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "xvfb-run", "coverage", "uv",
-    "uvx", "poetry", "pipenv", "pdm", "hatch", "rye", "npx", "npm", "bun", "bunx", "yarn", "pnpm",
-];
 
 /// Options of wrappers whose value may have a runner's name: `uv run --with pytest pytest tests`.
 const WRAPPER_VALUES: &[&str] = &[
@@ -77,12 +90,12 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 /// The last part of a path.
-fn last(word: &str) -> &str {
+pub(super) fn last(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
 /// The name of a program without the version behind it: `python3.11` is `python`, `pytest-3` is `pytest`.
-fn bare(name: &str) -> &str {
+pub(super) fn bare(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
@@ -96,15 +109,20 @@ pub fn read_command(words: &[String]) -> TestCommand {
     let other = TestCommand { runner: Runner::Other, names, at: 0, call: 1 };
     if let Some((runner, call)) = runner_at(words, 0) {
         let mut command = TestCommand { runner, call, ..other };
-        if runner == Runner::Pytest && bare(program) == "python" {
-            command.names.push("pytest".into());
+        // Other flags can have any code loaded.
+        if bare(program) == "python" && telling_flag(Runner::Pytest, &words[1..call], |_| false).is_none() {
+            command.names.push(runner.name().into());
         }
         return command;
     }
-    if !WRAPPERS.contains(&bare(program)) {
+    if !is_wrapper(bare(program)) && coverage_module(words, 0).is_none() {
         return other;
     }
-    let value = |at: usize| WRAPPER_VALUES.contains(&words[at - 1].as_str());
+    let value = |at: usize| {
+        let (option, before) = (words[at - 1].as_str(), &words[..at - 1]);
+        let wrapper = before.iter().rev().map(|word| bare(last(word))).find(|name| is_wrapper(name));
+        WRAPPER_VALUES.contains(&option) && !wrapper.is_some_and(|wrapper| is_flag(wrapper, option))
+    };
     let behind = (1..words.len()).filter(|at| !value(*at));
     let found = behind.filter_map(|at| Some((at, runner_at(words, at)?))).next();
     match found {
@@ -125,12 +143,27 @@ fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
         "cargo-nextest" => Some((Runner::Nextest, at + 1)),
         "python" => {
             let (place, module) = python_module(words, at + 1)?;
-            matches!(module, "pytest" | "py.test").then_some((Runner::Pytest, place + 1))
+            module_runner(module).map(|runner| (runner, place + 1))
         }
         // `uv run -m pytest`, `coverage run -m pytest`.
-        "-m" if at > 0 && word(at + 1) == Some("pytest") => Some((Runner::Pytest, at + 2)),
+        "-m" if at > 0 => module_runner(word(at + 1)?).map(|runner| (runner, at + 2)),
         "cargo" => cargo_verb(words, at + 1).map(|runner| (runner, at + 1)),
         "go" if word(at + 1) == Some("test") => Some((Runner::Go, at + 2)),
+        _ => None,
+    }
+}
+
+/// Where the module stands in `python -m coverage`.
+pub(super) fn coverage_module(words: &[String], at: usize) -> Option<usize> {
+    let python = words.get(at).is_some_and(|word| bare(last(word)) == "python");
+    let (place, module) = python_module(words, at + 1).filter(|_| python)?;
+    (module == "coverage").then_some(place)
+}
+
+fn module_runner(module: &str) -> Option<Runner> {
+    match module {
+        "pytest" | "py.test" => Some(Runner::Pytest),
+        "unittest" => Some(Runner::Unittest),
         _ => None,
     }
 }
@@ -176,14 +209,10 @@ fn cargo_verb(words: &[String], first: usize) -> Option<Runner> {
     }
 }
 
-/// Refuses a wrapper's words that change what the targets are, and gives back the others.
-pub(super) fn wrapper_words<'w>(
-    command: &TestCommand,
-    words: &'w [String],
-) -> Result<Vec<&'w str>, Box<Decision>> {
-    let mut others = Vec::new();
-    for word in words[..command.at.min(words.len())].iter().skip(1).map(String::as_str) {
-        let option = word.split_once('=').map_or(word, |(option, _)| option);
+/// Refuses a wrapper's words that change what the targets are.
+pub(super) fn wrapper_words(command: &TestCommand, words: &[String]) -> Result<(), Box<Decision>> {
+    for word in words[..command.at.min(words.len())].iter().skip(1) {
+        let option = word.split_once('=').map_or(word.as_str(), |(option, _)| option);
         if ELSEWHERE.contains(&option) || word.starts_with("-C") {
             let reason = format!("`{option}` changes the directory that targets are seen from");
             return misleads(reason, "go into that directory, and call quell there");
@@ -192,10 +221,6 @@ pub(super) fn wrapper_words<'w>(
             let reason = "`PYTEST_ADDOPTS` has more options in it".into();
             return misleads(reason, "write them as options of pytest");
         }
-        let variable = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if option == word || !option.chars().all(variable) {
-            others.push(word);
-        }
     }
-    Ok(others)
+    Ok(())
 }

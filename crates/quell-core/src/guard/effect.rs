@@ -50,7 +50,7 @@ pub const EFFECTS: &[Listed] = &[
     listed("kill", Effect::Destructive),
     listed("list", Effect::Read),
     listed("logs", Effect::Read),
-    listed("man", Effect::Read),
+    listed("man", Effect::Write),
     listed("restart", Effect::Destructive),
     listed("rm", Effect::Destructive),
     listed("run", Effect::Write),

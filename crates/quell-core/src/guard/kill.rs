@@ -12,6 +12,10 @@ pub struct ProcessFacts {
     pub kernel_thread: bool,
     /// Its names: the short one, that of its file, that by which it was called. Patterns are held against each.
     pub names: Vec<String>,
+    /// The last part of each word of its command line. A script may be any of them, so `protect` is held against each.
+    pub words: Vec<String>,
+    /// The file that it executes can't be read, so its name is missing among the names. The others are its own choice.
+    pub file_unknown: bool,
     /// Whose it is: the effective user first, then the real, the saved and that of its files, where they differ.
     pub owners: Vec<Owner>,
     /// The caller's user.
@@ -105,6 +109,9 @@ pub fn read_pid(text: &str) -> Result<u32, Box<Decision>> {
     }
 }
 
+/// How much of a word of a process is shown.
+const LONGEST_WORD: usize = 60;
+
 /// Whether this process may get this signal.
 pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) -> Decision {
     let pid = facts.pid;
@@ -161,13 +168,24 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
         let reason = format!("{pid} ({name}) is below the floor of {floor}{why}");
         return Decision::refuse("PID_BELOW_FLOOR", "guard.kill.min_pid", reason, format!("{hint}; {GUIDE}"));
     }
-    let fits = |patterns: &[String]| {
-        patterns.iter().find(|pattern| facts.names.iter().any(|name| matches(pattern, name))).cloned()
+    let fits = |patterns: &[String], words: &[String]| {
+        let word = |pattern: &String| words.iter().find(|word| matches(pattern, word)).cloned();
+        patterns.iter().find_map(|pattern| Some((pattern.clone(), word(pattern)?)))
     };
-    if let Some(pattern) = fits(&policy.protect) {
-        let reason = format!("{pid} ({name}) is protected by the pattern `{pattern}`");
+    let by_name = fits(&policy.protect, &facts.names);
+    if let Some((pattern, word)) = by_name.or_else(|| fits(&policy.protect, &facts.words)) {
+        let word: String = word.escape_debug().take(LONGEST_WORD).collect();
+        let reason = format!("{pid} ({name}) is protected by the pattern `{pattern}`, which fits `{word}`");
         let hint = format!("take it out of guard.kill.protect if you mean it; {GUIDE}");
         return Decision::refuse("NAME_PROTECTED", "guard.kill.protect", reason, hint);
+    }
+    if facts.file_unknown && !policy.protect.is_empty() {
+        let reason = format!(
+            "it can't be read which file {pid} ({name}) executes, so it may be one of those that guard.kill.protect names"
+        );
+        let hint =
+            format!("ask as its user, or as root with the right to trace it (CAP_SYS_PTRACE); {GUIDE}");
+        return Decision::refuse("NAME_UNKNOWN", "guard.kill.protect", reason, hint);
     }
     if let Some(owner) = facts.owners.iter().find(|owner| owner.is_among(&policy.protect_users)) {
         let user = owner.word();
@@ -193,8 +211,8 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
             format!("choose one of them; {GUIDE}"),
         );
     }
-    match fits(&policy.allow) {
-        Some(pattern) => {
+    match fits(&policy.allow, &facts.names) {
+        Some((pattern, _)) => {
             Decision::allow("guard.kill.allow", format!("{pid} ({name}) fits the pattern `{pattern}`"))
         }
         None => {

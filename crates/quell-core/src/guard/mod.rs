@@ -11,21 +11,26 @@ mod options;
 mod path;
 mod policy;
 mod runner;
+mod scan;
 mod service;
 mod test;
+mod variables;
+mod wrapper;
 
 use serde::{Deserialize, Serialize};
 
 pub use command::{Runner, TestCommand, read_command};
 pub use effect::{EFFECTS, Effect, Listed, effect_of};
 pub use kill::{Kin, Owner, ProcessFacts, decide_kill, read_pid};
-pub use path::check_target;
+pub use path::{Root, check_target};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
-pub use runner::{PathWord, Place, path_words, split_words};
+pub use runner::{PathWord, Place, Rules, Words, added_words, path_words};
+pub use scan::split_words;
 pub use service::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
 pub use test::{
     Resolved, Scope, decide_approval, decide_command, decide_link, decide_place, decide_presence,
 };
+pub use variables::is_runner_variable;
 
 /// Where people are led to.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";

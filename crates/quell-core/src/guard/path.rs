@@ -9,6 +9,15 @@ const LONGEST: usize = 4096;
 /// How often percent signs are decoded before it is given up.
 const DECODINGS: usize = 6;
 
+/// A directory that an absolute path may begin with.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// How the path begins.
+    pub path: String,
+    /// What stands there in the plain form: nothing for the working directory.
+    pub plain: String,
+}
+
 /// What a refusal says about a text: some of it, with nothing that a terminal would obey.
 pub(super) fn shown(text: &str) -> String {
     let plain = |c: char| {
@@ -25,9 +34,9 @@ fn refuse<T>(code: &str, reason: String, hint: &str) -> Result<T, Box<Decision>>
     Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)))
 }
 
-/// The path in its plain form (`a//b/` is `a/b`), if it is one that goes down from the working directory and can't be read
-/// in any other way: not by another system, not after a decoding, not by an eye.
-pub fn check_target(text: &str) -> Result<String, Box<Decision>> {
+/// The path in its plain form (`./a//b/` is `a/b`, the working directory is empty), if it leads down from one of `roots` and can't
+/// be read in any other way: not by another system, not after a decoding, not by an eye.
+pub fn check_target(text: &str, roots: &[Root]) -> Result<String, Box<Decision>> {
     let name = shown(text);
     if text.trim().is_empty() {
         return refuse(
@@ -43,12 +52,32 @@ pub fn check_target(text: &str) -> Result<String, Box<Decision>> {
         let reason = format!("`{name}` has a character that can't be seen, or that changes what is seen");
         return refuse("PATH_CONTROL", reason, "write the path with visible characters alone");
     }
-    refuse_beginnings(text, &name)?;
-    refuse_look_alikes(text, &name)?;
-    refuse_dots(text, &name)?;
-    refuse_encoded(text, &name)?;
-    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
-    Ok(parts.join("/"))
+    let (root, rest) = begin(text, roots);
+    if !rest.is_empty() {
+        refuse_beginnings(rest, &name)?;
+        refuse_look_alikes(rest, &name)?;
+        refuse_dots(rest, &name)?;
+        refuse_encoded(rest, &name)?;
+    }
+    let parts = rest.split('/').filter(|part| !part.is_empty());
+    let plain: Vec<&str> = root.into_iter().chain(parts).collect();
+    Ok(plain.join("/"))
+}
+
+/// Splits a path into what it begins with, in its plain form, and the rest.
+fn begin<'t>(text: &'t str, roots: &'t [Root]) -> (Option<&'t str>, &'t str) {
+    for root in roots {
+        let below = text.strip_prefix(root.path.trim_end_matches('/'));
+        if let Some(rest) = below.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let plain = (!root.plain.is_empty()).then(|| root.plain.trim_end_matches('/'));
+            return (plain, rest.trim_start_matches('/'));
+        }
+    }
+    let mut rest = text;
+    while let Some(below) = rest.strip_prefix("./") {
+        rest = below.trim_start_matches('/');
+    }
+    (None, if rest == "." { "" } else { rest })
 }
 
 /// What would make it begin elsewhere, or be no path at all.
@@ -59,7 +88,7 @@ fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
     match first.next() {
         Some('/' | '\\') => return absolute(name),
         Some('~') => {
-            let hint = "write it as seen from the working directory";
+            let hint = "use a path below the working directory, such as tests/test_a.py";
             return refuse("PATH_HOME", format!("`{name}` would be read as a home directory"), hint);
         }
         Some('-') => {
@@ -80,18 +109,18 @@ fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
 }
 
 fn absolute<T>(name: &str) -> Result<T, Box<Decision>> {
-    let reason = format!("`{name}` does not begin in the working directory");
-    refuse("PATH_ABSOLUTE", reason, "write it as seen from the working directory, such as tests/test_a.py")
+    let reason = format!("`{name}` is an absolute path outside the working directory and the scope");
+    refuse("PATH_ABSOLUTE", reason, "use a path below the working directory, such as tests/test_a.py")
 }
 
 fn traversal<T>(name: &str, why: &str) -> Result<T, Box<Decision>> {
-    let hint = "write the plain way down from the working directory, such as tests/test_a.py";
+    let hint = "use a plain path below the working directory, such as tests/test_a.py";
     refuse("PATH_TRAVERSAL", format!("`{name}` {why}"), hint)
 }
 
 fn refuse_look_alikes(text: &str, name: &str) -> Result<(), Box<Decision>> {
     if text.chars().any(|c| !c.is_ascii() && matches!(fold(c), '/' | '\\')) {
-        return traversal(name, "has a character that looks like a slash and is none");
+        return traversal(name, "has a character that looks like a slash but is not one");
     }
     Ok(())
 }
@@ -100,8 +129,8 @@ fn refuse_look_alikes(text: &str, name: &str) -> Result<(), Box<Decision>> {
 fn refuse_dots(text: &str, name: &str) -> Result<(), Box<Decision>> {
     let folded = unfold(text);
     let dots = |part: &str| part.contains('.') && part.trim_matches([' ', '.']).is_empty();
-    if folded.split(['/', '\\']).any(dots) {
-        return traversal(name, "has a part that stands for its own or another directory");
+    if let Some(part) = folded.split(['/', '\\']).find(|part| dots(part)) {
+        return traversal(name, &format!("has the part `{part}`, which stands for another directory"));
     }
     Ok(())
 }
@@ -206,8 +235,13 @@ fn is_unseen(c: char) -> bool {
 mod tests {
     use super::*;
 
+    fn roots() -> [Root; 3] {
+        let root = |path: &str, plain: &str| Root { path: path.into(), plain: plain.into() };
+        [root("/srv/app", ""), root("/home/me/link", ""), root("/data/tests/", "/data/tests/")]
+    }
+
     fn code(text: &str) -> String {
-        match check_target(text) {
+        match check_target(text, &roots()) {
             Ok(path) => format!("ok {path}"),
             Err(decision) => decision.code.clone(),
         }
@@ -239,9 +273,23 @@ mod tests {
         ("https://example.com/a.py", "PATH_ABSOLUTE"),
         ("\u{ff0f}etc", "PATH_ABSOLUTE"),
         ("\u{2215}etc", "PATH_ABSOLUTE"),
-        (".", "PATH_TRAVERSAL"),
+        ("/srv", "PATH_ABSOLUTE"),
+        ("/srv/apple", "PATH_ABSOLUTE"),
+        ("/srv/./app/tests", "PATH_ABSOLUTE"),
+        ("//srv/app/tests", "PATH_ABSOLUTE"),
+        (" /srv/app/tests", "PATH_ABSOLUTE"),
+        ("/data/tests2/a.py", "PATH_ABSOLUTE"),
+        ("/srv/app/../x", "PATH_TRAVERSAL"),
+        ("/srv/app/tests/%2e%2e/x", "PATH_TRAVERSAL"),
+        ("/srv/app/..\\x", "PATH_TRAVERSAL"),
+        ("/data/tests/../x", "PATH_TRAVERSAL"),
         ("..", "PATH_TRAVERSAL"),
-        ("./tests", "PATH_TRAVERSAL"),
+        ("./..", "PATH_TRAVERSAL"),
+        ("./../x", "PATH_TRAVERSAL"),
+        ("./.\\../x", "PATH_TRAVERSAL"),
+        (" ./tests", "PATH_TRAVERSAL"),
+        ("\u{ff0e}/tests", "PATH_TRAVERSAL"),
+        ("./\\\\host\\share", "PATH_ABSOLUTE"),
         ("../tests", "PATH_TRAVERSAL"),
         ("tests/.", "PATH_TRAVERSAL"),
         ("tests/..", "PATH_TRAVERSAL"),
@@ -320,6 +368,18 @@ mod tests {
         ("@args.txt", "PATH_OPTION"),
         // What may pass, and as what.
         ("tests", "ok tests"),
+        (".", "ok "),
+        ("./", "ok "),
+        ("./.", "ok "),
+        ("./tests", "ok tests"),
+        ("././/tests/a.py", "ok tests/a.py"),
+        (".//etc/passwd", "ok etc/passwd"),
+        ("/srv/app", "ok "),
+        ("/srv/app/", "ok "),
+        ("/srv/app//tests/a.py", "ok tests/a.py"),
+        ("/home/me/link/tests/a.py", "ok tests/a.py"),
+        ("/data/tests", "ok /data/tests"),
+        ("/data/tests/a.py", "ok /data/tests/a.py"),
         ("tests/", "ok tests"),
         ("tests//a.py", "ok tests/a.py"),
         ("tests/test_a.py", "ok tests/test_a.py"),
@@ -353,7 +413,7 @@ mod tests {
     #[test]
     fn a_reason_has_nothing_that_a_terminal_would_obey() {
         for (text, expected) in TABLE {
-            if let Err(decision) = check_target(text) {
+            if let Err(decision) = check_target(text, &roots()) {
                 assert!(
                     !decision.reason.chars().any(is_unseen),
                     "{text:?} {expected}: {:?}",

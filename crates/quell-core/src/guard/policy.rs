@@ -82,8 +82,10 @@ pub struct ServicePolicy {
 pub struct TestPolicy {
     /// The directories that targets must be in, seen from the working directory; empty for all below it.
     pub scope: Vec<String>,
-    /// The programs that may run tests, by their last name; empty for all.
+    /// The programs that may run tests, by their last name, or with a slash by their path; empty for all.
     pub commands: Vec<String>,
+    /// Options and variables of runners that are allowed with a scope, though they can load code.
+    pub allow: Vec<String>,
     /// Whether a run must be approved.
     pub approval: bool,
     /// The variable that approves, if it is `true`, `1` or `yes`.

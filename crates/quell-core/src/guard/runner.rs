@@ -1,15 +1,21 @@
 //! Which words of a runner are paths.
 
-use super::command::wrapper_words;
-use super::options::{CARGO, Dashes, GO, JEST, Options, PYTEST, PYTEST_FLAGS, PYTEST_PATH_LISTS, VITEST};
-use super::path::check_target;
-use super::{BUILT_IN, Decision, Runner, TestCommand};
+use super::command::{bare, last, wrapper_words};
+use super::options::{
+    CARGO, GO, JEST, LOG, Options, PYTEST, PYTEST_PATH_LISTS, PYTEST_SETTINGS, UNITTEST, VITEST, is_among,
+};
+use super::path::{Root, check_target, shown};
+use super::scan::{Scan, Special, looks_like_path, option_path, split_words};
+use super::wrapper::{check_programs, names_category, no_runner, no_script, no_tests};
+use super::{BUILT_IN, Decision, GUIDE, Runner, TestCommand, matches};
 
 /// Where a path has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// It is a target: below a scope.
     Target,
+    /// Below a scope, and no target.
+    Within,
     /// Below a scope, and no scope itself, as it may be emptied.
     Inside,
     /// A directory that is below a scope, or above one; not above the working directory.
@@ -18,6 +24,10 @@ pub enum Place {
     FileAround,
     /// Below the working directory or a scope.
     Here,
+    /// A file there that the runner writes; with a scope its name ends in one of these.
+    Output(&'static str),
+    /// A directory there that the runner writes to, and may empty.
+    OutputDir,
 }
 
 /// A word, or a part of one, that is a path.
@@ -31,64 +41,201 @@ pub struct PathWord {
     pub exists: bool,
 }
 
-type Found = Result<Vec<PathWord>, Box<Decision>>;
+/// What holds for the words of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// There is a scope: what can load code from outside is refused.
+    pub scoped: bool,
+    /// The scope leaves out some of what is below the working directory.
+    pub narrow: bool,
+    /// The policy lists the program in `guard.test.commands`.
+    pub listed: bool,
+    /// Options and variables that the policy allows nevertheless: `guard.test.allow`.
+    pub allow: &'a [String],
+    /// What absolute paths may begin with.
+    pub roots: &'a [Root],
+}
+
+impl Rules<'_> {
+    /// Whether the policy allows an option or a variable, or needs to.
+    pub(super) fn allows(&self, name: &str) -> bool {
+        !self.scoped || self.allow.iter().any(|pattern| matches(pattern, name))
+    }
+
+    fn refuse(name: &str, reason: String, what: &str) -> Box<Decision> {
+        let hint = format!("{what}, or have the policy allow it: guard.test.allow = [\"{name}\"]; {GUIDE}");
+        Box::new(Decision::refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint))
+    }
+
+    pub(super) fn refuse_option(&self, option: &str, program: &str) -> Box<Decision> {
+        let option = shown(option);
+        let reason = format!(
+            "`{option}` is not among the options of {program} that are known to be harmless with a scope"
+        );
+        Self::refuse(&option, reason, "leave it out")
+    }
+
+    pub(super) fn refuse_value(option: &str, value: &str, choices: &str) -> Box<Decision> {
+        let reason =
+            format!("`{option}` with the value `{}` can load code from outside the scope", shown(value));
+        Self::refuse(option, reason, &format!("use one of {}", choices.replace(' ', ", ")))
+    }
+
+    pub(super) fn refuse_variable(&self, name: &str) -> Box<Decision> {
+        let name = shown(name);
+        let reason = format!("the variable `{name}` can load code from outside the scope");
+        Self::refuse(&name, reason, "leave it out")
+    }
+
+    fn target(&self, word: &str) -> Found {
+        self.pattern(word, true)
+    }
+
+    fn pattern(&self, word: &str, exists: bool) -> Found {
+        Ok(vec![PathWord { path: check_target(word, self.roots)?, place: Place::Target, exists }])
+    }
+}
+
+pub(super) type Found = Result<Vec<PathWord>, Box<Decision>>;
+
+/// What a command is made of, as far as paths go.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// The paths.
+    pub paths: Vec<PathWord>,
+    /// Where the words are that name programs: wrappers, and then the runner.
+    pub programs: Vec<usize>,
+}
 
 /// A refusal of a word that would be read in another way than it looks.
 pub(super) fn misleads<T>(reason: String, hint: &str) -> Result<T, Box<Decision>> {
     Err(Box::new(Decision::refuse("PATH_OPTION", BUILT_IN, reason, hint)))
 }
 
-/// The paths among the words of a command. Of a command that is not known they are guessed only where there is a scope that
-/// they have to be in: a word with a slash, and one that names something that `exists`.
+/// The paths and the programs among the words of a command. Of a command that is not known the paths are guessed only where there
+/// is a scope that they have to be in: a word with a slash, and one that names something that `exists`.
 pub fn path_words(
     command: &TestCommand,
     words: &[String],
-    scoped: bool,
+    rules: &Rules<'_>,
+    exists: impl Fn(&str) -> bool,
+) -> Result<Words, Box<Decision>> {
+    let exists: &dyn Fn(&str) -> bool = &exists;
+    wrapper_words(command, words)?;
+    let programs = if rules.scoped { check_programs(command, words, rules)? } else { Vec::new() };
+    let mut paths = match command.runner {
+        Runner::Other if rules.scoped => other(words, rules, exists)?,
+        Runner::Other => Vec::new(),
+        _ => added_words(command.runner, words.get(command.call..).unwrap_or_default(), rules, exists)?,
+    };
+    let is_bound = matches!(command.runner, Runner::Jest | Runner::Vitest) && rules.narrow;
+    if is_bound && !paths.iter().any(|word| word.place == Place::Target) {
+        // Without a target they look for tests in all of `--rootDir`.
+        paths
+            .iter_mut()
+            .filter(|word| word.place == Place::Around)
+            .for_each(|word| word.place = Place::Target);
+    }
+    Ok(Words { paths, programs })
+}
+
+/// The paths among the words of a runner's own, such as those that a variable or a file adds.
+pub fn added_words(
+    runner: Runner,
+    words: &[String],
+    rules: &Rules<'_>,
     exists: impl Fn(&str) -> bool,
 ) -> Found {
-    let rest = words.get(command.call..).unwrap_or_default();
     let exists: &dyn Fn(&str) -> bool = &exists;
-    let before = wrapper_words(command, words)?;
-    let mut found = if scoped { guessed(&before, exists)? } else { Vec::new() };
+    let all: Vec<&str> = words.iter().map(String::as_str).collect();
     // Up to a word behind which the runner itself reads nothing.
-    let own = |end: &str| -> Vec<&str> {
-        rest.iter().map(String::as_str).take_while(|word| *word != end).collect()
+    let own = |end: &str| -> Vec<&str> { all.iter().copied().take_while(|word| *word != end).collect() };
+    let scan = |words: &[&str], known: &Options, special: &Special<'_>, target: &dyn Fn(&str) -> Found| {
+        Scan { known, name: runner.name(), rules, exists, special, target }.read(words)
     };
-    let all: Vec<&str> = rest.iter().map(String::as_str).collect();
-    found.extend(match command.runner {
-        Runner::Pytest => scan(&all, &PYTEST, exists, &|option, value| pytest(option, value, exists), &node)?,
+    match runner {
+        Runner::Pytest => {
+            scan(&all, &PYTEST, &|option, value| pytest(option, value, rules, exists), &|word| {
+                node(word, rules)
+            })
+        }
+        // Without a scope its words are not looked into: they may be modules from anywhere.
+        Runner::Unittest if !rules.scoped => Ok(Vec::new()),
+        Runner::Unittest => {
+            let own = all.strip_prefix(&["discover"]).unwrap_or(&all);
+            scan(own, &UNITTEST, &nothing, &|word| module(word, rules, exists))
+        }
         // The words of cargo that are no options are patterns for the names of tests.
         Runner::Cargo | Runner::Nextest => {
-            scan(&own("--"), &CARGO, exists, &|option, value| cargo(option, value, scoped), &|_| {
-                Ok(Vec::new())
-            })?
+            let nothing = |_: &str| Ok(Vec::new());
+            scan(&own("--"), &CARGO, &|option, value| cargo(option, value, rules), &nothing)
         }
         // What stands behind it is for the tests' own program.
-        Runner::Go => scan(&own("-args"), &GO, exists, &go, &go_target)?,
+        Runner::Go => scan(&own("-args"), &GO, &|option, value| go(option, value, rules), &|word| {
+            go_target(word, rules)
+        }),
         // Their words are patterns: without a scope they need not name anything.
-        Runner::Jest => scan(&all, &JEST, exists, &nothing, &|word| pattern(word, scoped))?,
+        Runner::Jest => scan(&all, &JEST, &|option, value| jest(option, value, rules), &|word| {
+            rules.pattern(word, rules.narrow)
+        }),
         Runner::Vitest => {
             let own = own("--");
-            let verbs = ["run", "related", "watch", "dev", "bench", "list"];
-            let skip = usize::from(own.first().is_some_and(|word| verbs.contains(word)));
-            scan(&own[skip..], &VITEST, exists, &nothing, &|word| pattern(word, scoped))?
+            let verbs =
+                if rules.scoped { "run watch dev bench list" } else { "run related watch dev bench list" };
+            let skip = usize::from(own.first().is_some_and(|word| is_among(verbs, word)));
+            scan(&own[skip..], &VITEST, &nothing, &|word| rules.pattern(word, rules.narrow))
         }
-        Runner::Other if scoped => guessed(&all, exists)?,
-        Runner::Other => Vec::new(),
-    });
+        Runner::Other => Ok(Vec::new()),
+    }
+}
+
+/// Programs that run a script, and the letters of their flags that change nothing of what is run.
+const INTERPRETERS: &[(&str, &str)] = &[
+    ("sh", "efuvx"),
+    ("bash", "efuvx"),
+    ("dash", "efuvx"),
+    ("ksh", "efuvx"),
+    ("zsh", "efuvx"),
+    ("python", "bBdEIOqsSuv"),
+    ("node", ""),
+    ("ruby", ""),
+    ("perl", ""),
+];
+
+/// A command that is no runner, with a scope: a script in the scope, or a program that the policy lists.
+fn other(words: &[String], rules: &Rules<'_>, exists: &dyn Fn(&str) -> bool) -> Found {
+    let all: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((program, rest)) = all.split_first() else { return Ok(Vec::new()) };
+    let name = bare(last(program));
+    // Known programs, called for something else than tests.
+    if is_among("cargo go", name) {
+        return no_tests(name);
+    }
+    let flags = INTERPRETERS.iter().find(|known| known.0 == name).map(|known| known.1);
+    let (mut found, rest) = match flags {
+        _ if rules.listed => (Vec::new(), rest),
+        Some(flags) => {
+            let is_flag = |word: &&&str| {
+                word.len() > 1
+                    && word
+                        .strip_prefix('-')
+                        .is_some_and(|letters| letters.chars().all(|c| flags.contains(c)))
+            };
+            let at = rest.iter().take_while(is_flag).count();
+            let Some(script) = rest.get(at).filter(|script| !script.starts_with('-')) else {
+                return no_script(program, rest.get(at).copied());
+            };
+            (rules.target(script)?, &rest[at + 1..])
+        }
+        None if program.contains('/') => (rules.target(program)?, rest),
+        None => return no_runner(program),
+    };
+    found.extend(guessed(rest, rules, exists)?);
     Ok(found)
 }
 
-fn target(word: &str) -> Found {
-    Ok(vec![PathWord { path: check_target(word)?, place: Place::Target, exists: true }])
-}
-
-fn pattern(word: &str, exists: bool) -> Found {
-    Ok(vec![PathWord { path: check_target(word)?, place: Place::Target, exists }])
-}
-
 /// The paths among words of which nothing is known.
-fn guessed(words: &[&str], exists: &dyn Fn(&str) -> bool) -> Found {
+fn guessed(words: &[&str], rules: &Rules<'_>, exists: &dyn Fn(&str) -> bool) -> Found {
     let mut found = Vec::new();
     for word in words {
         if let Some(option) = word.strip_prefix('-') {
@@ -98,62 +245,65 @@ fn guessed(words: &[&str], exists: &dyn Fn(&str) -> bool) -> Found {
                 None => option.get(1..).filter(|_| !option.starts_with('-')).unwrap_or_default(),
             };
             if looks_like_path(value, exists) {
-                found.push(option_path(word, value, Place::Here, false)?);
+                found.push(option_path(word, value, (Place::Here, false), rules)?);
             }
         } else if word.contains(['/', '\\']) || (!word.is_empty() && exists(word)) {
-            found.extend(target(word)?);
+            found.extend(rules.target(word)?);
         }
     }
     Ok(found)
-}
-
-/// Whether the value of an option that nobody here knows may be a path. An address of something on the net is none.
-fn looks_like_path(value: &str, exists: &dyn Fn(&str) -> bool) -> bool {
-    let address = value.split_once("://").is_some_and(|(scheme, _)| {
-        scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') && !scheme.eq_ignore_ascii_case("file")
-    });
-    let way = value.contains(['/', '\\']) || value.starts_with('~') || matches!(value, "." | "..");
-    !address && (way || (!value.is_empty() && exists(value)))
 }
 
 /// The file of `tests/test_a.py::test_x[1]`. What stands behind is compared with names, and opens nothing. Some versions of
 /// pytest cut at the first bracket, also before the colons, and some don't: it has to be good in both ways.
-fn node(word: &str) -> Found {
+fn node(word: &str, rules: &Rules<'_>) -> Found {
     let (file, name) = word.split_once("::").unwrap_or((word, ""));
     if name.chars().any(char::is_control) {
-        check_target(word)?;
+        check_target(word, rules.roots)?;
     }
-    let mut found = target(file)?;
+    let mut found = rules.target(file)?;
     if let Some((short, _)) = file.split_once('[') {
-        found.extend(target(short)?);
+        found.extend(rules.target(short)?);
     }
     Ok(found)
 }
 
-/// go's way to write a directory: `.`, `./pkg`, `./pkg/...`.
-fn go_target(word: &str) -> Found {
-    let there = |path: String| vec![PathWord { path, place: Place::Target, exists: true }];
-    if matches!(word, "." | "./" | "./...") {
-        return Ok(there(String::new()));
+/// A file, a directory, or what is in one as Python writes it: `tests.test_a.TestX.test_y`.
+fn module(word: &str, rules: &Rules<'_>, exists: &dyn Fn(&str) -> bool) -> Found {
+    if word.contains('/') && word.strip_suffix(".py").unwrap_or(word).trim_start_matches("./").contains('.') {
+        let reason = format!("for unittest a dot in `{}` is as good as a slash", shown(word));
+        return misleads(reason, "name a directory or a file without dots in its name");
     }
-    let stem = word.strip_suffix("/...").unwrap_or(word);
-    match stem.strip_prefix("./") {
-        Some(rest) => Ok(there(check_target(rest)?)),
+    if word.contains(['/', '\\']) || word.ends_with(".py") || exists(word) {
+        return rules.target(word);
+    }
+    let parts: Vec<&str> = word.split('.').collect();
+    let mut ways = (1..=parts.len()).rev().map(|length| parts[..length].join("/"));
+    let found = ways.find_map(|way| [format!("{way}.py"), way].into_iter().find(|path| exists(path)));
+    match found {
+        Some(path) => rules.target(&path),
         None => {
-            // An absolute one, one upwards or an empty one has its own code.
-            let path = check_target(stem)?;
-            Err(Box::new(Decision::refuse(
-                "PATH_OUTSIDE_SCOPE",
-                BUILT_IN,
-                format!("`{path}` names a package wherever it is, also outside of the working directory"),
-                format!("write ./{path}"),
-            )))
+            let reason = format!("`{}` is not a module below the working directory", shown(word));
+            let hint = "name a file or a directory, such as tests/test_a.py";
+            Err(Box::new(Decision::refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, hint)))
         }
     }
 }
 
-/// What a runner makes of an option and its value; none if that is nothing but what the tables say.
-type Special<'a> = dyn Fn(&str, Option<&str>) -> Result<Option<Vec<PathWord>>, Box<Decision>> + 'a;
+/// go's way to write a directory: `.`, `./pkg`, `./pkg/...`, `/srv/app/pkg`.
+fn go_target(word: &str, rules: &Rules<'_>) -> Found {
+    let stem = word.strip_suffix("/...").unwrap_or(word);
+    let path = check_target(stem, rules.roots)?;
+    if stem == "." || stem.starts_with("./") || stem.starts_with('/') {
+        return Ok(vec![PathWord { path, place: Place::Target, exists: true }]);
+    }
+    Err(Box::new(Decision::refuse(
+        "PATH_OUTSIDE_SCOPE",
+        BUILT_IN,
+        format!("`{path}` names a package wherever it is, also outside of the working directory"),
+        format!("write ./{path}"),
+    )))
+}
 
 fn nothing(_: &str, _: Option<&str>) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
     Ok(None)
@@ -162,215 +312,130 @@ fn nothing(_: &str, _: Option<&str>) -> Result<Option<Vec<PathWord>>, Box<Decisi
 fn pytest(
     option: &str,
     value: Option<&str>,
+    rules: &Rules<'_>,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
+    let text = value.unwrap_or_default();
     match option {
         "--pyargs" => {
             let reason = "--pyargs makes names of modules of the targets, wherever these are".into();
             misleads(reason, "name files or directories")
         }
+        // A plugin is code; to do without one loads nothing.
+        "-p" if !text.starts_with("no:") && !rules.allows("-p") => Err(rules.refuse_option("-p", "pytest")),
+        "-W" | "--pythonwarnings" if names_category(text) && !rules.allows(option) => {
+            Err(rules.refuse_option(option, "pytest"))
+        }
         "-o" | "--override-ini" => {
-            let (key, value) = value.unwrap_or_default().split_once('=').unwrap_or_default();
-            if key.trim() == "addopts" {
+            let (key, value) = text.split_once('=').unwrap_or_default();
+            let key = key.trim();
+            if key == "addopts" && value.trim().is_empty() {
+                return Ok(None);
+            }
+            if key == "addopts" {
                 return misleads("`-o addopts` has more options in it".into(), "write them as options");
             }
-            let list = PYTEST_PATH_LISTS.contains(&key.trim());
+            let setting = format!("{option} {key}");
+            if !is_among(PYTEST_SETTINGS, key) && !rules.allows(option) && !rules.allows(&setting) {
+                return Err(rules.refuse_option(&setting, "pytest"));
+            }
+            let place = match key {
+                "log_file" => Some(LOG),
+                "cache_dir" => Some(Place::OutputDir),
+                _ => None,
+            };
+            if let Some(place) = place {
+                return Ok(Some(vec![option_path(&setting, value.trim(), (place, false), rules)?]));
+            }
+            let list = is_among(PYTEST_PATH_LISTS, key);
             let words = if list { split_words(value) } else { vec![value.trim().to_owned()] };
             let paths = words.iter().filter(|word| list || looks_like_path(word, exists));
-            paths.map(|word| option_path(option, word, Place::Here, false)).collect::<Found>().map(Some)
+            paths
+                .map(|word| option_path(option, word, (Place::Here, false), rules))
+                .collect::<Found>()
+                .map(Some)
         }
         // `html:DIR`: what kind of report, and where.
-        "--cov-report" => match value.and_then(|value| value.split_once(':')) {
-            Some((_, path)) => Ok(Some(vec![option_path(option, path, Place::Here, false)?])),
-            None => Ok(None),
-        },
+        "--cov-report" => {
+            let Some((kind, path)) = text.split_once(':') else { return Ok(None) };
+            let place = match kind {
+                "html" | "annotate" => Place::OutputDir,
+                "xml" => Place::Output("xml"),
+                "json" => Place::Output("json"),
+                "lcov" => Place::Output("info lcov"),
+                "markdown" | "markdown-append" => Place::Output("md"),
+                _ if path == "skip-covered" => return Ok(None),
+                _ if !rules.allows(option) => return Err(rules.refuse_option(option, "pytest")),
+                _ => Place::Here,
+            };
+            Ok(Some(vec![option_path(option, path, (place, false), rules)?]))
+        }
+        // Where a module is, is known only when the package that it is in has been loaded.
+        "--cov" if text.contains('.') && text != "." && !text.contains('/') && !exists(text) => {
+            if rules.allows(option) {
+                Ok(None)
+            } else {
+                Err(rules.refuse_option("--cov=MODULE.NAME", "pytest"))
+            }
+        }
         _ => Ok(None),
     }
 }
 
-fn cargo(option: &str, value: Option<&str>, scoped: bool) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
+fn jest(
+    option: &str,
+    value: Option<&str>,
+    rules: &Rules<'_>,
+) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
+    match (option, value) {
+        // The same as a word that is no option.
+        ("--testPathPattern" | "--testPathPatterns", Some(value)) => {
+            rules.pattern(value, rules.narrow).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn cargo(
+    option: &str,
+    value: Option<&str>,
+    rules: &Rules<'_>,
+) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
     match option {
         "-C" => elsewhere(option),
-        "-p" | "--package" | "--workspace" | "--all" if scoped => {
+        "-p" | "--package" | "--workspace" | "--all" if rules.narrow => {
             let reason = format!("`{option}` takes packages of the workspace, wherever these are");
             misleads(reason, "name the package alone, with --manifest-path DIR/Cargo.toml")
+        }
+        // A file says which linker is run.
+        "--target" if value.is_some_and(|value| value.contains(['/', '.'])) && !rules.allows(option) => {
+            Err(rules.refuse_option(option, "cargo"))
         }
         // `TOOL:FILE`.
         "--tool-config-file" => {
             let file = value.and_then(|value| value.split_once(':')).map_or("", |(_, file)| file);
-            Ok(Some(vec![option_path(option, file, Place::Here, true)?]))
+            Ok(Some(vec![option_path(option, file, (Place::Here, true), rules)?]))
         }
         _ => Ok(None),
     }
 }
 
-fn go(option: &str, _: Option<&str>) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
-    if option == "-C" { elsewhere(option) } else { Ok(None) }
+fn go(option: &str, value: Option<&str>, rules: &Rules<'_>) -> Result<Option<Vec<PathWord>>, Box<Decision>> {
+    match option {
+        "-C" => elsewhere(option),
+        // They are part of the program that is run.
+        "-coverpkg" if !rules.allows(option) => {
+            let packages = value.unwrap_or_default().split(',');
+            let found: Result<Vec<_>, _> = packages.map(|package| go_target(package, rules)).collect();
+            // None of them is what is tested.
+            let within = |word: PathWord| PathWord { place: Place::Within, ..word };
+            Ok(Some(found?.into_iter().flatten().map(within).collect()))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn elsewhere<T>(option: &str) -> Result<T, Box<Decision>> {
     let reason = format!("`{option}` changes the directory that targets are seen from");
     misleads(reason, "go into that directory, and call quell there")
-}
-
-/// The value of an option as a path. The working directory may be written as such.
-fn option_path(option: &str, value: &str, place: Place, exists: bool) -> Result<PathWord, Box<Decision>> {
-    // pytest, for one, puts variables in.
-    if value.contains('$') {
-        let reason = format!("the value of {option} has a variable in it");
-        return Err(Box::new(Decision::refuse(
-            "PATH_VARIABLE",
-            BUILT_IN,
-            reason,
-            "write what it stands for",
-        )));
-    }
-    let path = if value == "." { String::new() } else { check_target(value)? };
-    Ok(PathWord { path, place, exists })
-}
-
-/// Goes through the words as the runner would.
-fn scan(
-    words: &[&str],
-    known: &Options,
-    exists: &dyn Fn(&str) -> bool,
-    special: &Special<'_>,
-    target: &dyn Fn(&str) -> Found,
-) -> Found {
-    let mut found = Vec::new();
-    let mut words = words.iter().copied().peekable();
-    while let Some(word) = words.next() {
-        if word == "--" {
-            // Everything behind it is a target, however it looks.
-            for word in words.by_ref() {
-                found.extend(target(word)?);
-            }
-            break;
-        }
-        if !word.starts_with('-') || word == "-" || is_no_option(word, known) {
-            found.extend(target(word)?);
-            continue;
-        }
-        for (option, value) in options(word, known) {
-            let next_is_word = words.peek().is_some_and(|next| !next.starts_with('-'));
-            let value = match value {
-                Some(value) => Some(value),
-                None if known.takes(&option) => words.next().map(str::to_owned),
-                None if known.optional.contains(&option.as_str()) && next_is_word => {
-                    let reason = format!("what stands behind `{option}` may be its value or a target");
-                    return misleads(reason, "write a value with `=`, and targets first");
-                }
-                // Without the plugin it is a target: what could be one has to be a good one.
-                None if known.plugins.contains(&option.as_str()) => {
-                    let plain = |next: &&str| !next.starts_with('-') && !looks_like_path(next, exists);
-                    words.next_if(plain).map(str::to_owned)
-                }
-                None => None,
-            };
-            if known.greedy.contains(&option.as_str())
-                && words.peek().is_some_and(|next| !next.starts_with('-'))
-            {
-                let reason = format!("all words behind `{option}` are its values, up to the next option");
-                return misleads(reason, "write targets before it, and the option once for each value");
-            }
-            if let Some(more) = special(&option, value.as_deref())? {
-                found.extend(more);
-            } else if let Some((place, exists)) = known.path(&option) {
-                // An optional one that is not there is no path.
-                if value.is_some() || known.takes(&option) {
-                    found.push(option_path(&option, value.as_deref().unwrap_or_default(), place, exists)?);
-                }
-            } else if let Some(value) =
-                value.filter(|value| !known.knows(&option) && looks_like_path(value, exists))
-            {
-                let value = value.strip_prefix("./").unwrap_or(&value);
-                found.push(option_path(&option, value, Place::Here, false)?);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a word with a dash is a target all the same: Python's argparse takes numbers for such, and what has a space in it
-/// and is no option that it knows.
-fn is_no_option(word: &str, known: &Options) -> bool {
-    if known.dashes == Dashes::Go {
-        return false;
-    }
-    if let Some(long) = word.strip_prefix("--") {
-        let option = long.split('=').next().unwrap_or_default();
-        return word.contains(' ') && !known.knows(&format!("--{option}"));
-    }
-    let first = word.chars().nth(1).unwrap_or(' ');
-    let letter = PYTEST_FLAGS.contains(first) || known.knows(&format!("-{first}"));
-    !first.is_ascii_alphabetic() || (word.contains(' ') && !letter)
-}
-
-/// The options that a word is, with the value that is in it.
-fn options(word: &str, known: &Options) -> Vec<(String, Option<String>)> {
-    if word.starts_with("--") || known.dashes == Dashes::Go {
-        let (option, value) = match word.split_once('=') {
-            Some((option, value)) => (option, Some(value.to_owned())),
-            None => (word, None),
-        };
-        return vec![(plain_option(option, known.dashes), value)];
-    }
-    let mut all = Vec::new();
-    for (at, letter) in word.char_indices().skip(1) {
-        let option = format!("-{letter}");
-        let rest = &word[at + letter.len_utf8()..];
-        if known.knows(&option) || rest.starts_with('=') {
-            let value = rest.strip_prefix('=').unwrap_or(rest);
-            all.push((option, (!rest.is_empty()).then(|| value.to_owned())));
-            break;
-        }
-        all.push((option, None));
-    }
-    all
-}
-
-/// An option in the one way in which the tables have it.
-fn plain_option(option: &str, dashes: Dashes) -> String {
-    match dashes {
-        Dashes::Short => option.to_owned(),
-        Dashes::Go => {
-            let name = option.trim_start_matches('-');
-            format!("-{}", name.strip_prefix("test.").unwrap_or(name))
-        }
-        Dashes::Camel => {
-            let mut parts = option.trim_start_matches('-').split('-');
-            let mut name = format!("--{}", parts.next().unwrap_or_default());
-            for part in parts {
-                let mut letters = part.chars();
-                name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-                name.push_str(letters.as_str());
-            }
-            name
-        }
-    }
-}
-
-/// The words that a variable such as PYTEST_ADDOPTS adds, as Python's shlex parts them: at four characters and no others that
-/// are blank, and with a backslash between double quotes that hides nothing but itself and the quote.
-pub fn split_words(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, '\\') => word.get_or_insert_default().extend(chars.next()),
-            (Some('"'), '\\') => {
-                let hidden = chars.next_if(|next| matches!(next, '"' | '\\'));
-                word.get_or_insert_default().push(hidden.unwrap_or('\\'));
-            }
-            (None, ' ' | '\t' | '\r' | '\n') => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    words
 }

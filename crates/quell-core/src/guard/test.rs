@@ -39,7 +39,8 @@ impl Scope {
             || dirs.any(|(written, real)| path.starts_with(written) || path.starts_with(real))
     }
 
-    fn has(&self, path: &Path) -> bool {
+    /// Whether a path without links is below a scope.
+    pub fn has(&self, path: &Path) -> bool {
         self.dirs.is_empty() && path.starts_with(&self.cwd)
             || self.dirs.iter().any(|(_, real)| path.starts_with(real))
     }
@@ -70,15 +71,15 @@ pub fn decide_place(scope: &Scope, word: &PathWord, found: &Resolved) -> Result<
     let here = |path: &Path| path.starts_with(&scope.cwd) || scope.has(path);
     let parent = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
     let allowed = |path: &Path| match word.place {
-        Place::Target => scope.has(path),
+        Place::Target | Place::Within => scope.has(path),
         Place::Inside => scope.has(path) && !scope.is_one(path),
         Place::Around => scope.is_around(path),
         Place::FileAround => scope.is_around(&parent(path)),
-        Place::Here => here(path),
+        Place::Here | Place::Output(_) | Place::OutputDir => here(path),
     };
     let written = match word.place {
-        Place::Target | Place::Inside => scope.has_written(&found.written),
-        Place::Around | Place::FileAround | Place::Here => {
+        Place::Target | Place::Within | Place::Inside => scope.has_written(&found.written),
+        Place::Around | Place::FileAround | Place::Here | Place::Output(_) | Place::OutputDir => {
             allowed(&found.written) || scope.has_written(&found.written)
         }
     };
@@ -111,14 +112,21 @@ pub fn decide_link(scope: &Scope, link: &Path, real: &Path) -> Result<(), Box<De
         return Ok(());
     }
     let link = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
-    let reason = format!("the link `{}` below a target leads out of {}", shown(&link), scope.words());
+    let reason = format!(
+        "the link `{}`, which the runner would go through, leads out of {}",
+        shown(&link),
+        scope.words()
+    );
     let hint = "take the link away, or name targets that are beside it";
     Err(Box::new(Decision::refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, hint)))
 }
 
 /// Whether this program may run tests.
 pub fn decide_command(policy: &TestPolicy, command: &TestCommand) -> Result<(), Box<Decision>> {
-    let allowed = |name: &String| policy.commands.iter().any(|pattern| matches(pattern, name));
+    // A pattern with a slash is about a path, any other one about a name.
+    let fits =
+        |pattern: &String, name: &str| pattern.contains('/') == name.contains('/') && matches(pattern, name);
+    let allowed = |name: &String| policy.commands.iter().any(|pattern| fits(pattern, name));
     if policy.commands.is_empty() || command.names.iter().any(allowed) {
         return Ok(());
     }

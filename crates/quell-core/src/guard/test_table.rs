@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::{path_words, read_command, split_words};
+use super::super::{Root, Rules, path_words, read_command, split_words};
 use super::*;
 use crate::guard::Runner;
 
@@ -18,13 +18,21 @@ fn scope(dirs: &[&str]) -> Scope {
 
 /// The code of the first refusal, or the paths that were checked. Nothing is there but what these names say.
 fn judge(line: &str, scope: &Scope) -> String {
+    judge_by(line, scope, &[], false)
+}
+
+/// The same, with what the policy allows, and whether it lists the program.
+fn judge_by(line: &str, scope: &Scope, allow: &[String], listed: bool) -> String {
     let there =
         ["tests", "tests/a.py", "tests/pkg", "tests_evil", "src", "pytest.ini", "tests/x.toml", "pkg"];
     let words = words(line);
     let command = read_command(&words);
     let exists = |word: &str| there.contains(&word);
-    let found = match path_words(&command, &words, scope.is_narrow(), exists) {
-        Ok(found) => found,
+    let roots = [Root { path: "/srv".into(), plain: String::new() }];
+    let (scoped, narrow) = (!scope.dirs.is_empty(), scope.is_narrow());
+    let rules = Rules { scoped, narrow, listed, allow, roots: &roots };
+    let found = match path_words(&command, &words, &rules, exists) {
+        Ok(found) => found.paths,
         Err(decision) => return decision.code.clone(),
     };
     for word in &found {
@@ -47,7 +55,7 @@ fn judge(line: &str, scope: &Scope) -> String {
 
 #[test]
 fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
-    for (line, expected) in [
+    let wrong: Vec<String> = [
         ("pytest tests", "ok tests"),
         ("pytest -q tests/a.py::test_x", "ok tests/a.py"),
         ("pytest 'tests/a.py::test_x[../..]'", "ok tests/a.py"),
@@ -67,7 +75,20 @@ fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
         ("pytest '::test_x'", "PATH_EMPTY"),
         ("pytest /etc", "PATH_ABSOLUTE"),
         ("pytest tests/../src", "PATH_TRAVERSAL"),
-        ("pytest .", "PATH_TRAVERSAL"),
+        ("pytest .", "PATH_OUTSIDE_SCOPE"),
+        ("pytest ./tests", "ok tests"),
+        ("pytest ././tests/a.py::test_x", "ok tests/a.py"),
+        ("pytest /srv/tests/a.py", "ok tests/a.py"),
+        ("pytest /srv", "PATH_OUTSIDE_SCOPE"),
+        ("pytest /srv/src", "PATH_OUTSIDE_SCOPE"),
+        ("pytest /srv/tests/../src", "PATH_TRAVERSAL"),
+        ("pytest /srvx/tests", "PATH_ABSOLUTE"),
+        ("pytest --junitxml=./out.xml tests", "ok out.xml tests"),
+        ("pytest --junitxml=/srv/out.xml tests", "ok out.xml tests"),
+        ("go test /srv/tests/...", "ok tests"),
+        ("go test /srv/src", "PATH_OUTSIDE_SCOPE"),
+        ("go test ./tests/./x", "PATH_TRAVERSAL"),
+        ("npx jest ./tests/a.py", "ok tests/a.py"),
         ("pytest -- tests", "ok tests"),
         ("pytest -- -x", "PATH_OPTION"),
         ("pytest tests @more", "PATH_OPTION"),
@@ -127,9 +148,14 @@ fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
         ("sh tests/a.py", "ok tests/a.py"),
         ("sh tests/a.py /etc/passwd", "PATH_ABSOLUTE"),
         ("sh tests\\\\..\\\\src", "PATH_TRAVERSAL"),
-    ] {
-        assert_eq!(judge(line, &scope(&["tests"])), expected, "{line}");
-    }
+    ]
+    .iter()
+    .filter_map(|(line, expected)| {
+        let judged = judge_by(line, &scope(&["tests"]), &["*".into()], true);
+        (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
+    })
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Each was once a way for a target to pass as something else.
@@ -185,7 +211,13 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("jest --projects=../x --ci tests", "PATH_TRAVERSAL"),
         ("jest tests --projects ../x", "PATH_TRAVERSAL"),
         ("jest --root-dir=src tests", "PATH_OUTSIDE_SCOPE"),
-        ("jest -c../x.json tests", "PATH_TRAVERSAL"),
+        ("jest -c../x.json tests", "PATH_OPTION"),
+        ("jest -c=../x.json tests", "PATH_TRAVERSAL"),
+        // Parsers that give an option no value if the next word begins with a dash.
+        ("jest tests -t --rootDir=/", "PATH_OPTION"),
+        ("jest tests -tc=tests/x.toml", "PATH_OPTION"),
+        ("vitest run tests -t= src", "PATH_OPTION"),
+        ("vitest run tests --testNamePattern= src", "PATH_OPTION"),
         ("jest --globalSetup=/out/x.js tests", "PATH_ABSOLUTE"),
         // All words behind it are values: nothing is named, and jest would choose for itself.
         ("jest --reporters default tests", "PATH_OPTION"),
@@ -212,7 +244,7 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
     ]
     .iter()
     .filter_map(|(line, expected)| {
-        let judged = judge(line, &scope(&["tests"]));
+        let judged = judge_by(line, &scope(&["tests"]), &["*".into()], true);
         (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
     })
     .collect();
@@ -245,8 +277,8 @@ fn a_wrapper_hides_no_target() {
         (&[], "uv run --directory src pytest tests", "PATH_OPTION"),
         (&[], "env PYTEST_ADDOPTS=/out pytest tests", "PATH_OPTION"),
         (&["tests"], "env A=/x pytest tests", "ok tests"),
-        (&["tests"], "uv run sh src/x.sh pytest tests", "PATH_OUTSIDE_SCOPE"),
-        (&["tests"], "uv run --env-file=/x pytest tests", "PATH_ABSOLUTE"),
+        (&["tests"], "uv run sh src/x.sh pytest tests", "COMMAND_NOT_ALLOWED"),
+        (&["tests"], "uv run --env-file=/x pytest tests", "OPTION_NOT_ALLOWED"),
         (&["tests"], "env pytest", "TARGET_REQUIRED"),
     ]
     .iter()
@@ -256,6 +288,292 @@ fn a_wrapper_hides_no_target() {
     })
     .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Command lines as people and agents write them.
+const ORDINARY: &[&str] = &[
+    "pytest -q -x -k name --tb=short --maxfail=1 tests/a.py::test_b -v -s --lf --durations=10 -n auto --cov=pkg",
+    "pytest -xvs tests --tb=line --no-header -rA -p no:cacheprovider -W error -W ignore::DeprecationWarning",
+    "pytest tests -m 'not slow' --timeout=60 --cov-report=term-missing --cov-report xml:cov.xml --import-mode=importlib",
+    "pytest tests -o log_cli=true -o addopts= -o cache_dir=.cache --color=yes --strict-markers --junitxml=out.xml",
+    "python3 -X dev -W error -m pytest tests",
+    "python -Bm pytest -vv tests",
+    "uv run --frozen --group dev pytest tests -q",
+    "poetry run pytest tests",
+    "uvx pytest@8.3 tests",
+    "env CI=1 npx jest tests",
+    "env CI=1 DATABASE_URL=x timeout -k 5 60 nice -n 5 pytest tests",
+    "env -i -u PYTHONPATH pytest tests",
+    "coverage run --branch --source=pkg -m pytest tests",
+    "python3 -m unittest -v tests/a.py",
+    "python3 -m unittest tests.a.TestX.test_y",
+    "python3 -m unittest discover -s tests -p 'test_*.py' -t . -v",
+    "coverage run -m unittest tests",
+    "go test ./tests/... -run X -v -count=1 -race -timeout 30s -coverprofile=c.out -json",
+    "go test -tags=integration -short -mod=readonly ./tests/pkg",
+    "npx jest tests -t name --runInBand --ci --coverage --silent --testTimeout=5000 --maxWorkers=2",
+    "npx --no-install jest@29 tests --watchAll=false --forceExit --detectOpenHandles --reporters=default",
+    "npx vitest run tests -t name --reporter=verbose --coverage --pool=forks --no-file-parallelism",
+    "pnpm exec vitest run tests",
+    "yarn jest tests",
+    "npm exec -- jest tests",
+    "cargo test --manifest-path tests/x.toml --lib name --no-fail-fast -j 2 -- --nocapture --test-threads=1",
+    "cargo +nightly test --manifest-path tests/x.toml --release --features a,b --test it",
+    "cargo +1.85.0 --locked test --manifest-path tests/x.toml --target x86_64-unknown-linux-musl",
+    "cargo nextest run --manifest-path tests/x.toml -E 'test(a)' --retries 2 --no-capture -P ci",
+    "sh tests/a.py",
+    "python3 tests/a.py --level=3",
+    "./tests/a.py",
+    "python -m coverage run --branch -m pytest tests",
+    "python3 -Xdev -mcoverage run -m unittest tests",
+    "env CGO_ENABLED=0 go test ./tests -coverpkg=./tests/...",
+    "pytest -c pytest.ini tests",
+    "pytest --rootdir=. --confcutdir=. tests",
+    "pytest --cov=pkg --cov-context=test --cov-report=term:skip-covered --cov-report=html:htmlcov tests",
+    "pytest --hypothesis-profile=ci --benchmark-json=b.json --log-file=out/run.log -o log_file=run.txt tests",
+    "pytest -qo addopts= tests",
+    "jest --rootDir=tests",
+    "jest --testPathPattern=tests --ci",
+    "jest --coverageDirectory=coverage --outputFile=out.json tests -w 2 -t=name",
+    "vitest run --root=tests",
+    "vitest run --dir tests",
+    "python3 -u tests/a.py",
+    "sh -x tests/a.py",
+    "bash -ex tests/a.py",
+    "uv run --python 3.12 pytest tests",
+    "setsid -w pytest tests",
+    "time -p pytest tests",
+    "nice -5 pytest tests",
+];
+
+#[test]
+fn ordinary_command_lines_pass_with_a_scope() {
+    let wrong: Vec<String> = ORDINARY
+        .iter()
+        .map(|line| format!("{line}: {}", judge(line, &scope(&["tests"]))))
+        .filter(|judged| !judged.contains(": ok "))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let whole = [
+        "cargo test -p crate --lib name -- --nocapture",
+        "cargo nextest run --workspace",
+        "pytest .",
+        "pytest",
+    ];
+    for line in whole {
+        assert!(judge(line, &scope(&[""])).starts_with("ok"), "{line}: {}", judge(line, &scope(&[""])));
+    }
+}
+
+/// Each runs or loads something else than the tests that are named.
+const FOREIGN: &[(&str, &str)] = &[
+    ("pytest -p evil tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -xpevil tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -c tests/x.toml tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --rootdir=src tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --confcutdir=tests tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -o pythonpath=src tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -o filterwarnings=error::evil.W tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --override-ini=testpaths=src tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -W error::evil.Warn tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --pdbcls=evil:Pdb tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --pastebin=all tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --import-mode=evil tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --tx=popen//python=/x -n 1 tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --ds=evil tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --rootd=/ tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -W error::evil.Warn -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -X presite=evil -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -Xpycache_prefix=/x -mpytest tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -im pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -m unittest", "TARGET_REQUIRED"),
+    ("python3 -m unittest src.x", "PATH_OUTSIDE_SCOPE"),
+    ("python3 -m unittest evil.module", "PATH_OUTSIDE_SCOPE"),
+    ("python3 -m unittest discover -s src", "PATH_OUTSIDE_SCOPE"),
+    ("python3 -m unittest discover tests x src", "PATH_OUTSIDE_SCOPE"),
+    ("python3 -Im unittest tests.a", "OPTION_NOT_ALLOWED"),
+    ("env PATH=/x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env HOME=/x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env CARGO_HOME=/x cargo test --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("python3 -c x tests", "COMMAND_NOT_ALLOWED"),
+    ("python3 -m http.server tests", "COMMAND_NOT_ALLOWED"),
+    ("python3 src/x.py tests", "PATH_OUTSIDE_SCOPE"),
+    ("cargo --config x.toml test --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo test --config build.rustc-wrapper=x --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo test --config=x --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo test -Zbuild-std --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo test --target x.json --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo +/x test --manifest-path tests/x.toml", "PATH_OPTION"),
+    ("cargo +evil test --manifest-path tests/x.toml", "PATH_OPTION"),
+    ("cargo run --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ("cargo evil --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ("cargo nextest archive --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ("cargo nextest run --config-file x --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("cargo nextest run --debugger gdb --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("go test -exec /x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test --exec=x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -toolexec=x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -ldflags=-extld=x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -gcflags x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -vettool=x ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -overlay tests/x.toml ./tests", "OPTION_NOT_ALLOWED"),
+    ("go test -modfile=tests/x.toml ./tests", "OPTION_NOT_ALLOWED"),
+    ("go run ./tests", "COMMAND_NOT_ALLOWED"),
+    ("jest --setupFiles=/x tests", "OPTION_NOT_ALLOWED"),
+    ("jest tests --setup-files-after-env x", "OPTION_NOT_ALLOWED"),
+    ("jest --modulePaths=/x tests", "OPTION_NOT_ALLOWED"),
+    ("jest --transform={} tests", "OPTION_NOT_ALLOWED"),
+    ("jest --config={} tests", "OPTION_NOT_ALLOWED"),
+    ("jest -c tests/x.toml tests", "OPTION_NOT_ALLOWED"),
+    ("jest --env=./evil tests", "OPTION_NOT_ALLOWED"),
+    ("jest tests --reporters evil", "OPTION_NOT_ALLOWED"),
+    ("jest tests --coverageReporters=/x", "OPTION_NOT_ALLOWED"),
+    ("jest --findRelatedTests tests", "OPTION_NOT_ALLOWED"),
+    ("jest --preset=x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --environment=/x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --environment ./x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --reporter=/x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --config tests/x.toml tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --coverage.customProviderModule=x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --poolOptions.forks.execArgv=--import=/x tests", "OPTION_NOT_ALLOWED"),
+    ("vitest run --globalSetup=/x tests", "OPTION_NOT_ALLOWED"),
+    ("env -S 'x' pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env -S'x y' pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env --split-string=x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env PYTHONPATH=/x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env A=1 NODE_OPTIONS=--import=/x npx jest tests", "OPTION_NOT_ALLOWED"),
+    ("env RUSTC_WRAPPER=x cargo test --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("env GOFLAGS=-exec=x go test ./tests", "OPTION_NOT_ALLOWED"),
+    ("env sh -c x pytest tests", "COMMAND_NOT_ALLOWED"),
+    ("timeout 5 sh pytest tests", "COMMAND_NOT_ALLOWED"),
+    ("uv run --with evil pytest tests", "OPTION_NOT_ALLOWED"),
+    ("uvx --from evil pytest tests", "OPTION_NOT_ALLOWED"),
+    ("npx -p evil jest tests", "OPTION_NOT_ALLOWED"),
+    ("npx --node-options=--import=/x jest tests", "OPTION_NOT_ALLOWED"),
+    ("npx -c 'evil' jest tests", "OPTION_NOT_ALLOWED"),
+    ("npx jest@file:/x tests", "COMMAND_NOT_ALLOWED"),
+    ("npx jest@file:/x/jest tests", "PATH_OPTION"),
+    ("npx jest@npm:evil tests", "PATH_OPTION"),
+    ("npx evil/jest tests", "PATH_OPTION"),
+    ("npx pytest tests", "PATH_OPTION"),
+    ("npx nice jest tests", "PATH_OPTION"),
+    ("npx env -u x cargo test --manifest-path tests/x.toml", "PATH_OPTION"),
+    ("uvx jest tests", "PATH_OPTION"),
+    ("uvx python -m pytest tests", "PATH_OPTION"),
+    ("npm test -- tests", "COMMAND_NOT_ALLOWED"),
+    ("npm exec jest tests -w x", "PATH_OPTION"),
+    ("npm exec -w x -- jest tests", "OPTION_NOT_ALLOWED"),
+    ("coverage run --rcfile=x -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("coverage run src/x.py -m pytest tests", "COMMAND_NOT_ALLOWED"),
+    ("make check tests", "COMMAND_NOT_ALLOWED"),
+    ("sh -c x tests", "COMMAND_NOT_ALLOWED"),
+    ("sh -xc x tests", "COMMAND_NOT_ALLOWED"),
+    ("bash --rcfile x tests", "COMMAND_NOT_ALLOWED"),
+    ("python3 -X presite=x tests/a.py", "COMMAND_NOT_ALLOWED"),
+    ("sh -x src/x.sh tests", "PATH_OUTSIDE_SCOPE"),
+    ("uv run --python ./x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("uv run --python=/x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("uv run -p/x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python -X presite=x -m coverage run -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python -m coverage run --rcfile=x -m pytest tests", "OPTION_NOT_ALLOWED"),
+    // An option behind one that has no value, or together with one.
+    ("jest tests -tc=evil/j.json", "PATH_OPTION"),
+    ("jest tests -wc=evil/j.json", "PATH_OPTION"),
+    ("jest tests -w2", "PATH_OPTION"),
+    ("jest tests -t --config=evil/j.json", "PATH_OPTION"),
+    ("jest tests --shard --config=evil/j.json", "PATH_OPTION"),
+    ("jest tests --testNamePattern --globalSetup=./evil/e.js", "PATH_OPTION"),
+    ("jest tests --collectCoverageFrom --config=evil/j.json", "PATH_OPTION"),
+    ("jest tests --selectProjects --config=evil/j.json", "PATH_OPTION"),
+    ("jest tests -bic=evil/j.json", "PATH_OPTION"),
+    ("vitest run tests -uc=evil/v.ts", "PATH_OPTION"),
+    ("vitest run tests -u-c=evil/v.ts", "PATH_OPTION"),
+    ("vitest run tests -t --config=evil/v.ts", "PATH_OPTION"),
+    ("vitest run tests --c=evil/v.ts", "OPTION_NOT_ALLOWED"),
+    ("jest --config=evil/jest.config.js tests", "OPTION_NOT_ALLOWED"),
+    ("jest --rootDir=tests --roots=.", "PATH_OUTSIDE_SCOPE"),
+    ("jest --testPathPattern=src", "PATH_OUTSIDE_SCOPE"),
+    // A file that is written could be code, or what quell itself goes by.
+    ("pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
+    ("pytest tests --log-file=.git/hooks/pre-commit", "PATH_PROTECTED"),
+    ("pytest tests --log-file=.txt", "PATH_PROTECTED"),
+    ("pytest tests --log-file=a.log --log-file-format=x", "OPTION_NOT_ALLOWED"),
+    ("pytest tests -o log_file=conftest.py", "PATH_PROTECTED"),
+    ("pytest tests -o log_format=x", "OPTION_NOT_ALLOWED"),
+    ("pytest tests -o cache_dir=src", "PATH_PROTECTED"),
+    ("pytest tests --junitxml=quell.toml", "PATH_PROTECTED"),
+    ("pytest tests --debug=quell.toml", "PATH_PROTECTED"),
+    ("pytest tests --cov-report=xml:quell.toml", "PATH_PROTECTED"),
+    ("pytest tests --cov-report=html:src", "PATH_PROTECTED"),
+    ("jest tests --outputFile=quell.toml", "PATH_PROTECTED"),
+    ("jest tests --coverageDirectory=src", "PATH_PROTECTED"),
+    ("vitest run tests --coverage.reportsDirectory=src", "PATH_PROTECTED"),
+    ("go test ./tests -c -o quell.toml", "PATH_PROTECTED"),
+    ("go test ./tests -coverprofile=quell.toml", "PATH_PROTECTED"),
+    ("go test -coverpkg=./src ./tests", "PATH_OUTSIDE_SCOPE"),
+    ("go test -coverpkg=./tests,./... ./tests", "PATH_OUTSIDE_SCOPE"),
+    ("go test -coverpkg=./tests", "TARGET_REQUIRED"),
+    ("pytest --import-mode=append tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --cov-config src tests", "PATH_OPTION"),
+    ("pytest --cov-config=x.ini tests", "OPTION_NOT_ALLOWED"),
+    ("pytest --benchmark-json src tests", "PATH_OPTION"),
+    ("pytest --cov=evil.x tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -m unittest tests/a.b/c.py", "PATH_OPTION"),
+    ("cargo test --target-dir src --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("env GCONV_PATH=x pytest tests", "OPTION_NOT_ALLOWED"),
+    ("./src/x.sh tests", "PATH_OUTSIDE_SCOPE"),
+];
+
+#[test]
+fn what_runs_or_loads_something_else_is_refused_with_a_scope_and_free_without_one() {
+    let wrong: Vec<String> = FOREIGN
+        .iter()
+        .map(|(line, expected)| (line, expected, judge(line, &scope(&["tests"]))))
+        .filter(|(_, expected, judged)| judged != *expected)
+        .map(|(line, expected, judged)| format!("{line}: {judged}, not {expected}"))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for (line, expected) in FOREIGN.iter().filter(|(_, code)| code.ends_with("NOT_ALLOWED")) {
+        // A scope that leaves nothing out is one all the same.
+        assert_eq!(judge(line, &scope(&[""])), *expected, "{line}");
+        let free = judge(line, &scope(&[]));
+        assert!(!free.contains("NOT_ALLOWED"), "{line}: {free}");
+    }
+}
+
+#[test]
+fn half_a_command_line_is_no_reason_to_fall_over() {
+    let lines = ORDINARY.iter().chain(FOREIGN.iter().map(|(line, _)| line));
+    for line in lines {
+        let words = words(line);
+        for length in 0..=words.len() {
+            for scope in [&["tests"][..], &[""], &[]] {
+                let quoted: Vec<String> = words[..length].iter().map(|word| format!("'{word}'")).collect();
+                judge(&quoted.join(" "), &self::scope(scope));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_policy_can_allow_what_is_refused_with_a_scope() {
+    let scope = scope(&["tests"]);
+    for (allow, line, expected) in [
+        ("-p", "pytest -p xdist tests", "ok tests"),
+        ("-o pythonpath", "pytest -o pythonpath=src tests", "ok src tests"),
+        ("-o pythonpath", "pytest -o filterwarnings=x tests", "OPTION_NOT_ALLOWED"),
+        ("--alluredir", "pytest --alluredir=out tests", "ok tests"),
+        ("--alluredir", "pytest --alluredir=/out tests", "PATH_ABSOLUTE"),
+        ("--rootdir", "pytest --rootdir=src tests", "PATH_OUTSIDE_SCOPE"),
+        ("--config", "jest --config=tests/x.toml tests", "ok tests/x.toml tests"),
+        ("PYTHONPATH", "env PYTHONPATH=src pytest tests", "ok tests"),
+        ("-C", "cargo -C src test --manifest-path tests/x.toml", "PATH_OPTION"),
+        ("*", "cargo run --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ] {
+        assert_eq!(judge_by(line, &scope, &[allow.into()], false), expected, "{line}");
+    }
+    assert_eq!(judge_by("make tests", &scope, &[], true), "ok tests");
+    assert_eq!(judge_by("cargo run --manifest-path tests/x.toml", &scope, &[], true), "COMMAND_NOT_ALLOWED");
 }
 
 #[test]
@@ -296,6 +614,7 @@ fn without_a_scope_all_below_the_working_directory_is_free() {
         ("cargo test name", "ok"),
         ("vitest run some-pattern", "ok some-pattern"),
         ("make /etc/passwd", "ok"),
+        ("python -m unittest anything", "ok"),
         ("pytest --basetemp=.", "PATH_OUTSIDE_SCOPE"),
     ] {
         assert_eq!(judge(line, &scope(&[])), expected, "{line}");
@@ -340,8 +659,13 @@ fn a_program_is_allowed_by_its_last_name() {
         (&["pytest"], "python3 -Ic '-1;import os' -m pytest tests", false),
         (&["pytest"], "python3 -- -m pytest tests", false),
         (&["pytest"], "python3 - -m pytest tests", false),
-        (&["pytest"], "python3 -Xc -m pytest tests", true),
-        (&["pytest"], "python3 -X -c -m pytest tests", true),
+        (&["pytest"], "python3 -Xdev -m pytest tests", true),
+        (&["pytest"], "python3 -X dev -m pytest tests", true),
+        (&["pytest"], "python3 -X -c -m pytest tests", false),
+        (&["pytest"], "python3 -X pycache_prefix=evil -m pytest tests", false),
+        (&["pytest"], "python3 -W ignore::m.X -m pytest tests", false),
+        (&["pytest"], "python3 -i -m pytest tests", false),
+        (&["python"], "python3 -i -m pytest tests", true),
         (&["pytest"], "python3 -W error -OIm pytest tests", true),
         (&["pytest"], "python3 -mpytest tests", true),
         (&["pytest"], "python3 -mhttp.server -m pytest", false),
@@ -355,6 +679,7 @@ fn a_program_is_allowed_by_its_last_name() {
         (&["cargo"], "cargo-evil test", false),
         (&["go", "cargo"], "/usr/bin/go test", true),
         (&["py*"], "pypy x", true),
+        (&["/usr/bin/*"], "pytest tests", false),
         (&[], "anything at all", true),
     ] {
         let command = read_command(&words(line));
@@ -367,7 +692,8 @@ fn runners_are_known_by_the_way_they_are_called() {
     for (line, runner) in [
         ("pytest", Runner::Pytest),
         ("python -m pytest", Runner::Pytest),
-        ("python -m unittest", Runner::Other),
+        ("python -m unittest", Runner::Unittest),
+        ("python -m http.server", Runner::Other),
         ("cargo test", Runner::Cargo),
         ("cargo nextest run", Runner::Nextest),
         ("cargo build", Runner::Other),

@@ -31,6 +31,8 @@ enum Lacks {
     Honesty,
     /// The end is told twice.
     OneEnd,
+    /// All are asked at once, though the root was to be asked alone.
+    Order,
 }
 
 struct Lives {
@@ -38,6 +40,7 @@ struct Lives {
     /// How often somebody may ask for a stop, and how many forks there may be.
     stops: u8,
     forks: u8,
+    root_first: bool,
 }
 
 /// The move by which the keeper does the next thing it has to do.
@@ -80,7 +83,7 @@ impl Lives {
             });
         }
         if world.root == Root::Runs {
-            let obeys = world.asked && world.nature.root_obeys;
+            let obeys = (world.asked || world.root_asked) && world.nature.root_obeys;
             change(obeys, "the root exits", &|to| {
                 to.happened |= bit(Cause::OwnExit);
                 to.root_ends(Out::Exits);
@@ -231,6 +234,7 @@ impl Lives {
             | Do::Disarm
             | Do::Finish
             | Do::Ask
+            | Do::AskRoot
             | Do::Report(_)
             | Do::LookAtDeadline
             | Do::Tell(_) => {}
@@ -247,11 +251,21 @@ impl Lives {
                 Do::Arm => (to.armed, to.due) = (true, false),
                 Do::Disarm => (to.armed, to.due) = (false, false),
                 Do::Finish => to.finishes += if self.lacks == Lacks::OneEnd { 2 } else { 1 },
+                Do::AskRoot if self.lacks == Lacks::Order => to.todo.push(Do::Ask),
+                Do::AskRoot => {
+                    if to.root_asked || to.asked {
+                        to.wrong = Some("the root was asked behind the others, or twice");
+                    }
+                    to.root_asked = true;
+                }
                 Do::Ask if self.lacks == Lacks::Patience => {
                     to.todo.push(Do::Kill);
                     break;
                 }
                 Do::Ask => {
+                    if to.nature.root_first && to.root == Root::Runs {
+                        to.wrong = Some("the rest was asked before the root had ended");
+                    }
                     to.asked = true;
                     to.asks += if self.lacks == Lacks::Restraint { 2 } else { 1 };
                 }
@@ -281,7 +295,7 @@ impl Lives {
         let (state, told) = (world.life.state(), event);
         match event {
             Ev::Stop(stop) => {
-                let again = stop == Stop::Ask && world.asks > 0;
+                let again = stop == Stop::Ask && (world.asks > 0 || world.root_asked);
                 world.may_kill |= stop == Stop::Kill || again;
                 world.happened |= bit(match stop {
                     Stop::Ask | Stop::Kill => Cause::User,
@@ -296,8 +310,9 @@ impl Lives {
                 }
             }
             Ev::Deadline => {
-                world.may_kill |= world.asks > 0;
-                if world.asks == 0 && state != State::Killing && world.nature.timeout {
+                let asked = world.asks > 0 || world.root_asked;
+                world.may_kill |= asked;
+                if !asked && state != State::Killing && world.nature.timeout {
                     world.happened |= bit(Cause::Timeout);
                 }
             }
@@ -340,11 +355,16 @@ impl Model for Lives {
         let mut starts = vec![];
         for (root_obeys, children_obey) in [(true, false), (false, true)] {
             for (failing_kills, failing_counts) in [(Some(1), Some(1)), (None, Some(0)), (Some(0), None)] {
+                // Who is asked first has nothing to do with what fails for ever.
+                if self.root_first && (failing_kills.is_none() || failing_counts.is_none()) {
+                    continue;
+                }
                 let nature = |until, timeout| Nature {
                     root_obeys,
                     children_obey,
                     until,
                     timeout,
+                    root_first: self.root_first,
                     failing_kills,
                     failing_counts,
                 };
@@ -359,7 +379,7 @@ impl Model for Lives {
                 }
                 for root in [None, Some(RootOutcome::Exited { code: 0 })] {
                     for ending in [None, Some((Cause::User, Actor::Unknown))] {
-                        let known = Known { root: root.clone(), ending, leaked: false };
+                        let known = Known { root: root.clone(), ending, ..Known::default() };
                         let mut orphan =
                             World::orphaned(nature(Until2::Root, false), known, self.forks, self.stops);
                         self.at_once(&mut orphan);
@@ -439,8 +459,12 @@ impl Model for Lives {
 }
 
 fn holds(stops: u8, forks: u8, least: usize) {
-    let explored =
-        explore(&Lives { lacks: Lacks::Nothing, stops, forks }).unwrap_or_else(|why| panic!("{why}"));
+    holds_for(Lives { lacks: Lacks::Nothing, stops, forks, root_first: false }, least);
+}
+
+fn holds_for(lives: Lives, least: usize) {
+    let Lives { stops, forks, .. } = lives;
+    let explored = explore(&lives).unwrap_or_else(|why| panic!("{why}"));
     println!("the lifecycle, {stops} requests, {forks} forks: {explored:?}");
     assert!(explored.states >= least && explored.moves > explored.states, "{explored:?}");
     assert!(explored.ends > 1_000, "{explored:?}");
@@ -463,8 +487,20 @@ fn a_second_request_at_any_instant_keeps_the_promises_and_every_fair_path_ends()
     holds(2, 0, 200_000);
 }
 
+#[test]
+fn a_root_that_is_asked_alone_keeps_the_promises_and_every_fair_path_ends() {
+    holds_for(Lives { lacks: Lacks::Nothing, stops: 1, forks: 1, root_first: true }, 100_000);
+}
+
+#[test]
+fn if_all_are_asked_at_once_the_checker_finds_who_was_asked_before_the_root() {
+    let lives = Lives { lacks: Lacks::Order, stops: 1, forks: 1, root_first: true };
+    let found = explore(&lives).map(|explored| explored.states).expect_err("the checker found nothing");
+    assert!(found.starts_with("the rest was asked before the root had ended"), "{found}");
+}
+
 fn finds(lacks: Lacks, stops: u8, what: &str) {
-    let found = explore(&Lives { lacks, stops, forks: 1 }).map(|explored| explored.states);
+    let found = explore(&Lives { lacks, stops, forks: 1, root_first: false }).map(|explored| explored.states);
     let found = found.expect_err("the checker found nothing");
     assert!(found.starts_with(what), "{found}");
 }

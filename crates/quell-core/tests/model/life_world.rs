@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome, Signal, State,
-    StopPlan, Until,
+    Action, Actor, AskScope, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome,
+    Signal, State, StopPlan, Until,
 };
 
 /// A [`Life`] by number: equal lives have one number, so that states can be compared and hashed.
@@ -100,7 +100,8 @@ pub enum Ev {
 
 impl Ev {
     fn event(self) -> Event {
-        let stop = |cause, manner| Event::StopAsked(Request { cause, actor: Actor::Unknown, manner });
+        let stop =
+            |cause, manner| Event::StopAsked(Request { cause, actor: Actor::Unknown, manner, ask: None });
         match self {
             Ev::Spawned => Event::Spawned,
             Ev::Executed => Event::Executed,
@@ -128,6 +129,7 @@ pub enum Do {
     Disarm,
     Count,
     Ask,
+    AskRoot,
     Kill,
     Finish,
     /// `Supervisor::count` after a kill round that left nobody.
@@ -150,11 +152,12 @@ impl Do {
     /// What has no effect in this world is left out: the record is the other model's, and time has no length here.
     fn of(action: &Action) -> Option<Self> {
         match action {
-            Action::Publish | Action::Shorten(_) => None,
+            Action::Publish | Action::Shorten(_) | Action::Extend(_) => None,
             Action::Arm(_) => Some(Do::Arm),
             Action::Disarm => Some(Do::Disarm),
             Action::Count => Some(Do::Count),
-            Action::Ask(_) => Some(Do::Ask),
+            Action::Ask { to: AskScope::Tree, .. } => Some(Do::Ask),
+            Action::Ask { to: AskScope::Root, .. } => Some(Do::AskRoot),
             Action::Kill => Some(Do::Kill),
             Action::Finish => Some(Do::Finish),
         }
@@ -186,6 +189,8 @@ pub struct Nature {
     pub children_obey: bool,
     pub until: Until2,
     pub timeout: bool,
+    /// The root is asked alone, and first.
+    pub root_first: bool,
     pub failing_kills: Option<u8>,
     pub failing_counts: Option<u8>,
 }
@@ -209,6 +214,7 @@ pub struct World {
     pub status: Status,
     pub children: u8,
     pub asked: bool,
+    pub root_asked: bool,
     /// The deadline is set; its time has come.
     pub armed: bool,
     pub due: bool,
@@ -245,6 +251,7 @@ impl World {
             status: Status::Open,
             children: 0,
             asked: false,
+            root_asked: false,
             armed: false,
             due: false,
             news: false,
@@ -306,7 +313,10 @@ impl World {
 impl Nature {
     pub fn rules(self) -> LifeRules {
         LifeRules {
-            plan: StopPlan::default(),
+            plan: StopPlan {
+                ask: if self.root_first { AskScope::Root } else { AskScope::Tree },
+                ..StopPlan::default()
+            },
             until: if self.until == Until2::Root { Until::Root } else { Until::Tree },
             timeout: self.timeout.then_some(Duration::from_secs(1)),
         }

@@ -1,11 +1,11 @@
-//! The aide of a background job: a process beside the keeper that runs hooks and looks for readiness where that may take
-//! its time. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
+//! The aide of a job: a process beside the keeper that runs hooks and looks for readiness where that may take its time.
+//! A job in the foreground has one only if hooks are configured. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
 //! `quell run` of its own, with its own time limit, and leaves nothing behind. Nothing that fails here harms the job.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -19,14 +19,17 @@ use quell_core::{
 };
 use quell_store::{Home, JobDir, wall};
 use quell_sys::fault::{self, Point, Role, point};
-use quell_sys::{Forked, PidFd, Polled, SignalFd};
+use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::ready::Probe;
+use super::ready::{Found, Probe};
 use super::wire::Line;
 
 /// The name of an aide.
 const AIDE_NAME: &str = "quell-aide";
+
+/// What any pipe takes without a reader.
+const PIPE_TAKES: usize = 4096;
 
 /// From the keeper to its aide.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +38,8 @@ pub enum Task {
     Event(Box<JobEvent>),
     /// A run of the program has begun: look for readiness.
     Probe,
+    /// The answer over HTTP was a stranger's: ask again.
+    AskAgain,
     /// The run is over: look no more.
     Rest,
 }
@@ -43,19 +48,49 @@ pub enum Task {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum AideNote {
     /// A probe has succeeded.
-    Found(Probe),
+    Found(Found),
 }
 
 /// What an aide knows of its job.
 pub struct Brief<'a> {
-    pub job: &'a JobDir,
-    pub name: Option<&'a str>,
+    /// Where a failed hook is noted, if the job has a record.
+    pub job: Option<&'a JobDir>,
+    /// What may be shown of the job's command.
+    pub command: Vec<String>,
     pub cwd: Option<&'a Path>,
     pub environment: &'a [(OsString, OsString)],
     pub hooks: &'a [Hook],
     pub ready: &'a ReadyRules,
     pub interval: Duration,
     pub timeout: Duration,
+}
+
+impl Brief<'_> {
+    /// The JSON object that a hook gets, as a line: the event, and what it does not say itself of the job.
+    fn payload(&self, event: &JobEvent) -> io::Result<Vec<u8>> {
+        let mut payload = serde_json::to_value(event)?;
+        let more = [
+            ("command", serde_json::to_value(&self.command)?),
+            ("cause", serde_json::to_value(event.what.cause())?),
+        ];
+        if let Some(object) = payload.as_object_mut() {
+            for (key, value) in more.into_iter().filter(|(_, value)| !value.is_null()) {
+                object.entry(key).or_insert(value);
+            }
+        }
+        let mut bytes = serde_json::to_vec(&payload)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
+/// Tells the aide at the other end of `line` of an event, if one of `hooks` waits for it.
+pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
+    let is_awaited = |at: HookEvent| hooks.iter().any(|hook| hook.on.contains(&at));
+    if event.what.hook_event().is_some_and(is_awaited) {
+        // An aide that is gone, or so far behind that its line is full, does no more.
+        let _ = line.mention(&Task::Event(Box::new(event.clone())));
+    }
 }
 
 /// Starts an aide and gives the line to it; none where there is nothing to do for one.
@@ -78,8 +113,12 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
                 quell_sys::set_name(AIDE_NAME);
                 fault::act_as(Role::Aide);
                 point(Point::AideBegun);
-                // The lock is the keeper's: a hook that takes its time must not look like one that lives.
+                // The lock is the keeper's: a hook that takes its time must not look like one that lives. The caller's
+                // pipes, terminal and directory must not be kept busy by hooks either.
                 quell_sys::keep_open_only(aides.as_fd());
+                let _ = quell_sys::let_go_of(true, true, true);
+                let _ = quell_sys::leave_session();
+                let _ = std::env::set_current_dir("/");
                 if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
                     Aide {
                         brief,
@@ -110,26 +149,21 @@ pub struct News {
     pub events: Vec<JobEvent>,
 }
 
-/// The whole life of a process that has an aide told of a lost job: [`News`] come as one line of JSON on standard input.
+/// The whole life of a process that has an aide tell the hooks of a lost job.
 ///
-/// Before: this process was executed for nothing else, and has one thread.
-pub fn tell_hooks() -> ExitCode {
-    let mut text = String::new();
-    let read = io::stdin().read_line(&mut text).is_ok();
-    let Some(news) = serde_json::from_str::<News>(&text).ok().filter(|_| read) else {
-        return ExitCode::FAILURE;
-    };
+/// Before: this process was executed for nothing else, and has one thread. The guard admits the hooks.
+pub fn tell_hooks(news: News) -> ExitCode {
     let _ = quell_sys::let_go_of(true, true, true);
     let _ = quell_sys::leave_session();
     quell_sys::restore_default(Signal::CHLD);
     let job = Home::at(news.home).job(news.job);
     let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
     let brief = Brief {
-        job: &job,
-        name: spec.name.as_deref(),
+        job: Some(&job),
+        command: spec.command.clone(),
         cwd: None,
         environment: &[],
-        hooks: spec.background.as_ref().map_or(&[], |background| &background.hooks),
+        hooks: spec.hooks(),
         ready: &ReadyRules::default(),
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
@@ -213,6 +247,10 @@ impl Aide<'_> {
                 self.probing.extend(ready.cmd.as_ref().map(|_| Probe::Cmd));
                 self.next = (!self.probing.is_empty()).then(Instant::now);
             }
+            Task::AskAgain => {
+                self.probing.push(Probe::Http);
+                self.next.get_or_insert_with(|| Instant::now() + self.brief.interval);
+            }
             Task::Rest => self.rest(),
         }
     }
@@ -234,7 +272,7 @@ impl Aide<'_> {
         for hook in self.brief.hooks.iter().filter(|hook| hook.on.contains(&at)) {
             let done = match &hook.action {
                 HookAction::Run(argv) => self.run_hook(argv, hook.timeout, event, at),
-                HookAction::Append(file) => append(file, event),
+                HookAction::Append(file) => self.brief.payload(event).and_then(|line| append(file, &line)),
             };
             if let Err(error) = done {
                 self.failed(&describe(&hook.action), at, event.run, error.to_string());
@@ -253,10 +291,16 @@ impl Aide<'_> {
         command.args(argv).stdin(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            let mut bytes = serde_json::to_vec(event)?;
-            bytes.push(b'\n');
-            // An event is smaller than a pipe, so this doesn't wait. A hook that doesn't read it is no failure.
-            let _ = stdin.write_all(&bytes);
+            let bytes = self.brief.payload(event)?;
+            let bytes_fit = bytes.len() <= PIPE_TAKES;
+            // A hook that doesn't read it has not failed.
+            let mut write = move || drop(stdin.write_all(&bytes));
+            if bytes_fit {
+                write();
+            } else {
+                // The hook's end closes the pipe.
+                std::thread::Builder::new().spawn(write)?;
+            }
         }
         let name = describe(&HookAction::Run(argv.to_vec()));
         self.running.push(Running { child, what: What::Hook { name, at, run: event.run } });
@@ -277,7 +321,7 @@ impl Aide<'_> {
                             self.failed(&name, at, run, why);
                         }
                         What::Hook { .. } => {}
-                        What::Probe if code == Some(0) => self.found(Probe::Cmd),
+                        What::Probe if code == Some(0) => self.found(Found::Success),
                         What::Probe | What::Abandoned => {}
                     }
                 }
@@ -304,10 +348,10 @@ impl Aide<'_> {
     }
 
     fn hear_answer(&mut self) {
-        let mut said = [0];
-        let good = self.asking.take().is_some_and(|mut asking| matches!(asking.read(&mut said), Ok(1)));
-        if good && said == GOOD {
-            self.found(Probe::Http);
+        let mut said = String::new();
+        let heard = self.asking.take().is_some_and(|mut asking| asking.read_to_string(&mut said).is_ok());
+        if let Some(address) = said.parse().ok().filter(|_| heard) {
+            self.found(Found::Answer(address));
         }
     }
 
@@ -320,19 +364,19 @@ impl Aide<'_> {
         }
     }
 
-    fn found(&mut self, probe: Probe) {
-        if self.probing.contains(&probe) {
-            self.probing.retain(|other| *other != probe);
-            let _ = self.line.mention(&AideNote::Found(probe));
+    fn found(&mut self, found: Found) {
+        if self.probing.contains(&found.probe()) {
+            self.probing.retain(|other| *other != found.probe());
+            let _ = self.line.mention(&AideNote::Found(found));
         }
     }
 
     fn failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
         let what = Happening::HookFailed { hook: hook.to_owned(), at, why };
-        let name = self.brief.name.map(str::to_owned);
-        let event = JobEvent { time: wall(), job: self.brief.job.id(), name, run, what };
-        // Where not even this can be written there is nobody to tell.
-        let _ = self.brief.job.log_event(&event);
+        // Where not even this can be written, there is no one else to report it to.
+        if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
+            let _ = job.log_event(&JobEvent::new(&spec, wall(), run, what));
+        }
     }
 }
 
@@ -347,20 +391,27 @@ fn quell_run(timeout: Duration) -> Command {
     command
 }
 
-/// Whether this process was executed by an aide: its parent is the same program, and has an aide's name, which nobody can
-/// give to a process that is not its own. Whoever calls quell by a link of that name gets such a process, but none that has
-/// a user's command for a child: that is a keeper's.
+/// Whether this process looks as if an aide had executed it. That is not a proof: a process can fork, and then execute quell
+/// by a link of an aide's name.
 pub fn is_run_by_an_aide() -> bool {
-    let parent = quell_sys::stat(quell_sys::pid()).and_then(|own| quell_sys::stat(own.ppid));
-    let file = |pid: u32| quell_sys::executed(pid).map(|(dev, ino, _)| (dev, ino));
-    parent.is_ok_and(|parent| {
-        let ours = file(quell_sys::pid());
-        parent.comm == AIDE_NAME && ours.is_some() && file(parent.pid) == ours
-    })
+    quell_sys::stat(quell_sys::parent()).is_ok_and(|parent| looks_like_an_aide(&parent))
+}
+
+/// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: else one that calls quell
+/// would call itself without end.
+pub fn is_below_an_aide() -> bool {
+    let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
+    std::iter::successors(above(quell_sys::pid()), |stat| above(stat.pid))
+        .any(|stat| looks_like_an_aide(&stat))
+}
+
+fn looks_like_an_aide(stat: &Stat) -> bool {
+    stat.comm == AIDE_NAME && quell_sys::execute_one_file(stat.pid, quell_sys::pid())
 }
 
 fn why_of(code: i32) -> String {
     match code {
+        122 => "what it started is not proven dead".into(),
         124 => "it took too long".into(),
         126 => "it can't be executed".into(),
         127 => "it can't be found".into(),
@@ -375,53 +426,42 @@ fn describe(action: &HookAction) -> String {
     }
 }
 
-/// Appends `event` to `file`. A fifo that nobody reads is an error, and not waited for.
-fn append(file: &Path, event: &JobEvent) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(event)?;
-    bytes.push(b'\n');
+/// Appends `line` to `file`. A fifo that nobody reads is an error, and not waited for.
+fn append(file: &Path, line: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(quell_sys::AT_ONCE);
-    options.open(file)?.write_all(&bytes)
+    options.open(file)?.write_all(line)
 }
 
-/// What the thread says of a good answer.
-const GOOD: [u8; 1] = *b"y";
-
-/// Asks in a thread: neither names nor servers need to answer soon, and hooks must not wait for them.
+/// Asks in a thread, which says where a good answer came from: a name server and the server itself may be slow, and hooks must
+/// not wait for them.
 fn ask(url: &str, patience: Duration) -> io::Result<UnixStream> {
     let (ours, mut theirs) = UnixStream::pair()?;
     let url = url.to_owned();
     std::thread::Builder::new().spawn(move || {
-        if answers(&url, patience) {
-            let _ = theirs.write_all(&GOOD);
+        if let Some(address) = answers(&url, patience) {
+            let _ = write!(theirs, "{address}");
         }
     })?;
     Ok(ours)
 }
 
-/// Whether `http://host[:port]/path` answers with a status from 200 to 399.
-fn answers(url: &str, patience: Duration) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else { return false };
+/// Where `http://host[:port]/path` answers with a status from 200 to 399.
+fn answers(url: &str, patience: Duration) -> Option<SocketAddr> {
+    let rest = url.strip_prefix("http://")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let address = if host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':') {
         host.to_owned()
     } else {
         format!("{host}:80")
     };
-    let status = || -> io::Result<u16> {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in address.to_socket_addrs()? {
-            match status_at(&address, host, path, patience) {
-                Ok(status) => return Ok(status),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    };
-    status().is_ok_and(|status| (200..400).contains(&status))
+    // The first that answers at all counts.
+    let status = |address| Some((address, status_at(&address, host, path, patience).ok()?));
+    let (address, status) = address.to_socket_addrs().ok()?.find_map(status)?;
+    (200..400).contains(&status).then_some(address)
 }
 
-fn status_at(address: &std::net::SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<u16> {
+fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<u16> {
     let deadline = Instant::now() + patience;
     let mut stream = TcpStream::connect_timeout(address, patience)?;
     stream.set_write_timeout(Some(patience))?;

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 
 use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
 use quell_core::{HeldBy, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
-use quell_store::{Home, JobDir, Liveness, Lock, NameError};
+use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
 
@@ -29,31 +29,48 @@ use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::waiting::pause;
 use super::wire::{Line, Note, StartFailure};
-use crate::control::KNOCK;
 use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
 /// The name of an understudy.
 const UNDERSTUDY_NAME: &str = "quell-understudy";
 
+/// The exit code of a request that the guard refuses.
+const REFUSED: u8 = 4;
+
 /// The whole life of an understudy. Its standard input is a socket on which the request comes as one line of JSON, and on
 /// which the reply goes back; its standard output is what the job reads, if that was given.
 ///
-/// Before: this process was executed for nothing else, and has one thread.
-pub fn stand_by() -> std::process::ExitCode {
+/// Before: this process was executed for nothing else, and has one thread. `admit` decides whether the request may be
+/// carried out, or gives the reply: any process can execute this one with a request of its own.
+pub fn stand_by(
+    admit: impl FnOnce(RunRequest, OwnedFd) -> Result<(RunRequest, OwnedFd), StartReply>,
+) -> std::process::ExitCode {
     let inherited = quell_sys::inherited_descriptors();
     let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
     // Nobody's pipe is held open by a background job.
     quell_sys::close_inherited(&inherited);
     let _ = quell_sys::let_go_of(true, true, true);
     let (Ok(socket), Ok(stdin)) = taken else { return std::process::ExitCode::FAILURE };
-    let starter = UnixStream::from(socket);
+    // Read as a file: a request that comes from anything else than a socket has to pass the guard, too.
+    let socket = std::fs::File::from(socket);
     let mut text = String::new();
-    let read = BufReader::new(&starter).read_line(&mut text);
+    let read = BufReader::new(&socket).read_line(&mut text);
+    let starter = UnixStream::from(OwnedFd::from(socket));
     let request = match read.map(|_| serde_json::from_str::<RunRequest>(&text)) {
         Ok(Ok(request)) => request,
         // Whoever called it by hand, or died while it spoke.
         Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
+    };
+    let (request, stdin) = match admit(request, stdin) {
+        Ok(admitted) => admitted,
+        Err(answer) => {
+            reply(&mut { starter }, &answer);
+            return match answer {
+                StartReply::Refused(_) => std::process::ExitCode::from(REFUSED),
+                StartReply::Started { .. } | StartReply::Failed(_) => std::process::ExitCode::FAILURE,
+            };
+        }
     };
     let nested = request.background.as_ref().is_some_and(|background| background.nested);
     // The caller may live long and have other things to do than to collect us.
@@ -157,8 +174,8 @@ fn serve(
     }
     let nest = nest.or_else(|| if background.nested { None } else { Nest::enter_scope(id) });
     let aide = aide::start(&Brief {
-        job: &store,
-        name: request.name.as_deref(),
+        job: Some(&store),
+        command: job.spec.command.clone(),
         cwd: request.cwd.as_deref(),
         environment: &request.environment.set,
         hooks: &background.rules.hooks,
@@ -221,6 +238,8 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
         ready: background.map(|background| background.rules.ready.clone()),
         ready_interval: background.map(|background| background.ready_interval),
         ready_timeout: background.map(|background| background.ready_timeout),
+        test: background.is_some_and(|background| background.test.is_some()),
+        marker: job.spec.marker.clone(),
     };
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     let failed = |error: std::io::Error| record_error(request, error.to_string());
@@ -282,6 +301,8 @@ fn keep(
                 lock: Some(lock),
                 crew,
                 starter,
+                published: None,
+                aide: None,
             };
             Keeper { request, plan, stdin, run: 0 }.live(job, kit, evidence);
         }
@@ -406,14 +427,18 @@ impl Keeper<'_> {
 }
 
 impl Kit {
-    /// Takes in what signals have come. They say no more than that there is something to look at; but a knock says that
-    /// somebody has not found the socket.
-    pub fn hear_signals(&mut self, store: Option<&JobDir>) {
+    /// Takes in what signals have come. They say no more than that there is something to look at; but a knock says that a
+    /// client has missed some of the job's files.
+    pub fn hear_signals(&mut self, job: &Job) {
         while let Some(info) = self.signals.next() {
             if info.signal == KNOCK
-                && let (Some(desk), Some(store)) = (&mut self.desk, store)
+                && let Some(store) = &job.store
             {
-                desk.open_again(store);
+                // What fails now is asked for again.
+                let _ = store.restore(&mut self.lock, &job.spec, self.published.as_ref());
+                if let Some(desk) = &mut self.desk {
+                    desk.open_again(store);
+                }
             }
         }
     }

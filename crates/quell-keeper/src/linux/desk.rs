@@ -10,7 +10,7 @@ use quell_core::{Cause, Receipt};
 use quell_store::JobDir;
 use quell_sys::{PidFd, Polled};
 
-use super::aide::{AideNote, Task};
+use super::aide::{self, AideNote, Task};
 use super::input::{Input, Written};
 use super::ready::Readiness;
 use super::taps::Taps;
@@ -45,6 +45,16 @@ pub enum Wish {
     OwnerGone,
     /// The time to live is over.
     TimeToLiveOver,
+}
+
+/// What follows a run of the program.
+pub enum Next {
+    /// Another one, after this wait.
+    Restart(Duration),
+    /// Nothing: it was started again so often that the limit is reached.
+    LimitReached { restarts: u32 },
+    /// Nothing.
+    Nothing,
 }
 
 /// The keeper's desk.
@@ -173,9 +183,9 @@ impl Desk {
     fn hear_aide(&mut self) {
         let Some(aide) = &mut self.aide else { return };
         let arrived = aide.hear::<AideNote>();
-        for AideNote::Found(probe) in arrived.messages {
+        for AideNote::Found(found) in arrived.messages {
             if let Some(readiness) = &mut self.readiness {
-                readiness.found(probe);
+                readiness.found(found);
             }
         }
         if arrived.closed {
@@ -306,9 +316,8 @@ impl Desk {
 
     /// Tells the aide of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
-        let Some(at) = event.what.hook_event() else { return };
-        if self.rules.hooks.iter().any(|hook| hook.on.contains(&at)) {
-            self.give(&Task::Event(Box::new(event.clone())));
+        if let Some(aide) = &mut self.aide {
+            aide::tell(aide, &self.rules.hooks, event);
         }
     }
 
@@ -320,8 +329,8 @@ impl Desk {
         }
     }
 
-    /// How long to wait before the program is started again; none if it is not.
-    pub fn plan_restart(&mut self, receipt: &Receipt, lasted: Duration) -> Option<Duration> {
+    /// What follows a run that has ended so.
+    pub fn plan_restart(&mut self, receipt: &Receipt, lasted: Duration) -> Next {
         let rules = self.rules.restart;
         let by_itself = match receipt.cause {
             Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
@@ -343,13 +352,16 @@ impl Desk {
         let allowed = rules.limit.is_none_or(|limit| self.restarts < limit);
         // A run may have come to its end by itself when somebody asked for that of the job.
         let asked = self.ending.is_some();
-        if !wanted || !by_itself || asked || !allowed || receipt.verdict != Verdict::Gone {
-            return None;
+        if !wanted || !by_itself || asked || receipt.verdict != Verdict::Gone {
+            return Next::Nothing;
+        }
+        if !allowed {
+            return Next::LimitReached { restarts: self.restarts };
         }
         self.restarts += 1;
         let delay = self.delay;
         self.delay = (delay * 2).min(rules.max_delay);
-        Some(delay)
+        Next::Restart(delay)
     }
 
     /// Opens the socket anew if it is gone from its place, or something else is there.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
 use quell_core::{
-    Actor, Cause, Grace, JobBrief, JobSpec, Life, Moment, ProcId, Receipt, RootOutcome, RootReport, SCHEMA,
-    SentSignal, Signal, Step, StepKind, Verdict,
+    Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Life, Moment, ProcId, Receipt, RootOutcome,
+    RootReport, SCHEMA, SentSignal, Signal, Step, StepKind, Verdict,
 };
 use quell_store::wall;
 use quell_sys::Polled;
@@ -46,6 +46,8 @@ pub struct Evidence {
     clock: Clock,
     started: Moment,
     steps: Vec<Step>,
+    /// The grace that was left of what had been promised.
+    hurried: Option<Duration>,
     /// Who was alive when the root had exited.
     pub left: Vec<ProcId>,
     /// What went wrong in quell itself.
@@ -56,7 +58,7 @@ impl Evidence {
     /// Nothing has happened yet.
     pub fn new(clock: Clock) -> Self {
         let started = clock.now();
-        Self { clock, started, steps: Vec::new(), left: Vec::new(), troubles: Vec::new() }
+        Self { clock, started, steps: Vec::new(), hurried: None, left: Vec::new(), troubles: Vec::new() }
     }
 
     /// This instant.
@@ -71,7 +73,12 @@ impl Evidence {
 
     /// Notes a step that was taken at `moment`.
     pub fn step_at(&mut self, moment: Moment, step: StepKind, note: String, signals: Vec<SentSignal>) {
-        let new = Step { moment, step, note, signals };
+        self.add(Step { moment, step, note, signals });
+    }
+
+    /// Notes a step that was taken.
+    pub fn add(&mut self, new: Step) {
+        let step = new.step;
         let alike = |old: &Step| old.step == new.step && old.note == new.note && new.signals.is_empty();
         if self.steps.last().is_some_and(alike) {
             return;
@@ -81,6 +88,21 @@ impl Evidence {
         {
             self.steps.push(new);
         }
+    }
+
+    /// Notes a request to end that a lost keeper had told of, in parts.
+    pub fn recall(&mut self, asked: Step) {
+        match self.steps.last_mut().filter(|step| step.moment == asked.moment) {
+            Some(step) => step.signals.extend(asked.signals),
+            None => self.add(asked),
+        }
+    }
+
+    /// Notes that the grace ends `left` from now, sooner than was promised.
+    pub fn hurry(&mut self, left: Duration) {
+        let asked = self.time_of(StepKind::Ask).unwrap_or(self.clock.now().at);
+        let since = Duration::try_from_secs_f64(self.clock.now().at - asked).unwrap_or_default();
+        self.hurried = Some(since + left);
     }
 
     /// How many were asked in the last step.
@@ -115,10 +137,13 @@ impl Evidence {
         }
         let used =
             self.time_of(StepKind::Ask).map(|ask| self.time_of(StepKind::Kill).unwrap_or(ended.at) - ask);
-        let (members, members_omitted) = hold.close_roll(&survivors);
+        let grace = self.hurried.unwrap_or(life.grace());
+        // None had it whole where the kill was wanted before.
+        let had = if life.kill_reason() == Some(KillReason::GraceOver) { grace } else { Duration::ZERO };
+        let (members, members_omitted) = hold.close_roll(&survivors, had);
         let mut usage = quell_sys::rusage_children();
         usage.peak_tree_memory = hold.peak_memory();
-        Receipt {
+        let mut receipt = Receipt {
             schema: SCHEMA.into(),
             job: JobBrief {
                 id: spec.id,
@@ -136,17 +161,25 @@ impl Evidence {
             actor,
             root: RootReport { id: hold.shown_root(), outcome },
             left_at_root_exit: std::mem::take(&mut self.left),
+            restart_limit_reached: false,
             members,
             members_omitted,
             steps: std::mem::take(&mut self.steps),
             survivors,
             verdict,
-            grace: Grace { asked: life.grace().as_secs_f64(), used },
+            grace: Grace { asked: grace.as_secs_f64(), used },
+            kill: life.kill_reason(),
+            ask: life.ask_scope(),
             usage,
             output: None,
             run: 1,
             troubles: std::mem::take(&mut self.troubles),
+        };
+        // They may all have ended of the request, just before the kill came.
+        if !receipt.killed() && receipt.members_omitted == 0 {
+            receipt.kill = None;
         }
+        receipt
     }
 }
 

@@ -2,16 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::{Happening, Receipt, Record, RootOutcome, SCHEMA, State, StepKind, Verdict};
+use quell_core::{
+    Happening, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, State, Step, StepKind, Verdict,
+};
 use quell_sys::fault::{Point, point};
 
 use quell_store::JobDir;
 
+use super::desk::Next;
 use super::supervise::{AUDIT_PATIENCE, Supervisor};
 use super::wire::Note;
 
 /// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
+/// How many members a record names.
+const RECORDED_MEMBERS: usize = 256;
+/// How many members a front is told of in one message, which its line takes as a whole or not at all.
+const TOLD_AT_ONCE: usize = 16;
 
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
@@ -22,15 +29,25 @@ impl Supervisor {
                 grace: self.life.grace(),
                 ending: self.life.ending().cloned(),
                 leaked: self.life.leaked(),
+                ask: self.life.ask_scope(),
             });
         }
         // What is on record of the end is whole, or not there at all.
-        if self.life.state() == State::Ended {
-            return;
+        if self.life.state() != State::Ended {
+            self.write_state();
+        }
+    }
+
+    fn write_state(&mut self) {
+        let word = self.word();
+        if self.since.as_ref().is_none_or(|(known, _)| *known != word) {
+            self.since = Some((word, self.evidence.now()));
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
-        if let Err(error) = store.publish(&record) {
+        let published = store.publish(&record);
+        self.kit.published = Some(record);
+        if let Err(error) = published {
             self.trouble(format!("the record could not be written: {error}"));
         }
     }
@@ -42,14 +59,15 @@ impl Supervisor {
         }
     }
 
-    fn record(&self, verdict: Option<Verdict>, survivors: Vec<quell_core::ProcId>) -> Record {
+    fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
         let (cause, actor) = self.life.ending().cloned().unzip();
         let recorded = self.hold.recorded();
+        let since = self.since.clone().filter(|(word, _)| *word == self.word()).map(|(_, since)| since);
         Record {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
             state: self.word().into(),
-            since: self.evidence.now(),
+            since: since.unwrap_or_else(|| self.evidence.now()),
             held: recorded.held,
             cgroup: recorded.cgroup,
             root: recorded.root,
@@ -63,7 +81,48 @@ impl Supervisor {
             actor,
             verdict,
             survivors,
+            marker: self.job.spec.marker.clone(),
+            home_cgroups: self.hold.homes().to_vec(),
+            members: self.members.clone(),
         }
+    }
+
+    /// Puts members on record that live now, if there are new ones: without a keeper they could be found by nothing else.
+    /// With `asked`, the request to end that they have just got.
+    pub(super) fn note_members(&mut self, living: Vec<ProcId>, asked: Option<&Step>) {
+        let new = self.take_down_members(living.iter().copied());
+        if new || asked.is_some() {
+            self.tell_members(&living, asked);
+        }
+        if new && self.life.state() != State::Ended {
+            self.write_state();
+        }
+    }
+
+    /// Tells the front who lives: if this keeper is lost, its receipt names them all the same.
+    fn tell_members(&mut self, living: &[ProcId], asked: Option<&Step>) {
+        if self.kit.front.is_none() {
+            return;
+        }
+        let members = self.hold.members_of(&living[..living.len().min(RECORDED_MEMBERS)]);
+        for members in members.chunks(TOLD_AT_ONCE) {
+            let of_these = |sent: &&SentSignal| members.iter().any(|member| member.id == sent.to);
+            let asked = asked.map(|step| Step {
+                signals: step.signals.iter().filter(of_these).cloned().collect(),
+                ..step.clone()
+            });
+            self.say(&Note::Members { members: members.to_vec(), asked });
+        }
+    }
+
+    /// Takes down who is alive for the next record. Whether there are new ones.
+    pub(super) fn take_down_members(&mut self, living: impl IntoIterator<Item = ProcId>) -> bool {
+        let root = self.hold.recorded().root;
+        let living: Vec<ProcId> =
+            living.into_iter().filter(|id| Some(*id) != root).take(RECORDED_MEMBERS).collect();
+        let new = living.iter().any(|id| !self.members.contains(id));
+        self.members = living;
+        new
     }
 
     /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
@@ -72,6 +131,7 @@ impl Supervisor {
         point(Point::FinishBegun);
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
+        survivors.extend(self.hold.doubtful());
         if self.evidence.acted() {
             let (round, left) = self.hold.audit(AUDIT_PATIENCE);
             let found = round.signals.len();
@@ -88,8 +148,11 @@ impl Supervisor {
             (Verdict::Gone, Ok(())) if !survivors.is_empty() => {
                 verdict = Verdict::Survivors { count: survivors.len() }
             }
+            (Verdict::Gone, Ok(())) => {
+                verdict = self.hold.doubt().map_or(Verdict::Gone, |why| Verdict::Unproven { why })
+            }
             (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
-            (Verdict::Gone | Verdict::Unproven { .. }, _) => {}
+            (Verdict::Unproven { .. }, _) => {}
         }
         point(Point::RootCollected);
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
@@ -106,10 +169,16 @@ impl Supervisor {
         }
         point(Point::PlaceReleased);
         let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
-        self.again = self.kit.desk.as_mut().and_then(|desk| {
-            // What could not be started the first time is an error for the caller, and nothing to be tried again.
-            if self.run == 1 && self.failed.is_some() { None } else { desk.plan_restart(&receipt, lasted) }
-        });
+        // What could not be started the first time is an error for the caller, and nothing to be tried again.
+        let tried = self.run > 1 || self.failed.is_none();
+        match self.kit.desk.as_mut().filter(|_| tried).map(|desk| desk.plan_restart(&receipt, lasted)) {
+            Some(Next::Restart(delay)) => self.again = Some(delay),
+            Some(Next::LimitReached { restarts }) => {
+                receipt.restart_limit_reached = true;
+                self.happen(Happening::RestartLimitReached { restarts });
+            }
+            Some(Next::Nothing) | None => {}
+        }
         self.write_record(&mut receipt, survivors);
         for outlet in &mut self.job.outlets {
             if let Err(error) = outlet.write(&receipt) {
@@ -123,8 +192,8 @@ impl Supervisor {
     }
 
     /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
-    fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<quell_core::ProcId>) {
-        let Some(store) = self.job.store.clone() else { return };
+    fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<ProcId>) {
+        let Some(store) = self.job.store.clone() else { return self.happen(Happening::ended(receipt)) };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
             if let Some(name) = &self.job.spec.name {
@@ -148,9 +217,9 @@ impl Supervisor {
         // Of a background job a user is told the end later, and from the record.
         let last = self.kit.desk.is_some() && self.again.is_none();
         let kept = if last { insist(&store, write) } else { write() };
+        self.kit.published = Some(record);
         // Before it counts as over: whoever waits for that finds the whole history.
-        let (outcome, cause, actor) = (receipt.root.outcome.clone(), receipt.cause, receipt.actor.clone());
-        self.happen(Happening::Ended { outcome, cause, actor, verdict: receipt.verdict.clone() });
+        self.happen(Happening::ended(receipt));
         if let Some(delay) = self.again {
             self.happen(Happening::Restarting { delay });
         }

@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, Known, Owner, ProcId, RootOutcome, SessionKind, Signal, State, Verdict,
+    Actor, Cause, HeldBy, JobId, Known, Member, Owner, ProcId, ReadyRules, RootOutcome, SessionKind, Signal,
+    State, Step, Verdict,
 };
-use quell_store::{Home, JobDir, Lock};
+use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
+use super::aide::{self, Brief};
 use super::background::{Backstage, Crew};
+use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::prepare::{self, open_outlets};
 use super::spec::job_of;
@@ -93,6 +96,10 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     };
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
+    // A caller that ignores the death of its children would make ours vanish unseen.
+    quell_sys::restore_default(Signal::CHLD);
+    // Before the strays are listed, and before this process is a subreaper: it is no part of the job.
+    let aide = start_aide(&request, id)?;
     let plan = Plan {
         id,
         program,
@@ -108,9 +115,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         .into_iter()
         .filter(|signal| !plan.keep_ignored.contains(signal))
         .collect();
-    // A caller that ignores the death of its children would make ours vanish unseen. A file that may not grow any more
-    // is an error to be told, not a reason to die.
-    quell_sys::restore_default(Signal::CHLD);
+    // A file that may not grow any more is an error to be told, not a reason to die.
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
@@ -120,7 +125,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
             drop((line, signal_fd));
-            keep(&request, &plan, outlets, evidence, keeper_line)
+            keep(&request, &plan, outlets, evidence, keeper_line, aide)
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
@@ -129,14 +134,37 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
             let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
             let front = Front::new(request, plan, keeper, line, signal_fd);
-            Front { owner, ..front }.wait(outlets, evidence)
+            Front { owner, aide, ..front }.wait(outlets, evidence)
         }
     }
 }
 
+/// The process that runs the hooks of a job in the foreground, if there are any.
+fn start_aide(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError> {
+    let job = request.home.as_ref().map(|home| Home::at(home).job(id));
+    let brief = Brief {
+        job: job.as_ref(),
+        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        cwd: None,
+        environment: &[],
+        hooks: &request.hooks,
+        ready: &ReadyRules::default(),
+        interval: Duration::ZERO,
+        timeout: Duration::ZERO,
+    };
+    aide::start(&brief).map_err(system("start an aide"))
+}
+
 /// The keeper's whole life. It makes everything that has to be put away again, so that a front that is killed leaves
 /// nothing lying about.
-fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evidence, mut front: Line) -> ! {
+fn keep(
+    request: &RunRequest,
+    plan: &Plan,
+    outlets: Vec<Outlet>,
+    evidence: Evidence,
+    mut front: Line,
+    aide: Option<Line>,
+) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
     point(Point::KeeperBegun);
@@ -161,7 +189,16 @@ fn keep(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, evidence: Evide
                 understudy: plan.front,
                 ..Crew::default()
             };
-            let kit = Kit { front: Some(front), signals: watch, desk: None, lock, crew, starter: None };
+            let kit = Kit {
+                front: Some(front),
+                signals: watch,
+                desk: None,
+                lock,
+                crew,
+                starter: None,
+                published: None,
+                aide,
+            };
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, 1);
             supervisor.start(&plan.program, &rules);
             quell_sys::close_inherited(&plan.inherited);
@@ -181,7 +218,7 @@ fn prepare_keeper(
     outlets: Vec<Outlet>,
 ) -> Result<(Job, Hold, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
-    let watch = SignalFd::new(&[Signal::CHLD]).map_err(other)?;
+    let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
     let job = job_of(request, plan, outlets, &Mask::default());
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
@@ -221,6 +258,10 @@ pub struct Front {
     woken: bool,
     /// How many runs the keeper has told of.
     pub(super) births: u32,
+    /// The members that the keeper has told of in this run, and how they were asked to end.
+    pub(super) members: Vec<(Vec<Member>, Option<Step>)>,
+    /// The clocks of a run that is not the first.
+    pub(super) run_evidence: Option<Evidence>,
     /// When the keeper is continued, if it is still stopped then.
     asleep: Option<Instant>,
     /// When memory that is not needed for waiting is given back.
@@ -229,6 +270,8 @@ pub struct Front {
     pub(super) starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
     owner: Option<PidFd>,
+    /// The process that runs the hooks of a job in the foreground.
+    pub(super) aide: Option<Line>,
 }
 
 /// The owner, pinned, if it is the one that is meant and lives.
@@ -258,10 +301,13 @@ impl Front {
             phase_due: None,
             woken: false,
             births: 0,
+            members: Vec::new(),
+            run_evidence: None,
             asleep: None,
             slim_at: None,
             starter: None,
             owner: None,
+            aide: None,
         };
         front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
         front
@@ -289,7 +335,7 @@ impl Front {
                 (Some(_), RootOutcome::NotStarted { .. }) if receipt.cause == Cause::OwnerGone => {
                     Err(RunError::OwnerGone("it ended while the job was started".into()))
                 }
-                (Some(_), RootOutcome::NotStarted { reason }) => Err(RunError::Start(reason)),
+                (Some(_), RootOutcome::NotStarted { reason }) => Err(RunError::Stopped(reason)),
                 (Some(_) | None, _) => Ok(()),
             },
             Some(Err(error)) => Err(error),
@@ -432,7 +478,8 @@ impl Front {
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
-                Actor::Sender { signal: info.signal, pid: info.pid, uid: info.uid }
+                let (pid, command) = caller_of(info.pid, &Mask::default());
+                Actor::Sender { signal: info.signal, pid, uid: info.uid, command }
             };
             let _ = self.line.mention(&Order::Stop(actor));
             self.expect_answer();
@@ -479,6 +526,9 @@ impl Front {
         match note {
             Note::Born { held, root, inner, cgroup } => {
                 self.births += 1;
+                if self.births > 1 {
+                    self.run_evidence = Some(Evidence::new(Clock::start()));
+                }
                 let (held, base) = (Some(held), self.told.base.take());
                 self.told = Told { held, root: Some(root), inner, cgroup, base };
                 self.begin_run();
@@ -500,8 +550,13 @@ impl Front {
                 self.known.root = Some(outcome);
                 None
             }
-            Note::Stopping { killing, grace, ending, leaked } => {
+            Note::Members { members, asked } => {
+                self.members.push((members, asked));
+                None
+            }
+            Note::Stopping { killing, grace, ending, leaked, ask } => {
                 self.stopping = true;
+                self.known.stop = Some((grace, ask));
                 self.known.ending = ending;
                 self.known.leaked = leaked;
                 // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
@@ -537,6 +592,7 @@ impl Front {
     /// What was known of an earlier run is of no use any more.
     fn begin_run(&mut self) {
         (self.known, self.root, self.stopping) = (Known::default(), None, false);
+        self.members.clear();
         self.phase_due = self.request.timeout.map(|timeout| Instant::now() + timeout + self.patience());
     }
 
@@ -557,7 +613,8 @@ impl Front {
         }
     }
 
-    pub(super) fn collect_keeper(&self) {
+    /// Collects the keeper; how it ended, if that is known.
+    pub(super) fn collect_keeper(&self) -> Option<RootOutcome> {
         // The keeper has said its last word and has nothing to do but exit. If somebody stops it on the way, it is ended.
         let patience = Some(Instant::now() + SILENCE);
         let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
@@ -565,7 +622,7 @@ impl Front {
             self.keeper.signal(Signal::KILL);
         }
         let _ = quell_sys::wait_exit(self.keeper.pid());
-        let _ = quell_sys::reap(self.keeper.pid());
+        Some(quell_sys::reap(self.keeper.pid()).ok()??.outcome)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod aide;
 mod background;
+mod caller;
 mod desk;
 mod evidence;
 mod finish;
@@ -18,10 +19,10 @@ mod taps;
 mod waiting;
 mod wire;
 
-pub use aide::{News, is_run_by_an_aide, tell_hooks};
+pub use aide::{News, is_below_an_aide, is_run_by_an_aide, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
-pub use prepare::check;
+pub use prepare::{check, find_program};
 
 /// What the fuzzer calls; no part of the interface.
 #[cfg(feature = "fuzzing")]

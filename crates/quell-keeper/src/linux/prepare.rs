@@ -9,22 +9,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use quell_contain::JOB_VARIABLE;
+use quell_contain::{JOB_VARIABLE, MARK_VARIABLE};
 use quell_core::JobId;
 use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
 use crate::{Environment, ReceiptTarget, RunError, RunRequest};
 
-/// The variable that marks them: the markers of all jobs that they are in, the outermost first.
-const MARK: &str = "QUELL_MARK";
-
 /// The program of `request`, found and ready to execute.
 pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
     let cwd = working_dir(request.cwd.as_deref())?;
     let environment = environment(&request.environment, id, marker);
     let name = request.command.first().ok_or_else(|| RunError::NotFound(String::new()))?;
-    let path = find(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
+    let path = find_program(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
     let variables = environment.into_iter().map(|(mut key, value)| {
         key.push("=");
         key.push(value);
@@ -74,20 +71,18 @@ fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
 }
 
 fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsString, OsString> {
-    let mut all: BTreeMap<OsString, OsString> =
-        if asked.clear { BTreeMap::new() } else { std::env::vars_os().collect() };
-    all.extend(asked.set.iter().cloned());
+    let mut all = asked.variables();
     fault::VARIABLES.iter().for_each(|own| drop(all.remove(OsStr::new(own))));
     all.insert(JOB_VARIABLE.into(), id.to_string().into());
     // A job in a job bears both marks: who audits the outer one must find what belongs to the inner one too.
-    let outer = std::env::var(MARK).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
+    let outer = std::env::var(MARK_VARIABLE).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
     let chain = outer.map_or_else(|| marker.to_owned(), |outer| format!("{outer}:{marker}"));
-    all.insert(MARK.into(), chain.into());
+    all.insert(MARK_VARIABLE.into(), chain.into());
     all
 }
 
 /// Finds `name` as execvp would: a path as it is (seen from `cwd`), a plain name along `path`.
-fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunError> {
+pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunError> {
     let shown = name.to_string_lossy().into_owned();
     if name.is_empty() {
         return Err(RunError::NotFound(shown));

@@ -1,15 +1,13 @@
 //! Whether a job is ready: a line of its output, a port that it listens on, and what its aide has found out.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
 use quell_core::ReadyRules;
-use quell_store::Stream;
+use quell_store::{MATCHED, Stream, line_matches};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
-
-/// The longest part of a line that is looked at.
-const LINE: usize = 8 * 1024;
 
 /// What an aide looks for, as it may take its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +16,25 @@ pub enum Probe {
     Http,
     /// A command that succeeds.
     Cmd,
+}
+
+/// What an aide has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// There was a good answer over HTTP from this address.
+    Answer(SocketAddr),
+    /// The command has succeeded.
+    Success,
+}
+
+impl Found {
+    /// Which probe it was.
+    pub fn probe(self) -> Probe {
+        match self {
+            Self::Answer(_) => Probe::Http,
+            Self::Success => Probe::Cmd,
+        }
+    }
 }
 
 /// What is still missing in one run of the program.
@@ -29,6 +46,8 @@ pub struct Readiness {
     partial: [Vec<u8>; 2],
     interval: Duration,
     next_look: Option<Instant>,
+    /// Who has answered over HTTP, as far as nobody has looked whether it is the job.
+    answered: Option<SocketAddr>,
     began: Instant,
     said: bool,
 }
@@ -46,6 +65,7 @@ impl Readiness {
             partial: [Vec::new(), Vec::new()],
             interval,
             next_look: None,
+            answered: None,
             began: Instant::now(),
             // Nothing that could show it was asked for: then nobody is told either.
             said: rules.is_empty(),
@@ -58,30 +78,47 @@ impl Readiness {
         self.next_look = self.port.map(|_| Instant::now());
     }
 
-    /// Looks at output.
+    /// Looks at output. Only whole lines count: what follows the beginning of a line may change what it says.
     pub fn read(&mut self, stream: Stream, bytes: &[u8]) {
         let Some(regex) = &self.log else { return };
         let partial = &mut self.partial[usize::from(stream == Stream::Stderr)];
-        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-            let room = LINE - partial.len().min(LINE);
-            partial.extend_from_slice(&line[..line.len().min(room)]);
-            let ended = partial.ends_with(b"\n") || line.ends_with(b"\n");
-            // A prompt without a line end counts as well.
-            let text = String::from_utf8_lossy(partial.strip_suffix(b"\n").unwrap_or(partial));
-            if regex.is_match(&text) {
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let text = part.strip_suffix(b"\n");
+            let bytes = text.unwrap_or(part);
+            let room = MATCHED.saturating_sub(partial.len());
+            partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            if text.is_none() {
+                continue;
+            }
+            if line_matches(regex, partial) {
                 self.log = None;
                 self.partial = [Vec::new(), Vec::new()];
                 return;
             }
-            if ended {
-                partial.clear();
-            }
+            partial.clear();
+        }
+        // An idle keeper should be small.
+        if partial.is_empty() {
+            *partial = Vec::new();
         }
     }
 
     /// An aide has found out.
-    pub fn found(&mut self, probe: Probe) {
-        self.probes.retain(|other| *other != probe);
+    pub fn found(&mut self, found: Found) {
+        match found {
+            Found::Answer(address) => self.answered = Some(address),
+            Found::Success => self.probes.retain(|other| *other != Probe::Cmd),
+        }
+    }
+
+    /// Looks whether the answer came from a member. False if a stranger has answered: then it is to be asked for again.
+    pub fn check_answer(&mut self, hold: &Hold) -> bool {
+        let Some(address) = self.answered.take() else { return true };
+        let own = is_listening(hold, address.port(), Some(address.ip()));
+        if own {
+            self.probes.retain(|other| *other != Probe::Http);
+        }
+        own
     }
 
     /// When [`Readiness::look`] wants to be called.
@@ -94,13 +131,7 @@ impl Readiness {
         let Some(port) = self.port else { return };
         // Nothing tells of a new listener.
         self.next_look = Some(Instant::now() + self.interval);
-        let inodes = quell_sys::listeners(port);
-        if inodes.is_empty() {
-            return;
-        }
-        let mut found = false;
-        hold.each_member(|stat| found |= quell_sys::holds_socket(stat.pid, &inodes));
-        if found {
+        if is_listening(hold, port, None) {
             self.port = None;
             self.next_look = None;
         }
@@ -114,4 +145,14 @@ impl Readiness {
         self.said = true;
         Some(self.began.elapsed().as_secs_f64())
     }
+}
+
+/// Whether a member listens on the port, so that a connection to the address reaches it.
+fn is_listening(hold: &Hold, port: u16, address: Option<IpAddr>) -> bool {
+    let inodes = quell_sys::listeners(port, address);
+    let mut found = false;
+    if !inodes.is_empty() {
+        hold.each_member(|stat| found |= quell_sys::holds_socket(stat.pid, &inodes));
+    }
+    found
 }

@@ -7,11 +7,19 @@ use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Unti
 use quell_store::wall;
 use quell_sys::fault::{Point, point};
 
-use super::aide::Task;
+use super::aide::{self, Task};
+use super::caller::caller_of;
 use super::desk::Wish;
 use super::ready::Readiness;
 use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
+use crate::mask::Mask;
+
+/// Whoever is behind a call from `pid`.
+pub(super) fn client(pid: u32, uid: u32, reason: Option<String>, mask: &Mask) -> Actor {
+    let (pid, command) = caller_of(pid, mask);
+    Actor::Client { pid, uid, command, reason: reason.map(|reason| mask.apply(&reason)) }
+}
 
 impl Supervisor {
     /// Does what is wanted at the desk.
@@ -39,21 +47,24 @@ impl Supervisor {
 
     fn on_call(&mut self, key: u64, pid: u32, uid: u32, call: Call) {
         let answer = match call {
-            Call::Stop { kill, grace, reason } => {
+            Call::Stop { kill, grace, ask, reason, leftovers } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);
                 let manner = if kill { Manner::Kill } else { Manner::Within(grace) };
                 if let Some(desk) = self.desk() {
                     desk.answer(key, &Answer::Heard);
                     point(Point::StopHeard);
                 }
-                let reason = reason.map(|reason| self.kit.crew.mask.apply(&reason));
-                return self.ask_stop(Cause::User, Actor::Client { pid, uid, reason }, manner);
+                let (cause, actor) = match self.life.own_end().filter(|_| leftovers) {
+                    Some(own_end) => own_end,
+                    None => (Cause::User, client(pid, uid, reason, &self.kit.crew.mask)),
+                };
+                return self.ask_stop_of(cause, actor, manner, ask);
             }
             Call::Signal { signal, tree } => {
                 let sent =
                     if tree { self.hold.pass_to_all(signal) } else { usize::from(self.hold.pass(signal)) };
                 if sent > 0 {
-                    let actor = Actor::Client { pid, uid, reason: None };
+                    let actor = client(pid, uid, None, &self.kit.crew.mask);
                     self.life.signal_sent(signal, actor.clone());
                     self.happen(Happening::Signaled { signal, actor, members: sent });
                 }
@@ -65,7 +76,11 @@ impl Supervisor {
                 }
                 return;
             }
-            Call::Look => Answer::Seen(self.members()),
+            Call::Look => {
+                let members = self.living_members();
+                self.note_members(members.iter().map(|member| member.id).collect(), None);
+                Answer::Seen(members)
+            }
             Call::Vitals => Answer::Vitals {
                 cpu: self.hold.cpu_ticks() + quell_sys::collected_ticks(),
                 output: self.desk().map_or(0, |desk| desk.taps.bytes()),
@@ -76,7 +91,7 @@ impl Supervisor {
         }
     }
 
-    fn members(&self) -> Vec<LiveMember> {
+    fn living_members(&self) -> Vec<LiveMember> {
         let mut members = Vec::new();
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
         self.hold.each_member(|stat| {
@@ -137,19 +152,35 @@ impl Supervisor {
         if readiness.deadline().is_some_and(|due| due <= Instant::now()) {
             readiness.look(&self.hold);
         }
+        if !readiness.check_answer(&self.hold) {
+            desk.give(&Task::AskAgain);
+        }
+        let Some(readiness) = &mut desk.readiness else { return };
         if let Some(after) = readiness.take_ready() {
             self.ready = Some(self.evidence.now());
+            self.take_down_members(self.hold.living());
             self.publish();
             point(Point::ReadyPublished);
             self.happen(Happening::Ready { after });
         }
     }
 
-    /// Writes the history of a background job, and tells its hooks.
+    /// Whether the job has a history or hooks.
+    pub(super) fn is_told(&self) -> bool {
+        self.kit.desk.is_some() || self.kit.aide.is_some()
+    }
+
+    /// Writes the history of a background job, and tells its hooks. A job in the foreground has hooks only.
     pub(super) fn happen(&mut self, what: Happening) {
-        let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
+        if !self.is_told() {
+            return;
+        }
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent { time: wall(), job: spec.id, name: spec.name.clone(), run, what };
+        let event = JobEvent::new(spec, wall(), run, what);
+        if let Some(aide) = &mut self.kit.aide {
+            aide::tell(aide, spec.hooks(), &event);
+        }
+        let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
         // A record that was removed on purpose needs no history.
         let written = if store.exists() { store.log_event(&event) } else { Ok(()) };
         desk.tell(&event);

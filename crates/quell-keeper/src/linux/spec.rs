@@ -31,6 +31,7 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         id: plan.id,
         mode: if background.is_some() { Mode::Start } else { Mode::Run },
         session: background.and_then(|background| background.session.clone()),
+        foreground_hooks: request.hooks.clone(),
         background: background.map(|background| shown(&background.rules, mask)),
         name: request.name.clone(),
         tags: request.tags.iter().map(|(key, value)| (mask.apply(key), mask.apply(value))).collect(),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Happening, JobSpec, Known, Life, LifeRules, Manner, Moment, Receipt,
-    Request, RootOutcome, SessionKind, State, StepKind, Until,
+    Action, Actor, AskScope, Cause, Count, Event, Happening, JobSpec, Known, Life, LifeRules, Manner, Moment,
+    ProcId, Receipt, Record, Request, RootOutcome, SessionKind, State, Step, StepKind, Until,
 };
 use quell_store::{JobDir, Lock};
 use quell_sys::fault::{Point, point};
@@ -82,6 +82,10 @@ pub struct Kit {
     pub crew: Crew,
     /// Who is to be told that a background job runs.
     pub starter: Option<UnixStream>,
+    /// The state that was last put on record.
+    pub published: Option<Record>,
+    /// The process that runs the hooks of a job in the foreground.
+    pub aide: Option<Line>,
 }
 
 /// One run of a job under supervision.
@@ -99,6 +103,10 @@ pub struct Supervisor {
     pub(super) end: Option<Receipt>,
     /// When it was found ready.
     pub(super) ready: Option<Moment>,
+    /// The state that is on record, and since when.
+    pub(super) since: Option<(&'static str, Moment)>,
+    /// The members that are on record.
+    pub(super) members: Vec<ProcId>,
     /// After which wait the program is started again.
     pub(super) again: Option<Duration>,
     kill_told: bool,
@@ -134,6 +142,8 @@ impl Supervisor {
             deadline: None,
             end: None,
             ready: None,
+            since: None,
+            members: Vec::new(),
             again: None,
             kill_told: false,
             slim_at: None,
@@ -157,8 +167,9 @@ impl Supervisor {
                 Claim::AnothersOrOver => this.job.store = None,
             }
         }
+        let record = this.job.store.as_ref().and_then(|store| store.record().ok());
+        this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
         this.happen(Happening::Lost { finished_by: "its understudy".into() });
-        this.evidence.step(StepKind::StopAsked, "the keeper was killed".into(), vec![]);
         this.carry_out(actions);
         this.run()
     }
@@ -216,6 +227,7 @@ impl Supervisor {
         {
             return Err(StartFailure::Record(trouble));
         }
+        self.note_begun();
         point(Point::IdentityRecorded);
         self.evidence.step(StepKind::Born, String::new(), vec![]);
         // Out of the caller's group before the program can signal it. A keeper that has left it already stays where it is.
@@ -230,6 +242,17 @@ impl Supervisor {
             point(Point::GoGiven);
         }
         Ok(())
+    }
+
+    /// Notes outside of the job's directory that its program runs, and of which home its cgroup is: the directory may be
+    /// deleted. A job without these notes is still found by its record.
+    fn note_begun(&self) {
+        if let Some(lock) = self.kit.lock.as_ref().filter(|_| self.run == 1) {
+            let _ = lock.begun();
+        }
+        if let (Some(store), Some(cgroup)) = (&self.job.store, self.hold.cgroup_path()) {
+            let _ = quell_contain::note_home(cgroup, store.home().dir());
+        }
     }
 
     /// Runs until the run has ended.
@@ -300,7 +323,7 @@ impl Supervisor {
         if status_ready {
             self.read_status();
         }
-        self.kit.hear_signals(self.job.store.as_ref());
+        self.kit.hear_signals(&self.job);
         self.look_at_children();
         if counting && self.end.is_none() {
             self.count();
@@ -418,6 +441,7 @@ impl Supervisor {
                 && self.evidence.left.is_empty()
             {
                 self.evidence.left = self.hold.look();
+                self.note_members(self.evidence.left.clone(), None);
                 if self.job.rules.until == Until::Root {
                     self.happen(Happening::Leaked { members: self.evidence.left.len() });
                 }
@@ -470,6 +494,11 @@ impl Supervisor {
     }
 
     pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
+        self.ask_stop_of(cause, actor, manner, None);
+    }
+
+    /// The same, with another word on which processes are asked first than the job's own.
+    pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, manner: Manner, ask: Option<AskScope>) {
         // An exec that is done already makes it a program, to be asked politely.
         self.read_status_if_there();
         if let Some(desk) = self.desk() {
@@ -480,7 +509,7 @@ impl Supervisor {
             self.happen(Happening::StopAsked { cause, actor: actor.clone() });
             point(Point::StopNoted);
         }
-        self.step(Event::StopAsked(Request { cause, actor, manner }));
+        self.step(Event::StopAsked(Request { cause, actor, manner, ask }));
     }
 
     fn step(&mut self, event: Event) {
@@ -495,32 +524,43 @@ impl Supervisor {
                 Action::Arm(duration) => self.deadline = Some(Instant::now() + duration),
                 Action::Shorten(duration) => {
                     let sooner = Instant::now() + duration;
-                    self.deadline = self.deadline.map(|deadline| deadline.min(sooner));
+                    if self.deadline.is_some_and(|deadline| sooner < deadline) {
+                        self.deadline = Some(sooner);
+                        self.evidence.hurry(duration);
+                    }
+                }
+                Action::Extend(duration) => {
+                    let later = Instant::now() + duration;
+                    self.deadline = self.deadline.map(|deadline| deadline.max(later));
                 }
                 Action::Disarm => self.deadline = None,
                 Action::Count => self.count(),
-                Action::Ask(signal) => {
-                    let began = self.evidence.now();
-                    let round = self.hold.ask(signal);
-                    self.evidence.step_at(
-                        began,
-                        StepKind::Ask,
-                        "each followed by CONT".into(),
-                        round.signals,
-                    );
+                Action::Ask { signal, to } => {
+                    let (began, again) = (self.evidence.now(), self.evidence.acted());
+                    let round = self.hold.ask(signal, to);
+                    let note = match to {
+                        AskScope::Tree => "each followed by CONT",
+                        AskScope::Root => "to the root alone, followed by CONT",
+                    };
+                    let living = round.signals.iter().map(|sent| sent.to).collect();
+                    let (note, signals) = (note.to_owned(), round.signals);
+                    let step = Step { moment: began, step: StepKind::Ask, note, signals };
+                    self.note_members(living, Some(&step));
+                    self.evidence.add(step);
                     let members = self.evidence.asked();
-                    self.happen(Happening::Asked { signal, grace: self.life.grace(), members });
+                    let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
+                    let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
+                    let grace = left.filter(|_| again).unwrap_or(self.life.grace());
+                    self.happen(Happening::Asked { signal, grace, members, to });
                 }
                 Action::Kill => {
                     let ran = !matches!(self.life.root(), Some(RootOutcome::NotStarted { .. }));
                     // One who takes over may find that nobody is left to be killed.
-                    if self.kit.desk.is_some()
-                        && ran
-                        && !self.kill_told
-                        && self.hold.count() != Count::Alive(0)
-                    {
+                    if self.is_told() && ran && !self.kill_told && self.hold.count() != Count::Alive(0) {
                         self.kill_told = true;
-                        self.happen(Happening::Killed);
+                        let (reason, ending) = (self.life.kill_reason(), self.life.ending());
+                        let cause = ending.map(|(cause, _)| *cause);
+                        self.happen(Happening::Killed { reason, cause });
                     }
                     let (began, since) = (self.evidence.now(), Instant::now());
                     let round = self.hold.kill_round();

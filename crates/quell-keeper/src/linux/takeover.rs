@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::{Actor, Cause, Receipt, State, Verdict};
+use quell_core::{Actor, Cause, Member, ProcId, Receipt, RootOutcome, State, Step, StepKind, Verdict};
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::fault::{Point, point};
 
@@ -23,9 +23,13 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
 impl Front {
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
-    pub(super) fn take_over(self, outlets: Vec<Outlet>, evidence: Evidence) -> Result<Finished, RunError> {
+    pub(super) fn take_over(
+        mut self,
+        outlets: Vec<Outlet>,
+        mut evidence: Evidence,
+    ) -> Result<Finished, RunError> {
         point(Point::KeeperMissed);
-        self.collect_keeper();
+        let lost = self.collect_keeper();
         point(Point::KeeperCollected);
         let plan = &self.plan;
         let mut job = job_of(&self.request, plan, outlets, &Mask::default());
@@ -37,7 +41,8 @@ impl Front {
             let (leaked, interrupted) = (self.known.leaked, self.interrupted);
             return Ok(Finished { receipt, leaked, unwritten, interrupted });
         }
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         point(Point::HoldTaken);
         let kit = Kit {
             front: None,
@@ -46,6 +51,8 @@ impl Front {
             lock: None,
             crew: Crew::default(),
             starter: None,
+            published: None,
+            aide: self.aide,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
         point(Point::TakenOver);
@@ -55,13 +62,13 @@ impl Front {
 
     /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
     pub(super) fn take_over_background(
-        self,
+        mut self,
         job: Job,
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
         point(Point::KeeperMissed);
-        self.collect_keeper();
+        let lost = self.collect_keeper();
         point(Point::KeeperCollected);
         let plan = &self.plan;
         let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
@@ -69,7 +76,9 @@ impl Front {
             return Ok(());
         }
         let run = self.births.max(1);
-        let hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        let mut evidence = self.run_evidence.unwrap_or(evidence);
+        recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
         let desk = taps.ok().map(|taps| {
@@ -84,8 +93,16 @@ impl Front {
             mask: backstage.mask,
             keeper: None,
         };
-        let kit =
-            Kit { front: None, signals: self.signals, desk, lock: Some(backstage.lock), crew, starter: None };
+        let kit = Kit {
+            front: None,
+            signals: self.signals,
+            desk,
+            lock: Some(backstage.lock),
+            crew,
+            starter: None,
+            published: None,
+            aide: None,
+        };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
         point(Point::TakenOver);
         // A starter that still waits has nothing to wait for.
@@ -94,6 +111,28 @@ impl Front {
             (Some(_) | None, _) => Ok(()),
         }
     }
+}
+
+/// Takes down what the keeper had said before it was `lost`: the members, some of which may be gone by now, and how they were
+/// asked to end.
+fn recall(
+    hold: &mut Hold,
+    evidence: &mut Evidence,
+    told: Vec<(Vec<Member>, Option<Step>)>,
+    lost: Option<RootOutcome>,
+) {
+    for (members, asked) in told {
+        let ids: Vec<ProcId> =
+            asked.iter().flat_map(|step| step.signals.iter().map(|sent| sent.to)).collect();
+        hold.recall(members, &ids);
+        asked.into_iter().for_each(|step| evidence.recall(step));
+    }
+    let how = match lost {
+        Some(RootOutcome::Signaled { signal, .. }) => format!("was killed by {signal}"),
+        Some(RootOutcome::Exited { code }) => format!("exited with code {code}"),
+        Some(RootOutcome::NotStarted { .. } | RootOutcome::Unknown) | None => "was killed".into(),
+    };
+    evidence.step(StepKind::StopAsked, format!("the keeper {how}"), vec![]);
 }
 
 /// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
@@ -127,7 +166,7 @@ pub(super) fn claim(store: &JobDir) -> Claim {
                 // A lock has no event with a deadline.
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Ok(Liveness::Kept) if store.is_being_finished() => return Claim::AnothersOrOver,
+            Ok(Liveness::Finishing) => return Claim::AnothersOrOver,
             // A stub that hangs in its exec has it still.
             Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
         }

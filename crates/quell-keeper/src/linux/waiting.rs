@@ -11,6 +11,7 @@ use quell_sys::fault::{Point, point};
 
 use super::desk::Wish;
 use super::finish::insist;
+use super::service::client;
 use super::supervise::{Job, Kit, who_asked};
 use super::wire::{Note, Order};
 use crate::control::{Answer, Call};
@@ -46,7 +47,7 @@ impl Pause<'_> {
             let wake = desk.deadline().map_or(until, |due| due.min(until));
             let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
             drop(fds);
-            self.kit.hear_signals(self.job.store.as_ref());
+            self.kit.hear_signals(self.job);
             let mut stop = self.hear_front();
             let wishes = match &mut self.kit.desk {
                 Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
@@ -107,8 +108,7 @@ impl Pause<'_> {
                 let answer = match call {
                     Call::Stop { reason, .. } => {
                         desk.answer(key, &Answer::Heard);
-                        let reason = reason.map(|reason| self.kit.crew.mask.apply(&reason));
-                        return Some((Cause::User, Actor::Client { pid, uid, reason }));
+                        return Some((Cause::User, client(pid, uid, reason, &self.kit.crew.mask)));
                     }
                     Call::Look => Answer::Seen(Vec::new()),
                     Call::Vitals => Answer::Vitals { cpu: 0, output: desk.taps.bytes() },
@@ -126,7 +126,7 @@ impl Pause<'_> {
     /// Writes the history, and tells the hooks.
     fn happen(&mut self, what: Happening) {
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent { time: wall(), job: spec.id, name: spec.name.clone(), run, what };
+        let event = JobEvent::new(spec, wall(), run, what);
         // A record that was removed on purpose needs no history; and the end does not depend on it.
         if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
             let _ = store.log_event(&event);
@@ -160,9 +160,8 @@ impl Pause<'_> {
         };
         let published = insist(store, end);
         point(Point::WaitEndPublished);
-        let (outcome, verdict) = (receipt.root.outcome.clone(), receipt.verdict.clone());
-        self.happen(Happening::StopAsked { cause, actor: actor.clone() });
-        self.happen(Happening::Ended { outcome, cause, actor, verdict });
+        self.happen(Happening::StopAsked { cause, actor });
+        self.happen(Happening::ended(&receipt));
         // Only now: whoever waits for its end finds the whole history.
         let _ = store.harden();
         if let Err(error) = published.and_then(|()| store.settle()) {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Actor, Cause, HeldBy, ProcId, Receipt, RootOutcome, Signal};
+use quell_core::{Actor, AskScope, Cause, HeldBy, Member, ProcId, Receipt, RootOutcome, Signal, Step};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,15 @@ pub enum Note {
         ending: Option<(Cause, Actor)>,
         /// Whether descendants had outlived the root.
         leaked: bool,
+        /// Which processes are asked first.
+        ask: AskScope,
+    },
+    /// Members that live, a few at a time.
+    Members {
+        /// They.
+        members: Vec<Member>,
+        /// The request to end that they have just got, if they have.
+        asked: Option<Step>,
     },
     /// This run is over, with this outcome of its root, and another one will begin after a while.
     Resting(RootOutcome),

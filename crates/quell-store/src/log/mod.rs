@@ -12,6 +12,7 @@
 mod cursor;
 mod lines;
 mod map;
+mod matches;
 mod query;
 mod read;
 mod segment;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cursor::{BadCursor, Cursor};
 pub use lines::{Line, LineOrCut, Lines, MAX_LINE};
+pub use matches::{MATCHED, Matches, line_matches};
 pub use query::{Entry, LogEnd, LogPage, LogQuery, Omitted};
 pub use read::{Cut, LogReader, Piece, Streams};
 pub use write::{CaptureWriter, Taken};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::map::StreamMap;
 use super::tail::{Room, Tail, divide};
-use super::{Cursor, Cut, Line, LineOrCut, Lines, LogReader, Stream, Streams};
+use super::{Cursor, Cut, Line, LineOrCut, Lines, LogReader, Matches, Stream, Streams};
 
 /// What of a log is wanted. By default all that there is at the time of asking.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct LogQuery {
     /// At most so many bytes of text: from the beginning if there is only `head`, from the end if there is only `tail`,
     /// else half from each. Lines are kept whole unless one alone is too long.
     pub budget: Option<u64>,
-    /// Only lines that match. Lines longer than [`super::MAX_LINE`] are matched by parts.
+    /// Only lines that match. Lines longer than [`super::MATCHED`] are matched by their beginning.
     pub grep: Option<Regex>,
     /// Of which streams.
     pub streams: Streams,
@@ -58,6 +58,15 @@ pub enum Entry {
     Omitted(Omitted),
 }
 
+impl From<LineOrCut> for Entry {
+    fn from(from: LineOrCut) -> Self {
+        match from {
+            LineOrCut::Line(line) => Self::Line(line),
+            LineOrCut::Cut(cut) => Self::Cut(cut),
+        }
+    }
+}
+
 /// What is known when the answer was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
@@ -67,6 +76,8 @@ pub struct LogEnd {
     pub cursor: Cursor,
     /// What the streams had come to when the query began.
     pub totals: Output,
+    /// How many lines were longer than [`super::MATCHED`], so that `grep` has matched only their beginning.
+    pub long_lines: u64,
 }
 
 /// An answer as a whole.
@@ -126,14 +137,10 @@ impl LogQuery {
         // A job that writes faster than we read would keep us for ever.
         reader.stop_after(maps.iter().map(|map| map.end().time).max().unwrap_or(0));
         let totals = Output { stdout: maps[0].totals(), stderr: maps[1].totals() };
-        let mut run = Run { query: self, maps, lines: Lines::new(reader), sink };
+        let lines = Matches::new(Lines::new(reader), self.grep.clone());
+        let mut run = Run { query: self, maps, lines, sink };
         let (cursor, omitted) = run.run()?;
-        Ok(LogEnd { omitted, cursor, totals })
-    }
-
-    /// Whether `grep` lets the line through.
-    pub fn matches(&self, line: &Line) -> bool {
-        self.grep.as_ref().is_none_or(|grep| grep.is_match(&String::from_utf8_lossy(&line.bytes)))
+        Ok(LogEnd { omitted, cursor, totals, long_lines: run.lines.long_lines() })
     }
 }
 
@@ -141,7 +148,7 @@ impl LogQuery {
 struct Run<'a, S> {
     query: &'a LogQuery,
     maps: [StreamMap; 2],
-    lines: Lines,
+    lines: Matches,
     sink: S,
 }
 
@@ -187,20 +194,11 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
 
     /// The next line or gap of what there is, beginnings of lines at the end included.
     fn next(&mut self) -> io::Result<Option<LineOrCut>> {
-        loop {
-            let next = match self.lines.next_line()? {
-                Some(next) => next,
-                None if self.query.whole_lines => return Ok(None),
-                None => match self.lines.next_begun() {
-                    Some(line) => LineOrCut::Line(line),
-                    None => return Ok(None),
-                },
-            };
-            match &next {
-                LineOrCut::Line(line) if !self.query.matches(line) => {}
-                LineOrCut::Line(_) | LineOrCut::Cut(_) => return Ok(Some(next)),
-            }
-        }
+        Ok(match self.lines.next_line()? {
+            Some(next) => Some(next),
+            None if self.query.whole_lines => None,
+            None => self.lines.next_begun().map(LineOrCut::Line),
+        })
     }
 
     /// Hands over lines from the beginning, as many as fit.
@@ -251,30 +249,47 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         while let Some(next) = self.next()? {
             match next {
                 LineOrCut::Line(line) => tail.push(line),
-                LineOrCut::Cut(cut) => tail.kept.push_back(LineOrCut::Cut(cut)),
+                LineOrCut::Cut(cut) => tail.push_cut(cut),
             }
         }
         let omitted = (tail.omitted.bytes > 0).then_some(tail.omitted);
         if omitted.is_none() {
             front = front.and_then(|front| tail.join(front));
         }
-        let gone = omitted.map(Entry::Omitted).into_iter().chain(tail.cuts.into_iter().map(Entry::Cut));
-        let kept = tail.kept.into_iter().map(|kept| match kept {
-            LineOrCut::Line(line) => Entry::Line(line),
-            LineOrCut::Cut(cut) => Entry::Cut(cut),
-        });
-        let mut cursor = from;
-        for entry in front.map(Entry::Line).into_iter().chain(gone).chain(kept) {
-            match &entry {
-                Entry::Line(line) => *cursor.of_mut(line.stream) = line.end(),
-                Entry::Cut(cut) => *cursor.of_mut(cut.stream) = cut.to.max(cursor.of(cut.stream)),
-                Entry::Omitted(omitted) => cursor = omitted.to,
-            }
-            if (self.sink)(entry)?.is_break() {
+        let cuts = std::mem::take(&mut tail.cuts).into_iter().map(Entry::Cut);
+        let gone = front.map(Entry::Line).into_iter().chain(omitted.map(Entry::Omitted)).chain(cuts);
+        let (mut cursor, begin, end) = (from, tail.omitted.to, self.lines.cursor());
+        let within = tail.within;
+        for entry in gone {
+            if self.give(entry, &mut cursor)?.is_break() {
                 return Ok((cursor, omitted));
             }
         }
-        Ok((self.lines.cursor(), omitted))
+        if let Some(kept) = tail.into_kept() {
+            for kept in kept {
+                if self.give(kept.into(), &mut cursor)?.is_break() {
+                    return Ok((cursor, omitted));
+                }
+            }
+            return Ok((end, omitted));
+        }
+        self.lines.seek(begin, within);
+        while let Some(next) = self.next()? {
+            if self.give(next.into(), &mut cursor)?.is_break() {
+                return Ok((cursor, omitted));
+            }
+        }
+        Ok((end, omitted))
+    }
+
+    /// Hands one over, and keeps track of how far that is.
+    fn give(&mut self, entry: Entry, cursor: &mut Cursor) -> io::Result<ControlFlow<()>> {
+        match &entry {
+            Entry::Line(line) => *cursor.of_mut(line.stream) = line.end(),
+            Entry::Cut(cut) => *cursor.of_mut(cut.stream) = cut.to.max(cursor.of(cut.stream)),
+            Entry::Omitted(omitted) => *cursor = omitted.to,
+        }
+        (self.sink)(entry)
     }
 
     /// Leaves out, by the index alone, what can't belong to the tail.
@@ -292,7 +307,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             *tail.omitted.to.of_mut(stream) = to;
             tail.cuts.extend(map.cuts(from, to));
         }
-        self.lines.seek(tail.omitted.to);
+        self.lines.seek(tail.omitted.to, [false; 2]);
         Ok(())
     }
 }

@@ -11,72 +11,126 @@ pub(super) struct Room {
     pub bytes: u64,
 }
 
+/// How many bytes of memory the lines may take. Beyond that only their places are kept, and they are read again.
+const HELD: u64 = 4 * 1024 * 1024;
+
+/// What a line takes besides its text.
+const OVERHEAD: u64 = 128;
+
 /// The last lines so far.
 pub(super) struct Tail {
     pub room: Room,
-    pub kept: VecDeque<LineOrCut>,
+    kept: VecDeque<Kept>,
     lines: usize,
     bytes: u64,
+    /// Whether the texts of the lines are not kept: they begin at the end of what is left out.
+    spilled: bool,
     pub omitted: Omitted,
+    /// For each stream, whether what is left out ends within a line.
+    pub within: [bool; 2],
     /// The gaps within what is left out.
     pub cuts: Vec<Cut>,
+}
+
+enum Kept {
+    /// A line; its text is empty if all have been spilled. So many bytes of the stream it stands for.
+    Line(Line, u64),
+    Cut(Cut),
+}
+
+impl Kept {
+    fn spill(&mut self) {
+        if let Self::Line(line, _) = self {
+            line.bytes = Vec::new();
+        }
+    }
 }
 
 impl Tail {
     pub fn new(from: Cursor, room: Room) -> Self {
         let omitted = Omitted { lines: 0, bytes: 0, from, to: from };
-        Self { room, kept: VecDeque::new(), lines: 0, bytes: 0, omitted, cuts: Vec::new() }
+        let (kept, cuts, within) = (VecDeque::new(), Vec::new(), [false; 2]);
+        Self { room, kept, lines: 0, bytes: 0, spilled: false, omitted, within, cuts }
+    }
+
+    /// Adds a gap.
+    pub fn push_cut(&mut self, cut: Cut) {
+        self.kept.push_back(Kept::Cut(cut));
     }
 
     /// Adds a line, and leaves out what does not fit any more.
     pub fn push(&mut self, line: Line) {
+        let size = line.size();
         self.lines += usize::from(!line.split);
-        self.bytes += line.size();
-        self.kept.push_back(LineOrCut::Line(line));
+        self.bytes += size;
+        self.kept.push_back(Kept::Line(line, size));
         while self.lines > self.room.lines || self.bytes > self.room.bytes {
             let over = self.bytes.saturating_sub(self.room.bytes);
             let alone = self.kept.len() == 1;
             match self.kept.pop_front() {
                 None => return,
-                Some(LineOrCut::Cut(cut)) => {
+                Some(Kept::Cut(cut)) => {
                     *self.omitted.to.of_mut(cut.stream) = cut.to;
                     self.cuts.push(cut);
                 }
-                Some(LineOrCut::Line(line)) => {
-                    let whole = self.lines > self.room.lines || over >= line.size();
+                Some(Kept::Line(line, size)) => {
+                    let whole = self.lines > self.room.lines || over >= size;
                     if whole || (!alone && !line.split) {
-                        self.leave_out(&line);
+                        self.leave_out(&line, size, line.ended);
+                        self.within[line.stream as usize] = line.split;
                         self.lines -= usize::from(!line.split);
                     } else {
-                        let (gone, line) = divide(line, over);
-                        self.leave_out(&gone);
-                        self.kept.push_front(LineOrCut::Line(line));
+                        self.leave_out(&line, over, false);
+                        self.within[line.stream as usize] = true;
+                        let rest = if self.spilled {
+                            Line { offset: line.offset.saturating_add(over), ..line }
+                        } else {
+                            divide(line, over).1
+                        };
+                        self.kept.push_front(Kept::Line(rest, size - over));
                     }
                 }
             }
+        }
+        if self.spilled {
+            self.kept.back_mut().map(Kept::spill);
+        } else if self.bytes + OVERHEAD * self.kept.len() as u64 > HELD {
+            self.kept.iter_mut().for_each(Kept::spill);
+            self.spilled = true;
         }
     }
 
     /// Puts `front` before the first line, if it is the beginning of that one; else gives it back.
     pub fn join(&mut self, mut front: Line) -> Option<Line> {
         match self.kept.front_mut() {
-            Some(LineOrCut::Line(line))
-                if (line.stream, line.offset) == (front.stream, front.end())
+            Some(Kept::Line(line, size))
+                if !self.spilled
+                    && (line.stream, line.offset) == (front.stream, front.end())
                     && line.bytes.len() + front.bytes.len() <= MAX_LINE =>
             {
+                *size += front.size();
                 front.bytes.append(&mut line.bytes);
                 *line = Line { ended: line.ended, split: line.split, ..front };
                 None
             }
-            Some(LineOrCut::Line(_) | LineOrCut::Cut(_)) | None => Some(front),
+            Some(Kept::Line(..) | Kept::Cut(_)) | None => Some(front),
         }
     }
 
-    fn leave_out(&mut self, line: &Line) {
-        self.bytes -= line.size();
-        self.omitted.bytes = self.omitted.bytes.saturating_add(line.size());
-        self.omitted.lines = self.omitted.lines.saturating_add(u64::from(line.ended));
-        *self.omitted.to.of_mut(line.stream) = line.end();
+    /// The lines and gaps; none if they have to be read again, from the end of what is left out.
+    pub fn into_kept(self) -> Option<impl Iterator<Item = LineOrCut>> {
+        let kept = self.kept.into_iter().map(|kept| match kept {
+            Kept::Line(line, _) => LineOrCut::Line(line),
+            Kept::Cut(cut) => LineOrCut::Cut(cut),
+        });
+        (!self.spilled).then_some(kept)
+    }
+
+    fn leave_out(&mut self, line: &Line, size: u64, ended: bool) {
+        self.bytes -= size;
+        self.omitted.bytes = self.omitted.bytes.saturating_add(size);
+        self.omitted.lines = self.omitted.lines.saturating_add(u64::from(ended));
+        *self.omitted.to.of_mut(line.stream) = line.offset.saturating_add(size);
     }
 }
 

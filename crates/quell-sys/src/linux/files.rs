@@ -131,6 +131,13 @@ fn has_capabilities() -> bool {
     effective.is_none_or(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
 }
 
+/// Fails if this process can't open `count` more descriptors at once. Without them what can't be opened would be taken for
+/// what is not there.
+pub fn check_room(count: usize) -> io::Result<()> {
+    let opened: io::Result<Vec<File>> = (0..count).map(|_| File::open("/")).collect();
+    opened.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;

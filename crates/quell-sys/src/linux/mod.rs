@@ -15,7 +15,9 @@ mod stream;
 mod wait;
 
 pub use early::closed_at_start;
-pub use files::{AT_ONCE, Use, connect_within, is_trusted, open_own, raised_rights, read_own, read_text};
+pub use files::{
+    AT_ONCE, Use, check_room, connect_within, is_trusted, open_own, raised_rights, read_own, read_text,
+};
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, open_files_allowed, own_home,
     page_size, poll_until, raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second,
@@ -29,20 +31,22 @@ pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_gro
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
     Forked, close_inherited, die_of, fork, fork_into, has_terminal, inherited_descriptors, is_stopped,
-    keep_open_only, keeps_or_is_kernels, leave_session, let_go_of, may_execute, pgid, pid, replace_stdin,
-    say_that_i_keep, set_name, set_subreaper, signal_group, stop_self, take_descriptor, uid,
+    keep_open_only, keeps_or_is_kernels, leave_session, let_go_of, may_execute, parent, pgid, pid,
+    replace_stdin, say_that_i_keep, set_name, set_subreaper, signal_group, stack_limit, stop_self,
+    take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, cgroups, children, cmdline, environ_contains, execute_the_same, executed, first_own_children,
-    holds_file, holds_socket, in_first_pid_namespace, inner_pid, is_gone, listeners, living_thread,
-    newest_pid, own_children, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_of,
+    Stat, cgroups, children, cmdline, execute_one_file, execute_the_same, executed, first_own_children,
+    holds_socket, in_first_pid_namespace, inner_pid, is_gone, is_locked_here, listeners, living_thread,
+    mount_namespace, newest_pid, open_files, own_children, pid_max, pid_namespace, pids, proc_is_ours, stat,
+    threads_on_host, uid_of, users_of, variable_lists, variable_of, whole_cmdline,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use stream::{
     columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize, send_at_once,
     set_nonblocking, splice, terminal, waiting, write,
 };
-pub use wait::{Exit, has_child, peek, reap, take_stop, wait_exit};
+pub use wait::{Exit, has_child, peek, reap, reap_pinned, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use quell_core::Signal;
+use quell_core::{RootOutcome, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -64,6 +64,17 @@ impl PidFd {
         self.send(signal.number())
     }
 
+    /// How it ended, once its parent has reaped it; nothing before that, or where the kernel does not say (Linux 6.15 does).
+    pub fn exit(&self) -> Option<RootOutcome> {
+        let info = info(self).filter(|info| info[0] & PIDFD_INFO_EXIT != 0)?;
+        let half = if cfg!(target_endian = "little") { info[7] >> 32 } else { info[7] & 0xFFFF_FFFF };
+        let status = half as i32;
+        Some(match Signal::new(libc::WTERMSIG(status)) {
+            Some(signal) => RootOutcome::Signaled { signal, core: libc::WCOREDUMP(status) },
+            None => RootOutcome::Exited { code: libc::WEXITSTATUS(status) },
+        })
+    }
+
     fn send(&self, number: i32) -> Sent {
         match send(self.fd.as_fd(), number, 0) {
             Ok(()) => Sent::Yes,
@@ -113,15 +124,21 @@ pub fn pidfd_inode() -> Option<u64> {
     on_pidfs.then(|| rustix::fs::fstat(&own).map(|stat| stat.st_ino).ok())?
 }
 
-/// Whether the kernel tells the exit code through a pidfd (PIDFD_GET_INFO, Linux 6.13; the code itself 6.15).
-pub fn pidfd_has_exit_info() -> bool {
-    // struct pidfd_info of Linux 6.13 is 64 bytes, its first field a mask of what is wanted: the exit code.
-    const PIDFD_INFO_EXIT: u64 = 1 << 3;
-    // _IOWR(0xFF, 11, struct pidfd_info) with a size of 64.
-    const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
-    let Ok(own) = PidFd::open(std::process::id()) else { return false };
+/// PIDFD_GET_INFO: `_IOWR(0xFF, 11, struct pidfd_info)`; the struct has 64 bytes in Linux 6.13.
+const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
+/// The bit of the mask that asks for the exit code, and says in the answer that it is there.
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+
+/// `struct pidfd_info` as eight words: the first is the mask, the upper half of the last the exit code.
+fn info(pidfd: &PidFd) -> Option<[u64; 8]> {
     let mut info = [0u64; 8];
     info[0] = PIDFD_INFO_EXIT;
     // SAFETY: the buffer is as large as the request's number says.
-    unsafe { libc::ioctl(own.fd.as_raw_fd(), PIDFD_GET_INFO as _, info.as_mut_ptr()) == 0 }
+    let result = unsafe { libc::ioctl(pidfd.fd.as_raw_fd(), PIDFD_GET_INFO as _, info.as_mut_ptr()) };
+    (result == 0).then_some(info)
+}
+
+/// Whether the kernel tells the exit code through a pidfd (PIDFD_GET_INFO, Linux 6.13; the code itself 6.15).
+pub fn pidfd_has_exit_info() -> bool {
+    PidFd::open(std::process::id()).is_ok_and(|own| info(&own).is_some())
 }

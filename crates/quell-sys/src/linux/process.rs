@@ -71,6 +71,11 @@ pub fn say_that_i_keep() {
     let _ = setrlimit(resource, Rlimit { current: Some(mark), ..getrlimit(resource) });
 }
 
+/// How large the stack may become, in bytes; none without a limit.
+pub fn stack_limit() -> Option<u64> {
+    getrlimit(Resource::Stack).current
+}
+
 /// Takes that back, for a program that is to be executed here.
 pub(crate) fn keep_no_more() {
     let (resource, mark) = KEEPS;
@@ -95,6 +100,11 @@ pub fn keeps_or_is_kernels(pid: u32) -> bool {
 /// This process's pid.
 pub fn pid() -> u32 {
     std::process::id()
+}
+
+/// The process that this one is a child of; 0 if it is not in this PID namespace.
+pub fn parent() -> u32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
 }
 
 /// This process's real user.

@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::files::open_kernels;
 
@@ -158,22 +159,50 @@ fn children_by_scan(parent: u32) -> io::Result<Vec<u32>> {
 }
 
 /// The inodes of the TCP sockets that listen on `port`, in this network namespace.
-pub fn listeners(port: u16) -> Vec<u64> {
-    let mut inodes = Vec::new();
+pub fn listeners(port: u16, reached_by: Option<IpAddr>) -> Vec<u64> {
+    let mut found = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(table).unwrap_or_default();
-        inodes.extend(text.lines().skip(1).filter_map(|line| listener(line, port)));
+        let all = text.lines().skip(1).filter_map(|line| listener(line, port));
+        found.extend(all.filter_map(|(local, inode)| Some((distance(local, reached_by)?, inode))));
     }
-    inodes
+    let nearest = found.iter().map(|(distance, _)| *distance).min();
+    found.into_iter().filter(|(distance, _)| Some(*distance) == nearest).map(|(_, inode)| inode).collect()
 }
 
-/// The inode of a line of /proc/net/tcp, if it is a socket that listens on `port`.
-pub fn listener(line: &str, port: u16) -> Option<u64> {
+/// How far a listener's address is from the one that is connected to; none if it is not reached by it. The kernel takes the
+/// nearest listener.
+fn distance(local: IpAddr, reached_by: Option<IpAddr>) -> Option<u8> {
+    let Some(to) = reached_by.map(|to| to.to_canonical()) else { return Some(0) };
+    match local {
+        local if local.to_canonical() == to => Some(0),
+        local if local.is_unspecified() && local.is_ipv4() == to.is_ipv4() => Some(1),
+        local if local.is_unspecified() && local.is_ipv6() => Some(2),
+        _ => None,
+    }
+}
+
+/// The address and the inode of a line of /proc/net/tcp, if it is a socket that listens on `port`.
+pub fn listener(line: &str, port: u16) -> Option<(IpAddr, u64)> {
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let local = fields.get(1)?.rsplit_once(':')?.1;
+    let (address, local) = fields.get(1)?.rsplit_once(':')?;
     let here = u16::from_str_radix(local, 16).ok()? == port && *fields.get(3)? == LISTEN;
-    here.then(|| fields.get(9)?.parse().ok())?
+    let inode = fields.get(9)?.parse().ok()?;
+    // In words of 32 bits, each as this machine reads the bytes of the network.
+    let word = |at: usize| u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok();
+    let address = match address.len() {
+        8 => IpAddr::from(word(0)?.to_ne_bytes()),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(at)?.to_ne_bytes());
+            }
+            IpAddr::from(bytes)
+        }
+        _ => return None,
+    };
+    here.then_some((address, inode))
 }
 
 /// Whether `pid` has one of the sockets with these inodes open. False where its descriptors may not be read.
@@ -187,12 +216,22 @@ pub fn holds_socket(pid: u32, inodes: &[u64]) -> bool {
     })
 }
 
-/// Whether `pid` has the file open that is inode `ino` on device `dev`. False where its descriptors may not be read.
-pub fn holds_file(pid: u32, dev: u64, ino: u64) -> bool {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    // Not opened, only asked for: that waits for nobody.
-    let is_it = |found: fs::Metadata| (found.dev(), found.ino()) == (dev, ino);
-    entries.flatten().any(|entry| fs::metadata(entry.path()).is_ok_and(is_it))
+/// What `pid` has open: the name of the descriptor in /proc, and the path of the file, with ` (deleted)` behind one that
+/// was removed. Nothing where that may not be read.
+pub fn open_files(pid: u32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
+}
+
+/// Whether a process of this PID namespace, or of one below it, has locked a file with this inode by flock(2).
+pub fn is_locked_here(ino: u64) -> bool {
+    let text = fs::read_to_string("/proc/locks").unwrap_or_default();
+    // `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. The device is left out: some file systems show another one.
+    let end = format!(":{ino}");
+    text.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next() == Some("FLOCK") && words.nth(3).is_some_and(|place| place.ends_with(&end))
+    })
 }
 
 /// The number that `pid` has in the innermost PID namespace that it is in, if that is not ours.
@@ -219,15 +258,30 @@ pub fn threads_on_host() -> Option<usize> {
 
 /// The pid that was given out last.
 pub fn newest_pid() -> Option<u32> {
-    let bytes = read("/proc/loadavg", 256).ok()?;
+    let mut buffer = [0; 256];
+    let bytes = read_piece("/proc/loadavg", &mut buffer).ok()?;
     numbers(bytes.rsplit(|&byte| byte == b' ').next()?).pop()
 }
+
+/// More than the kernel lets a program have (3/4 of 8 MiB).
+const LONGEST_CMDLINE: u64 = 8 << 20;
 
 /// The command line of `pid`, its arguments apart; empty for a kernel thread or a corpse.
 pub fn cmdline(pid: u32) -> Vec<String> {
     let mut buffer = [0; 4096];
     let bytes = read_piece(&format!("/proc/{pid}/cmdline"), &mut buffer).unwrap_or_default();
-    let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    words(bytes)
+}
+
+/// The same, however long it is.
+pub fn whole_cmdline(pid: u32) -> Vec<String> {
+    words(&read(&format!("/proc/{pid}/cmdline"), LONGEST_CMDLINE).unwrap_or_default())
+}
+
+/// The words of a command line. A program that has written a title over its arguments has padded it.
+fn words(bytes: &[u8]) -> Vec<String> {
+    let end = bytes.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |at| at + 1);
+    let text = &bytes[..end];
     if text.is_empty() {
         return Vec::new();
     }
@@ -286,11 +340,15 @@ pub fn execute_the_same(one: u32, other: u32) -> bool {
     same().unwrap_or(false)
 }
 
-/// The file that `pid` executes: device, inode and path. None where it may not be read.
-pub fn executed(pid: u32) -> Option<(u64, u64, std::path::PathBuf)> {
-    let link = format!("/proc/{pid}/exe");
-    let found = fs::metadata(&link).ok()?;
-    Some((found.dev(), found.ino(), fs::read_link(&link).ok()?))
+/// The path of the file that `pid` executes. None where it may not be read.
+pub fn executed(pid: u32) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Whether two processes execute the very same file. Not if that can't be read of one of them.
+pub fn execute_one_file(one: u32, other: u32) -> bool {
+    let file = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).map(|found| (found.dev(), found.ino()));
+    matches!((file(one), file(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// The text of /proc/PID/cgroup.
@@ -314,16 +372,85 @@ pub fn in_first_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == 0xEFFF_FFFC)
 }
 
-/// Whether the environment of `pid`, as it was at its exec, holds `needle`.
-pub fn environ_contains(pid: u32, needle: &str) -> bool {
-    let Ok(bytes) = read(&format!("/proc/{pid}/environ"), 4 << 20) else { return false };
-    // The search in a text is much faster than one over windows; what is no text stands for nothing in a needle.
-    !needle.is_empty() && String::from_utf8_lossy(&bytes).contains(needle)
+/// Whether the variable `name` in the environment of `pid`, as it was at its exec, lists `item`: one of its parts between
+/// colons is exactly that. None where there is no environment, or it may not be read.
+pub fn variable_lists(pid: u32, name: &str, item: &str) -> Option<bool> {
+    let bytes = read(&format!("/proc/{pid}/environ"), 4 << 20).ok()?;
+    (!bytes.is_empty()).then(|| lists(&bytes, name, item))
+}
+
+fn lists(environment: &[u8], name: &str, item: &str) -> bool {
+    let is_item = |entry: &[u8]| {
+        let value = entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value.is_some_and(|value| value.split(|byte| *byte == b':').any(|part| part == item.as_bytes()))
+    };
+    !item.is_empty() && environment.split(|byte| *byte == 0).any(is_item)
+}
+
+/// The PID namespace that `pid` is in, as a number that no other namespace has while it lives.
+pub fn pid_namespace(pid: u32) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
+}
+
+/// The mount namespace that `pid` is in, likewise.
+pub fn mount_namespace(pid: u32) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{pid}/ns/mnt"))?.ino())
+}
+
+/// The number after the highest PID of this host.
+pub fn pid_max() -> Option<u64> {
+    let mut buffer = [0; 32];
+    let text = read_piece("/proc/sys/kernel/pid_max", &mut buffer).ok()?;
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_has_no_padding() {
+        for (given, shown) in [
+            (&b"sleep\x0050\0"[..], vec!["sleep", "50"]),
+            (b"nginx: master process\0\0\0\0\0", vec!["nginx: master process"]),
+            (b"postgres: idle        ", vec!["postgres: idle"]),
+            (b"a\0\0b\0", vec!["a", "", "b"]),
+            (b" \0 ", vec![]),
+            (b"", vec![]),
+        ] {
+            assert_eq!(words(given), shown);
+        }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn a_listener_is_found_by_the_address_that_reaches_it() {
+        let line = |address: &str| {
+            listener(&format!("0: {address}:1F90 00000000:0000 0A 0:0 00:0 0 0 0 77 1"), 8080)
+        };
+        let [loopback, any, any6, mapped, loopback6] = [
+            ("0100007F", "127.0.0.1"),
+            ("00000000", "0.0.0.0"),
+            (&"0".repeat(32), "::"),
+            ("0000000000000000FFFF00000100007F", "::ffff:127.0.0.1"),
+            ("00000000000000000000000001000000", "::1"),
+        ]
+        .map(|(text, address)| {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(line(text), Some((address, 77)), "{text}");
+            address
+        });
+        assert_eq!((line("0100"), line("")), (None, None));
+        for (local, near) in
+            [(loopback, Some(0)), (mapped, Some(0)), (any, Some(1)), (any6, Some(2)), (loopback6, None)]
+        {
+            assert_eq!(distance(local, Some(loopback)), near, "{local}");
+            assert_eq!(distance(local, None), Some(0));
+        }
+        for (local, near) in [(loopback6, Some(0)), (any6, Some(1)), (any, None), (loopback, None)] {
+            assert_eq!(distance(local, Some(loopback6)), near, "{local}");
+        }
+    }
 
     const LINE: &str =
         "42 (a) b (c) S 7 42 41 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 2 18446744073709551615";
@@ -342,6 +469,15 @@ mod tests {
         }
         assert!(Stat::parse("42 (a) S 7").is_none());
         assert!(Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn a_variable_lists_exact_items_only() {
+        let environment = b"A=1\0MARK=outer:inner\0NOTE=see MARK=third\0MARKS=fourth\0";
+        assert!(lists(environment, "MARK", "outer") && lists(environment, "MARK", "inner"));
+        for item in ["", "out", "outer:inner", "third", "fourth"] {
+            assert!(!lists(environment, "MARK", item), "{item}");
+        }
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 
 use quell_core::{RootOutcome, Signal};
+
+use super::PidFd;
 
 /// A child that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,13 @@ pub fn has_child() -> io::Result<bool> {
 /// Collects the child `pid` if it has ended. Its pid is free for anyone afterwards.
 pub fn reap(pid: u32) -> io::Result<Option<Exit>> {
     Ok(waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG)?.as_ref().map(exit_of))
+}
+
+/// Collects the child that `pinned` holds if it has ended. An error (ECHILD) if that process is not a child of ours.
+pub fn reap_pinned(pinned: &PidFd) -> io::Result<Option<Exit>> {
+    // A descriptor is never negative.
+    let fd = pinned.as_fd().as_raw_fd().cast_unsigned();
+    Ok(waitid(libc::P_PIDFD, fd, libc::WEXITED | libc::WNOHANG)?.as_ref().map(exit_of))
 }
 
 /// Waits until the child `pid` has ended; it is not reaped.

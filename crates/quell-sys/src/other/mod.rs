@@ -23,6 +23,11 @@ pub fn own_home() -> Option<std::path::PathBuf> {
 /// Ends this process by `signal`, where there are signals.
 pub fn die_of(_signal: quell_core::Signal) {}
 
+/// How large the stack may become, where that is limited, in bytes.
+pub fn stack_limit() -> Option<u64> {
+    None
+}
+
 /// Why this program has more rights than whoever called it, where that can be.
 pub fn raised_rights() -> Option<&'static str> {
     None

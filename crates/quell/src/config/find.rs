@@ -36,19 +36,39 @@ pub(crate) fn beside(file: &Path, text: &str, home: Option<&Path>) -> Result<Pat
     Ok(file.parent().unwrap_or(Path::new("/")).join(path).components().collect())
 }
 
-/// The project's file for `cwd`: the nearest `quell.toml` upwards. The search ends at a directory that belongs to
+/// A directory that settings are looked for from.
+pub(crate) struct Here {
+    /// As it is called.
+    pub dir: PathBuf,
+    /// Without links, so that "upwards" is what the kernel means by it; none if it is not a directory.
+    physical: Option<PathBuf>,
+}
+
+impl Here {
+    pub(crate) fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), physical: fs::canonicalize(dir).ok() }
+    }
+
+    /// The directory of this process, which the kernel names without links.
+    pub(crate) fn now() -> Self {
+        let dir = std::env::current_dir().unwrap_or_default();
+        // One that can't be reached from the root has a relative name.
+        Self { physical: Some(dir.clone()).filter(|dir| dir.is_absolute()), dir }
+    }
+}
+
+/// The project's file: the nearest `quell.toml` upwards. The search ends at a directory that belongs to
 /// another user (and that the user has not said to trust), because what lies above it is none of our business.
 /// A place that is no directory has no project.
-pub(crate) fn project_file(cwd: &Path, trusted: &[PathBuf]) -> Option<PathBuf> {
-    // Physical, so that "upwards" is what the kernel means by it.
-    let cwd = fs::canonicalize(cwd).ok()?;
-    for dir in cwd.ancestors() {
+pub(crate) fn project_file(here: &Here, trusted: &[PathBuf]) -> Option<PathBuf> {
+    let uid = quell_sys::uid();
+    for dir in here.physical.as_deref()?.ancestors() {
         let file = dir.join(PROJECT_FILE);
         // Whatever bears the name counts, also what is then refused: to go on would let another file take its place.
         if fs::symlink_metadata(&file).is_ok() {
             return Some(file);
         }
-        let ours = fs::metadata(dir).is_ok_and(|found| is_ours(&found));
+        let ours = fs::metadata(dir).is_ok_and(|found| [0, uid].contains(&found.uid()));
         if !ours && !trusted.iter().any(|trusted| dir.starts_with(trusted)) {
             return None;
         }
@@ -92,6 +112,44 @@ pub(crate) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().map_or_else(|error| !absent.contains(&error.kind()), |_| true)
 }
 
+/// Whether the directory of the machine's file is there. A user who can write it could put another file there, or take the file
+/// away; so it has to be root's as well.
+pub(crate) fn has_machine_dir(dir: &Path) -> Result<bool, Error> {
+    let refuse =
+        |message: String, hint: String| Error::Config { file: dir.to_owned(), line: 0, message, hint };
+    let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
+    let link = match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        link => link.map_err(failed)?,
+    };
+    let found = fs::metadata(dir).map_err(failed)?;
+    if !found.is_dir() {
+        return Err(refuse("is no directory".into(), "make it a directory, or remove it".into()));
+    }
+    check_owner(dir, Whose::Roots, &link, &found).map(|()| true)
+}
+
+/// Whether it is whose it has to be, and nobody else can write it.
+fn check_owner(path: &Path, whose: Whose, link: &Metadata, found: &Metadata) -> Result<(), Error> {
+    let refuse =
+        |message: String, hint: String| Err(Error::Config { file: path.to_owned(), line: 0, message, hint });
+    // Also of a link: who makes one in a shared directory chooses what is read.
+    if let Some(stranger) = [link, found].into_iter().find(|found| !whose.fits(found)) {
+        let message =
+            format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
+        let hint =
+            if whose == Whose::Roots { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
+        return refuse(message, hint);
+    }
+    if whose == Whose::Roots && found.mode() & 0o022 != 0 {
+        return refuse("others than root can write it".into(), format!("chmod go-w {}", path.display()));
+    }
+    if found.mode() & 0o002 != 0 {
+        return refuse("everybody can write it".into(), format!("chmod o-w {}", path.display()));
+    }
+    Ok(())
+}
+
 /// The text of a file of whom it may be, and that nobody else can write. What is checked is what is read: the open file,
 /// not its name.
 pub(crate) fn read(path: &Path, whose: Whose) -> Result<String, Error> {
@@ -105,20 +163,7 @@ pub(crate) fn read(path: &Path, whose: Whose) -> Result<String, Error> {
     }
     let file = OpenOptions::new().read(true).custom_flags(quell_sys::AT_ONCE).open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    // Also of a link: who makes one in a shared directory chooses what is read.
-    if let Some(stranger) = [&link, &found].into_iter().find(|found| !whose.fits(found)) {
-        let message =
-            format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
-        let hint =
-            if whose == Whose::Roots { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
-        return Err(refuse(message, hint));
-    }
-    if whose == Whose::Roots && found.mode() & 0o022 != 0 {
-        return Err(refuse("others than root can write it".into(), format!("chmod go-w {}", path.display())));
-    }
-    if found.mode() & 0o002 != 0 {
-        return Err(refuse("everybody can write it".into(), format!("chmod o-w {}", path.display())));
-    }
+    check_owner(path, whose, &link, &found)?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > LARGEST {

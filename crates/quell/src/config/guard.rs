@@ -84,6 +84,7 @@ const KEYS: &[(&str, Form)] = &[
     ("guard.service.verbs", Form::ServiceVerbs),
     ("guard.test.scope", Form::Some),
     ("guard.test.commands", Form::Some),
+    ("guard.test.allow", Form::Names),
     ("guard.test.approval", Form::Flag),
     ("guard.test.approval_variable", Form::Variable),
 ];
@@ -91,7 +92,7 @@ const KEYS: &[(&str, Form)] = &[
 /// Whether it allows what is refused without it: also a floor below the one that holds where nobody has spoken.
 pub(crate) fn allows(said: &Said) -> bool {
     match (said.key, &said.value) {
-        ("guard.kill.allow" | "guard.kill.users" | "guard.service.allow", _) => true,
+        ("guard.kill.allow" | "guard.kill.users" | "guard.service.allow" | "guard.test.allow", _) => true,
         ("guard.kill.min_pid", Value::Number(pid)) => *pid < KillPolicy::default().min_pid,
         _ => false,
     }
@@ -253,6 +254,7 @@ pub(crate) fn put(policy: &mut Policy, said: &Said, before: &[&str]) {
         ("guard.service.verbs", Value::Words(words)) if first => policy.service.verbs.clone_from(words),
         ("guard.test.scope", Value::Words(words)) if first => policy.test.scope.clone_from(words),
         ("guard.test.commands", Value::Words(words)) if first => policy.test.commands.clone_from(words),
+        ("guard.test.allow", Value::Words(words)) => add(&mut policy.test.allow, words),
         ("guard.test.approval", Value::Flag(flag)) => policy.test.approval |= flag,
         ("guard.test.approval_variable", Value::Text(name)) if first => {
             policy.test.approval_variable.clone_from(name);

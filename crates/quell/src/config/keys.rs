@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell_core::{Contain, OnOwnerExit, RestartPolicy, Signal, Until, parse_duration, parse_size};
+use quell_core::{AskScope, Contain, OnOwnerExit, RestartPolicy, Signal, Until, parse_duration, parse_size};
 
 use super::Config;
 use super::suggest;
@@ -35,7 +35,7 @@ impl Problem {
     }
 }
 
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
@@ -65,6 +65,11 @@ impl Key {
         format!("QUELL_{}_{}", self.section, self.name).to_uppercase()
     }
 
+    /// Whether its value is a duration.
+    pub(crate) fn is_duration(&self) -> bool {
+        self.form == Form::Text && parse_duration(self.default).is_ok()
+    }
+
     /// An example, as a file has it.
     pub(crate) fn example(&self) -> String {
         let name = self.name;
@@ -78,7 +83,7 @@ impl Key {
 }
 
 /// The tables that hold settings.
-pub(crate) const SECTIONS: [&str; 4] = ["stop", "start", "gc", "ready"];
+pub(crate) const SECTIONS: [&str; 5] = ["stop", "start", "test", "gc", "ready"];
 
 const fn key(
     section: &'static str,
@@ -95,6 +100,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("stop", "grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
     key("stop", "signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
     key("stop", "verify", Form::Text, "10s", |c, t| put(&mut c.stop.verify, nonzero(t))),
+    key("stop", "ask", Form::Text, "tree", |c, t| put(&mut c.stop.ask, choice(t, &ASK))),
     key("start", "max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, log_size(t))),
     key("start", "contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, choice(t, &CONTAIN))),
     key("start", "until", Form::Text, "root", |c, t| put(&mut c.start.until, choice(t, &UNTIL))),
@@ -111,6 +117,7 @@ pub(crate) const KEYS: &[Key] = &[
         put(&mut c.start.on_owner_exit, choice(t, &ON_OWNER_EXIT))
     }),
     key("start", "mask", Form::Words, "", |c, t| put(&mut c.start.mask, variables(t))),
+    key("test", "timeout", Form::Text, "30m", |c, t| put(&mut c.test.timeout, optional(t, nonzero))),
     key("gc", "auto", Form::Flag, "true", |c, t| put(&mut c.gc.auto, flag(t))),
     key("gc", "max_age", Form::Text, "30d", |c, t| put(&mut c.gc.max_age, optional(t, duration))),
     key("gc", "max_count", Form::Count, "none", |c, t| put(&mut c.gc.max_count, optional(t, count))),
@@ -125,6 +132,7 @@ const CONTAIN: [(&str, Contain); 4] = [
     ("pidns", Contain::Pidns),
     ("reaper", Contain::Reaper),
 ];
+const ASK: [(&str, AskScope); 2] = [("tree", AskScope::Tree), ("root", AskScope::Root)];
 const UNTIL: [(&str, Until); 2] = [("root", Until::Root), ("tree", Until::Tree)];
 const RESTART: [(&str, RestartPolicy); 3] =
     [("no", RestartPolicy::No), ("on-failure", RestartPolicy::OnFailure), ("always", RestartPolicy::Always)];
@@ -255,6 +263,7 @@ mod tests {
         for (name, text) in [
             ("stop.grace", "soon"),
             ("stop.signal", "NOPE"),
+            ("stop.ask", "leaf"),
             ("stop.verify", "0s"),
             ("start.max_log", "lots"),
             ("start.max_log", "1K"),

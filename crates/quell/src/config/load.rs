@@ -7,13 +7,47 @@ use std::path::{Path, PathBuf};
 use quell_core::guard::Policy;
 
 use super::file::{self, Settings};
-use super::find::Whose;
-use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
+use super::find::{Here, Whose};
+use super::keys::{Form, KEYS, Key, Problem, SECTIONS, one_line};
 use super::{Config, ConfigFile, Layer, Source, Sourced, find, guard, hooks, suggest};
 use crate::Error;
 
 /// The tables that no variable can set anything of.
 const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
+
+/// The variables that are not settings: where quell's files are, and what it gives to the processes of a job.
+const OTHERS: [&str; 6] =
+    ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK"];
+
+/// Those of quell's own tests and tools (`tests/README.md`), which the quell under test inherits. Without `QUELL_`.
+const DEVELOPMENT: [&str; 26] = [
+    "ACTOR",
+    "BENCH",
+    "BENCH_WORKER",
+    "BLESS",
+    "CAMPAIGN_CLOCK",
+    "CLOCK_BIN",
+    "FAULT",
+    "FAULTS_BIN",
+    "FAULT_LOG",
+    "FUZZ_ROUNDS",
+    "TEST_AFTER_FRONT",
+    "TEST_ALONE",
+    "TEST_CROWD",
+    "TEST_HOME",
+    "TEST_JOBS",
+    "TEST_PART",
+    "TEST_PROGRAM",
+    "TEST_READY",
+    "TEST_REPEAT",
+    "TEST_REQUIRE",
+    "TEST_RESTART",
+    "TEST_ROUNDS",
+    "TEST_SOCKET",
+    "TEST_TURN",
+    "TEST_VOLUME",
+    "VM_KERNEL",
+];
 
 /// The settings and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +73,14 @@ impl Config {
         cwd: &Path,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Loaded, Error> {
-        let environment = Environment::new(environment);
+        Loaded::of(&Here::at(cwd), &Environment::new(environment))
+    }
+
+    /// The settings that the files hold for this process, without the variables. No variable says anything about the guard.
+    pub(crate) fn from_files_here() -> Result<Self, Error> {
         let mut loaded = Loaded::defaults();
-        loaded.read_files(cwd, &environment, |read| read)?;
-        for (key, name, text) in environment.settings()? {
-            loaded.put(key, &text, Source::Env { name });
-        }
-        Ok(loaded)
+        loaded.read_files(&Here::now(), &Environment::new(std::env::vars_os()), |read| read)?;
+        Ok(loaded.config)
     }
 
     /// What the files that can be read say about what may be done, if there is one that can't: a mistake in one of them
@@ -53,8 +88,7 @@ impl Config {
     pub(crate) fn refusals_here() -> Policy {
         let environment = Environment::new(std::env::vars_os());
         let mut loaded = Loaded::defaults();
-        let here = std::env::current_dir().unwrap_or_default();
-        let _ = loaded.read_files(&here, &environment, |_| Ok(()));
+        let _ = loaded.read_files(&Here::now(), &environment, |_| Ok(()));
         let Policy { most, deny, .. } = loaded.config.guard;
         Policy { most, deny, ..Policy::default() }
     }
@@ -72,7 +106,7 @@ impl Config {
 
     /// The settings for this process: its directory and its environment. If its directory is gone it has no project.
     pub fn load_here() -> Result<Loaded, Error> {
-        Self::load(&std::env::current_dir().unwrap_or_default(), std::env::vars_os())
+        Loaded::of(&Here::now(), &Environment::new(std::env::vars_os()))
     }
 }
 
@@ -86,20 +120,34 @@ impl Loaded {
         Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new(), ruled: Vec::new() }
     }
 
+    fn of(here: &Here, environment: &Environment) -> Result<Self, Error> {
+        let mut loaded = Self::defaults();
+        loaded.read_files(here, environment, |read| read)?;
+        let approval = loaded.config.guard.test.approval_variable.clone();
+        for (key, name, text) in environment.settings(&approval)? {
+            loaded.put(key, &text, Source::Env { name });
+        }
+        Ok(loaded)
+    }
+
     /// All files, the strongest word about the guard first. `read` says what becomes of one that can't be used.
     fn read_files(
         &mut self,
-        cwd: &Path,
+        here: &Here,
         environment: &Environment,
         read: impl Fn(Result<(), Error>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let home = environment.home();
         let home = home.as_deref();
         let machine = Path::new(guard::MACHINE_FILE);
-        if find::is_there(machine) {
-            read(self.read_file(machine, Layer::Machine, true, home))?;
+        let machine_dir = find::has_machine_dir(machine.parent().unwrap_or(machine));
+        if !matches!(machine_dir, Ok(false)) {
+            read(machine_dir.map(drop))?;
+            if find::is_there(machine) {
+                read(self.read_file(machine, Layer::Machine, true, home))?;
+            }
         }
-        let user = match environment.user_file(cwd, home) {
+        let user = match environment.user_file(&here.dir, home) {
             Ok(user) => user,
             Err(error) => read(Err(error)).map(|()| None)?,
         };
@@ -111,7 +159,7 @@ impl Loaded {
             read(self.read_file(&path, Layer::User, true, home))?;
         }
         let trusted = find::physical(&self.config.trusted);
-        let project = find::project_file(cwd, &trusted)
+        let project = find::project_file(here, &trusted)
             .filter(|path| user.as_deref().is_none_or(|user| !same_file(user, path)));
         if let Some(path) = &project {
             let trusted = path.parent().is_some_and(|dir| trusted.iter().any(|trusted| trusted == dir));
@@ -274,19 +322,25 @@ impl Environment {
         Ok(file.filter(|file| std::fs::symlink_metadata(file).is_ok()))
     }
 
-    /// The settings among the variables, checked. One that looks like a setting and is none is an error: it would be
-    /// ignored while somebody relies on it.
-    fn settings(&self) -> Result<Vec<(&'static Key, String, String)>, Error> {
+    /// The settings among the variables, checked. Any other `QUELL_*` variable is an error, unless quell knows it or it is
+    /// the policy's `approval` variable: it would be ignored while the caller relies on it.
+    fn settings(&self, approval: &str) -> Result<Vec<(&'static Key, String, String)>, Error> {
         let mut settings = Vec::new();
         for (name, value) in &self.0 {
-            let name = name.to_string_lossy().into_owned();
+            let name = one_line(&name.to_string_lossy());
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
+            if name == approval || OTHERS.contains(&name.as_str()) || DEVELOPMENT.contains(&rest) {
+                continue;
+            }
             let ours = |section: &&&str| rest.starts_with(&format!("{}_", section.to_uppercase()));
             if let Some(section) = FILE_SECTIONS.iter().find(ours) {
                 let message = format!("[{section}] can only be set in a file");
                 return Err(Error::Variable { message, hint: format!("unset {name}"), name });
             }
-            let Some(section) = SECTIONS.iter().find(ours) else { continue };
+            let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
+                let hint = nearest_variable(&name, SECTIONS.iter().find(ours).copied(), approval);
+                return Err(Error::UnknownVariable { name, hint });
+            };
             let refuse = |problem: Problem| Error::Variable {
                 hint: if problem.hint.is_empty() {
                     format!("mend it, or unset {name}")
@@ -296,10 +350,6 @@ impl Environment {
                 message: problem.message,
                 name: name.clone(),
             };
-            let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
-                let hint = nearest_variable(rest, section);
-                return Err(refuse(Problem::new("there is no such setting", hint)));
-            };
             let text = value.to_str().ok_or_else(|| refuse(Problem::new("is not UTF-8", "")))?;
             file::check(key, text).map_err(refuse)?;
             settings.push((key, name, text.to_owned()));
@@ -308,16 +358,20 @@ impl Environment {
     }
 }
 
-/// What to do about `QUELL_` + `rest`, which is no setting.
-fn nearest_variable(rest: &str, section: &str) -> String {
-    let name = |key: &Key| key.variable().trim_start_matches("QUELL_").to_owned();
-    let all: Vec<String> = KEYS.iter().map(name).collect();
-    match suggest::nearest(rest, all.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean QUELL_{near}?"),
-        None => {
+/// What to do about a variable that is not one of quell's, and that begins like those of this section.
+fn nearest_variable(name: &str, section: Option<&str>, approval: &str) -> String {
+    let keys: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    let known = keys.iter().map(String::as_str).chain(OTHERS).chain([approval]);
+    // All of them begin alike, which says nothing about how near they are.
+    let short = |name: &'_ str| name.trim_start_matches("QUELL_").to_owned();
+    let all: Vec<String> = known.filter(|known| known.starts_with("QUELL_")).map(short).collect();
+    match (suggest::nearest(&short(name), all.iter().map(String::as_str)), section) {
+        (Some(near), _) => format!("did you mean QUELL_{near}?"),
+        (None, Some(section)) => {
             let here: Vec<String> =
                 KEYS.iter().filter(|key| key.section == section).map(Key::variable).collect();
             format!("unset it; known are {}", here.join(", "))
         }
+        (None, None) => "unset it; docs/config.md lists the variables that quell knows".into(),
     }
 }

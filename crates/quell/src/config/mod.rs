@@ -29,6 +29,8 @@ pub struct Config {
     pub stop: StopPlan,
     /// How background jobs are started.
     pub start: StartConfig,
+    /// How tests are run.
+    pub test: TestConfig,
     /// Which finished jobs are forgotten.
     pub gc: GcConfig,
     /// How readiness is looked for.
@@ -48,6 +50,7 @@ impl Default for Config {
         Self {
             stop: StopPlan::default(),
             start: StartConfig::default(),
+            test: TestConfig::default(),
             gc: GcConfig::default(),
             ready: ReadyConfig::default(),
             hooks: Vec::new(),
@@ -87,6 +90,19 @@ impl Default for StartConfig {
             on_owner_exit: OnOwnerExit::Stop,
             mask: Vec::new(),
         }
+    }
+}
+
+/// How tests are run: `[test]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestConfig {
+    /// How long they may take; none for no limit.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for TestConfig {
+    fn default() -> Self {
+        Self { timeout: Some(Duration::from_secs(30 * 60)) }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use quell_core::parse_duration;
 use serde::{Serialize, Serializer};
+
+use super::keys::KEYS;
 
 /// Where a setting comes from. Shown as `/home/u/.config/quell/config.toml:3`, `QUELL_STOP_GRACE`, `default` or `flag`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +64,7 @@ impl fmt::Display for Source {
 /// One setting with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(into = "Setting")]
 pub struct Sourced {
     /// Its name, such as `stop.grace`.
     pub key: String,
@@ -68,6 +72,39 @@ pub struct Sourced {
     pub value: String,
     /// Where that is from. For a list that several gave to: the strongest of them.
     pub source: Source,
+}
+
+/// A setting in JSON.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct Setting {
+    /// Its name, such as `stop.grace`.
+    key: String,
+    /// Its value.
+    value: Value,
+    /// Where that is from. For a list that several gave to: the strongest of them.
+    source: Source,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum Value {
+    /// A duration, in seconds.
+    Seconds(f64),
+    /// Everything else, as it was written; the words of a list with commas between them.
+    Text(String),
+}
+
+impl From<Sourced> for Setting {
+    fn from(Sourced { key, value, source }: Sourced) -> Self {
+        let is_duration = KEYS.iter().any(|known| known.is_duration() && known.full() == key);
+        let value = match parse_duration(&value) {
+            Ok(duration) if is_duration => Value::Seconds(duration.as_secs_f64()),
+            Ok(_) | Err(_) => Value::Text(value),
+        };
+        Self { key, value, source }
+    }
 }
 
 /// Which of the files.

@@ -81,11 +81,23 @@ pub struct Asker {
 impl Asker {
     /// Whoever called this process.
     pub(super) fn here() -> Self {
+        Self::new(quell_sys::stat(quell_sys::parent()).ok())
+    }
+
+    /// The process that wants what this one was executed for: its parent, or the caller of that one if it is quell, too.
+    pub(crate) fn of_caller() -> Self {
+        let parent = quell_sys::stat(quell_sys::parent()).ok();
+        let is_quell = |parent: &&quell_sys::Stat| quell_sys::execute_one_file(parent.pid, quell_sys::pid());
+        let caller = parent.as_ref().filter(is_quell);
+        let caller = caller.and_then(|parent| quell_sys::stat(parent.ppid).ok());
+        Self::new(caller.or(parent))
+    }
+
+    fn new(process: Option<quell_sys::Stat>) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let parent = quell_sys::stat(quell_sys::pid()).map_or(0, |stat| stat.ppid);
         Self {
-            pid: parent,
-            name: quell_sys::stat(parent).ok().map(|stat| stat.comm),
+            pid: process.as_ref().map_or(0, |stat| stat.pid),
+            name: process.map(|stat| stat.comm),
             uid: quell_sys::uid(),
             job: variable(quell_contain::JOB_VARIABLE),
             session: variable("QUELL_SESSION"),

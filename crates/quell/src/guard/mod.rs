@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use quell_core::JobId;
 use quell_core::guard::{BUILT_IN, Decision, Effect, Policy, decide_verb, effect_of};
+use quell_keeper::RunError;
 use quell_store::Home;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,6 +42,12 @@ impl Gate {
         self
     }
 
+    /// With the process that its log names as the one who asks.
+    pub(crate) fn asked_by(mut self, asker: Asker) -> Self {
+        self.asker = OnceLock::from(asker);
+        self
+    }
+
     /// Where its log is.
     pub fn home(&self) -> &Home {
         &self.home
@@ -52,7 +59,7 @@ impl Gate {
     }
 
     /// Lets a verb pass that is about quell's own jobs, or refuses it. What changes nothing leaves no line unless it is
-    /// refused; for what changes something a log that can't be written is no reason not to stop a job.
+    /// refused. Without its line nothing is run; but a log that can't be written is no reason not to stop a job.
     pub fn admit(&self, verb: &str, target: &str) -> Result<Decision> {
         self.admit_for(verb, target, None)
     }
@@ -60,9 +67,15 @@ impl Gate {
     /// The same with the job that is made by it, if that is known before.
     fn admit_for(&self, verb: &str, target: &str, job: Option<JobId>) -> Result<Decision> {
         let decision = decide_verb(&self.policy, verb);
-        if !decision.allowed || effect_of(verb) != Some(Effect::Read) {
+        // The process that starts the job writes the line of a start, see `roles.rs`.
+        let left_to_keeper = decision.allowed && verb == "start";
+        if !decision.allowed || (effect_of(verb) != Some(Effect::Read) && !left_to_keeper) {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
-            let _ = self.note(Kind::Decision, verb, target, &decision, None, receipt);
+            let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
+            if let (true, "run", Err(error)) = (decision.allowed, verb, noted) {
+                let path = self.home.dir().to_owned();
+                return Err(RunError::Record { path, error: error.to_string() }.into());
+            }
         }
         refused(decision)
     }
@@ -72,7 +85,11 @@ impl Gate {
     pub fn decided(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
         // A verb that is refused as such is refused for everything.
         let verdict = decide_verb(&self.policy, verb);
-        let decision = if verdict.allowed { decision } else { verdict };
+        self.noted(verb, target, if verdict.allowed { decision } else { verdict })
+    }
+
+    /// The same with the last word about it.
+    pub(crate) fn noted(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
         match self.note(Kind::Decision, verb, target, &decision, None, None) {
             Err(error) if decision.allowed => Err(error),
             Ok(()) | Err(_) => refused(decision),

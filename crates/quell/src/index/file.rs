@@ -14,7 +14,7 @@ use super::{Fail, ingest, is_damage};
 use crate::Error;
 
 /// The version of the tables below, and of the views in them. A file of another one is made anew.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// How long a write waits for another one, which takes milliseconds.
 const BUSY: Duration = Duration::from_secs(5);
@@ -43,6 +43,7 @@ CREATE TABLE jobs (
     verdict TEXT,
     duration REAL,
     stopped INTEGER NOT NULL,
+    asked INTEGER NOT NULL,
     escalated INTEGER NOT NULL,
     timed_out INTEGER NOT NULL,
     leaked INTEGER NOT NULL,
@@ -51,7 +52,7 @@ CREATE TABLE jobs (
     broken TEXT,
     view TEXT
 );
-CREATE INDEX jobs_ended ON jobs (ended, id, state, cause, outcome, code, verdict, duration, stopped, escalated, timed_out,
+CREATE INDEX jobs_ended ON jobs (ended, id, state, cause, outcome, code, verdict, duration, stopped, asked, escalated, timed_out,
     leaked, grace_asked, grace_used, broken) WHERE broken IS NULL;
 CREATE INDEX jobs_name ON jobs (name, id) WHERE name IS NOT NULL;
 CREATE INDEX jobs_session ON jobs (session, ended) WHERE session IS NOT NULL;

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use jiff::Timestamp;
-use quell_core::{Cause, Fate, JobId, Receipt, RootOutcome, StepKind, Verdict};
-use quell_store::JobDir;
+use quell_core::{Cause, JobId, KillReason, Receipt, RootOutcome, StepKind, Verdict};
+use quell_store::{JobDir, Liveness};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ struct Known {
 struct Run {
     duration: f64,
     stopped: bool,
+    /// It was asked to end and could have its whole grace.
+    asked: bool,
     escalated: bool,
     leaked: bool,
     grace_asked: f64,
@@ -52,12 +54,11 @@ impl Run {
         Self {
             duration: (receipt.ended.at - receipt.started.at).max(0.0),
             stopped: receipt.steps.iter().any(|step| stop(step.step)),
+            asked: receipt.time_of(StepKind::Ask).is_some()
+                && receipt.grace.asked > 0.0
+                && receipt.kill != Some(KillReason::Wanted),
             escalated: receipt.escalated(),
-            // Helpers that end right behind the root by themselves are none.
-            leaked: receipt.left_at_root_exit.iter().any(|id| {
-                let member = receipt.members.iter().find(|member| member.id == *id);
-                member.is_none_or(|member| member.fate != Fate::Exited)
-            }),
+            leaked: receipt.outlived() > 0,
             grace_asked: receipt.grace.asked,
             grace_used: receipt.grace.used,
         }
@@ -65,9 +66,14 @@ impl Run {
 }
 
 impl Row {
-    /// The row of a job that nobody keeps; none if it is not there.
+    /// The row of a job that has ended; none if it is not there, or only its lock was deleted.
     pub fn of(job: &JobDir) -> Option<Self> {
         let found = match Records::read(job) {
+            Ok(records)
+                if !records.have_ended() && job.liveness().is_ok_and(|is| !matches!(is, Liveness::Over)) =>
+            {
+                return None;
+            }
             Ok(records) => Ok(Known {
                 view: records.view().kept_by_nobody(),
                 boot: records.spec.boot_id.clone(),
@@ -93,8 +99,8 @@ impl Row {
             Err(broken) => {
                 let born = i64::try_from(self.id.unix_ms()).unwrap_or(i64::MAX);
                 db.prepare_cached(
-                    "INSERT INTO jobs (id, state, created, ended, command, tags, size, stopped, escalated,
-                     timed_out, leaked, broken) VALUES (?1, 'lost', ?2, ?2, '', '{}', ?3, 0, 0, 0, 0, ?4)",
+                    "INSERT INTO jobs (id, state, created, ended, command, tags, size, stopped, asked, escalated,
+                     timed_out, leaked, broken) VALUES (?1, 'lost', ?2, ?2, '', '{}', ?3, 0, 0, 0, 0, 0, ?4)",
                 )?
                 .execute(params![id, born, self.size.cast_signed(), broken.why])?;
                 Ok(())
@@ -116,9 +122,10 @@ impl Row {
         let numbers = run.as_ref().unwrap_or(&none);
         db.prepare_cached(
             "INSERT INTO jobs (id, name, session, state, created, ended, command, tags, size, boot, cause,
-             outcome, code, verdict, duration, stopped, escalated, timed_out, leaked, grace_asked, grace_used, view)
+             outcome, code, verdict, duration, stopped, asked, escalated, timed_out, leaked, grace_asked, grace_used,
+             view)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-             ?22)",
+             ?22, ?23)",
         )?
         .execute(params![
             id,
@@ -137,6 +144,7 @@ impl Row {
             view.verdict.as_ref().map(kind_of_verdict),
             run.as_ref().map(|run| run.duration),
             numbers.stopped,
+            numbers.asked,
             numbers.escalated,
             view.cause == Some(Cause::Timeout),
             numbers.leaked,

@@ -147,6 +147,15 @@ impl Index {
         Ok(views)
     }
 
+    /// The jobs of this boot that ended unproven.
+    pub fn unproven(&self, boot: &str) -> Result<Vec<JobId>, Fail> {
+        let mut query = self
+            .db
+            .prepare_cached("SELECT id FROM jobs WHERE verdict = 'unproven' AND boot = ? ORDER BY id")?;
+        let ids = query.query_map([boot], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+    }
+
     /// How many there are.
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
         let (table, Condition { sql, values }) = wanted.ends();
@@ -159,11 +168,11 @@ impl Index {
     }
 
     /// Those whose records can't be read, newest first.
-    pub fn broken(&self, limit: Option<usize>) -> Result<Vec<Broken>, Fail> {
-        let mut query = self.db.prepare_cached(
-            "SELECT id, broken FROM jobs WHERE broken IS NOT NULL ORDER BY id DESC LIMIT ?",
-        )?;
-        let mut rows = query.query([limit_value(limit)])?;
+    pub fn broken(&self) -> Result<Vec<Broken>, Fail> {
+        let mut query = self
+            .db
+            .prepare_cached("SELECT id, broken FROM jobs WHERE broken IS NOT NULL ORDER BY id DESC")?;
+        let mut rows = query.query([])?;
         let mut broken = Vec::new();
         while let Some(row) = rows.next()? {
             broken.push(Broken { id: id_of(row)?, why: row.get(1)? });

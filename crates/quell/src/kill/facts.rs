@@ -20,7 +20,9 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
     // The files of a leader that has ended are empty, though the process may live on in other threads.
     let thread = quell_sys::living_thread(pid, stat);
     let executed = quell_sys::executed(thread);
-    let names = names(stat, thread, executed.as_ref().map(|(_, _, path)| path.as_path()));
+    let words: Vec<String> =
+        quell_sys::whole_cmdline(thread).iter().filter_map(|word| last(Path::new(word))).collect();
+    let names = names(stat, &words, executed.as_deref());
     let job = Keep::of(home, stat, thread);
     ProcessFacts {
         pid,
@@ -29,6 +31,8 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
             || names.iter().any(|name| name == "quell")
             || quell_sys::execute_the_same(thread, quell_sys::pid()),
         names,
+        words,
+        file_unknown: executed.is_none(),
         owners: owners(pid),
         caller_uid: quell_sys::uid(),
         above_caller: kin(pid),
@@ -59,15 +63,14 @@ fn is_kernels(stat: &Stat) -> bool {
 
 /// One of those that keep a job, by its name or by the file that it executes.
 fn is_quells(stat: &Stat) -> bool {
-    let file = |pid: u32| quell_sys::executed(pid).map(|(dev, ino, _)| (dev, ino));
-    QUELLS.contains(&stat.comm.as_str())
-        || file(stat.pid).is_some_and(|theirs| file(quell_sys::pid()) == Some(theirs))
+    QUELLS.contains(&stat.comm.as_str()) || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
 }
 
-fn names(stat: &Stat, thread: u32, executed: Option<&Path>) -> Vec<String> {
-    let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let words: Vec<String> =
-        quell_sys::cmdline(thread).iter().filter_map(|word| last(Path::new(word))).collect();
+fn last(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+fn names(stat: &Stat, words: &[String], executed: Option<&Path>) -> Vec<String> {
     let file = executed.and_then(last);
     let file = file.map(|name| name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned));
     // A script is called by its file, of which the kernel keeps the beginning; its interpreter was told all of it.

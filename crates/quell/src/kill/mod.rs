@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use quell_core::guard::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, Life, LifeRules, Manner, ProcId, Request, Signal, StopPlan, Until,
-    Verdict,
+    Action, Actor, Cause, Count, Event, KillReason, Life, LifeRules, Manner, ProcId, Request, Signal,
+    StopPlan, Until, Verdict,
 };
 use quell_sys::Sent;
 use quell_sys::fault::{Point, point};
@@ -67,7 +67,7 @@ pub struct KillAnswer {
     /// What was sent first.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
-    /// Whether it had to be killed.
+    /// Whether it was still running after its grace and had to be killed. Without a grace the kill was wanted.
     pub escalated: bool,
     /// Whether it, or anyone below it that was meant, is alive.
     pub still_running: bool,
@@ -215,7 +215,8 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
     life.step(Event::Spawned);
     life.step(Event::Executed);
     let manner = if kill.signal == Signal::KILL { Manner::Kill } else { Manner::Within(kill.grace) };
-    let mut events = vec![Event::StopAsked(Request { cause: Cause::User, actor: Actor::Quell, manner })];
+    let mut events =
+        vec![Event::StopAsked(Request { cause: Cause::User, actor: Actor::Quell, manner, ask: None })];
     let (mut deadline, mut escalated) = (None, false);
     let mut pause = LOOK;
     loop {
@@ -239,8 +240,10 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 Action::Shorten(time) => {
                     deadline = deadline.map(|deadline: Instant| deadline.min(Instant::now() + time));
                 }
+                // Nobody is asked in turns here.
+                Action::Extend(_) => {}
                 Action::Disarm => deadline = None,
-                Action::Ask(signal) => {
+                Action::Ask { signal, .. } => {
                     set.signal(signal, gate);
                     set.wake();
                     if kill.tree {
@@ -259,7 +262,9 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                     if kill.tree {
                         set.grow();
                     }
-                    escalated |= set.signal(Signal::KILL, gate) && kill.signal != Signal::KILL;
+                    // A kill that was wanted is not an escalation.
+                    let needed = life.kill_reason() == Some(KillReason::GraceOver);
+                    escalated |= set.signal(Signal::KILL, gate) && needed;
                     if set.owed() == 0 {
                         events.push(Event::Counted(Count::Alive(0)));
                     }

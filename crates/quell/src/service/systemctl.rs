@@ -1,8 +1,9 @@
 //! systemctl as a child: an argument vector, a bounded time, a bounded output.
 
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,26 @@ use crate::{Error, Result};
 /// How much of each stream is kept.
 const KEPT: usize = 64 * 1024;
 
+/// The system's own. What the caller's PATH would find could be any program.
+const PROGRAMS: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
+
 /// What systemctl finds its manager by; nothing else of the caller's environment reaches it, for variables such as
 /// SYSTEMD_OFFLINE or SYSTEMD_PAGER change what it does.
-const PASSED_ON: [&str; 7] = [
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "HOME",
-    "LOGNAME",
-    "PATH",
-    "USER",
-    "XDG_RUNTIME_DIR",
-];
+const PASSED_ON: [&str; 5] = [BUS, "HOME", "LOGNAME", "USER", "XDG_RUNTIME_DIR"];
+
+/// Where the bus of the user is.
+const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
+
+/// Whether a variable may be passed on. The address of a bus can also name a program that is executed (`unixexec:`), so only
+/// sockets count.
+fn is_harmless(name: &str, value: &OsStr) -> bool {
+    let is_socket = |address: &str| address.starts_with("unix:");
+    name != BUS || value.to_str().is_some_and(|value| value.split(';').all(is_socket))
+}
 
 /// The program, and whose manager it is to speak to.
 pub(super) struct Systemctl {
-    program: PathBuf,
+    program: &'static Path,
     /// Whether it is the user's own manager.
     pub user: bool,
 }
@@ -56,16 +62,16 @@ impl Kept {
 }
 
 impl Systemctl {
-    /// The one on the PATH. A place that depends on the directory that we are in is not looked at.
+    /// The system's systemctl, for this manager.
     pub(super) fn find(user: bool) -> Result<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let program = std::env::split_paths(&path)
-            .filter(|dir| dir.is_absolute())
-            .map(|dir| dir.join("systemctl"))
-            .find(|file| file.is_file() && quell_sys::may_execute(file));
+        let program =
+            PROGRAMS.map(Path::new).into_iter().find(|file| file.is_file() && quell_sys::may_execute(file));
         match program {
             Some(program) => Ok(Self { program, user }),
-            None => Err(Error::NoSystemd { message: "there is no systemctl on the PATH".into(), user }),
+            None => {
+                let message = format!("there is neither {} nor {}", PROGRAMS[0], PROGRAMS[1]);
+                Err(Error::NoSystemd { message, user })
+            }
         }
     }
 
@@ -87,12 +93,14 @@ impl Systemctl {
     }
 
     fn command(&self, words: &[&str], units: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.program);
         command.arg(if self.user { "--user" } else { "--system" });
         command.args(["--no-ask-password", "--no-pager", "--full"]).args(words).arg("--").args(units);
         command.env_clear();
-        command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        let given = PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(given.filter(|(name, value)| is_harmless(name, value)));
         command.envs([
+            ("PATH", "/usr/bin:/bin"),
             ("LC_ALL", "C"),
             ("SYSTEMD_COLORS", "0"),
             ("SYSTEMD_URLIFY", "0"),
@@ -156,4 +164,24 @@ fn drain(pipe: &mut Option<impl Read>, kept: &mut Kept) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_bus_names_no_program() {
+        for (address, harmless) in [
+            ("unix:path=/run/user/1000/bus", true),
+            ("unix:abstract=/tmp/x,guid=1;unix:path=/run/bus", true),
+            ("unixexec:path=/tmp/x", false),
+            ("unix:path=/run/bus;unixexec:path=/tmp/x", false),
+            ("autolaunch:", false),
+            ("", false),
+        ] {
+            assert_eq!(is_harmless(BUS, OsStr::new(address)), harmless, "{address}");
+        }
+        assert!(is_harmless("HOME", OsStr::new("/home/u")));
+    }
 }

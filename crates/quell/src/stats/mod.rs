@@ -45,7 +45,7 @@ pub struct Sums {
     pub timeouts: u64,
     /// How many had to be stopped, wholly or in part.
     pub stopped: u64,
-    /// How many of those had to be killed.
+    /// How many of those had to be killed after their grace; kills that were wanted don't count.
     pub killed: u64,
     /// How many roots left something running.
     pub leaks: u64,
@@ -105,9 +105,10 @@ pub struct Stats {
     pub timeouts: u64,
     /// How many had to be stopped, wholly or in part.
     pub stopped: u64,
-    /// How many of those had to be killed.
+    /// How many of those were asked to end and had to be killed after their grace. Kills that were wanted (`--now`, a
+    /// grace of 0, a second request) don't count.
     pub killed: u64,
-    /// The share of those; absent if none was stopped.
+    /// The share of those among the jobs that were asked to end and had their grace; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_rate: Option<f64>,
     /// How many roots left something running.

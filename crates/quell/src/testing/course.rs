@@ -50,7 +50,8 @@ impl Course {
         }
         // One that ends right now has no tree; its receipt tells of it.
         course.before_stop = job.tree().unwrap_or_default();
-        let stop = Stop { reason: Some("the tests had left it behind".into()), ..Stop::default() };
+        let reason = Some("the tests had left it behind".into());
+        let stop = Stop { reason, leftovers: true, ..Stop::default() };
         match job.stop(&stop) {
             Ok(stopped) => course.left = !stopped.was_over,
             // The receipt says so.

@@ -70,6 +70,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
     };
     let bad = found.map_or(0, |found| found.failed.unwrap_or(0) + found.errors.unwrap_or(0));
     if code != 0 {
+        if let Some(why) = found.filter(|found| found.missing).and_then(|found| found.broken.as_ref()) {
+            return (TestStatus::Error, format!("the runner is not installed: {why} (exit code {code})"));
+        }
+        if matches!(code, 126 | 127) && bad == 0 {
+            return (
+                TestStatus::Error,
+                format!("a program was not found, or could not be executed (exit code {code})"),
+            );
+        }
         let said = match runner {
             Runner::Pytest => pytest_error(code),
             Runner::Nextest => nextest_error(code),

@@ -22,6 +22,9 @@ fn check_at_most(
 ) -> Result<(), Box<Decision>> {
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut ahead: Vec<PathBuf> = targets.iter().filter_map(|target| target.canonicalize().ok()).collect();
+    for target in &ahead {
+        check_way(scope, target)?;
+    }
     let mut looked_at = 0;
     while let Some(dir) = ahead.pop() {
         if !dir.is_dir() || !seen.insert(dir.clone()) {
@@ -38,7 +41,6 @@ fn check_at_most(
                 ahead.push(path);
             } else if kind.is_symlink()
                 && let Ok(real) = path.canonicalize()
-                && (real.is_dir() || is_code(&path))
             {
                 decide_link(scope, &path, &real)?;
                 ahead.push(real);
@@ -48,10 +50,19 @@ fn check_at_most(
     Ok(())
 }
 
-/// Whether a runner would take what is there for tests, or for something to be run before them. Other files are data.
-fn is_code(path: &Path) -> bool {
-    let ends = ["py", "js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts", "txt", "rst"];
-    path.extension().and_then(|end| end.to_str()).is_some_and(|end| ends.contains(&end))
+/// Whether none of the files leads out that Python loads on its way to a target: those of the directories around it.
+fn check_way(scope: &Scope, target: &Path) -> Result<(), Box<Decision>> {
+    for dir in target.ancestors().skip(1).take_while(|dir| scope.has(dir)) {
+        let cached = dir.join("__pycache__");
+        let entries = fs::read_dir(&cached).into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = ["conftest.py", "__init__.py"].map(|name| dir.join(name));
+        for path in entries.chain(named).chain([cached]) {
+            if let (true, Ok(real)) = (path.is_symlink(), path.canonicalize()) {
+                decide_link(scope, &path, &real)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether no tests are ever taken from there: package managers fill it with links.
@@ -102,7 +113,8 @@ mod tests {
             ("tests/deep/link", "out", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
             ("tests/deep/up", "", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
             ("tests/deep/test_x.py", "out/test_x.py", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
-            ("tests/deep/data.bin", "out/test_x.py", Runner::Pytest, "ok"),
+            ("tests/deep/data.bin", "out/test_x.py", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/data.bin", "tests/test_y.py", Runner::Pytest, "ok"),
             ("tests/deep/round", "tests", Runner::Pytest, "ok"),
             ("tests/deep/nowhere", "none", Runner::Pytest, "ok"),
             ("tests/node_modules/x", "out", Runner::Vitest, "ok"),

@@ -1,14 +1,17 @@
 //! Running tests: nothing runs before the guard has agreed; what runs is a job like any other, held and bounded; what it
 //! came to is one document.
 
+mod again;
 mod answer;
 mod check;
 mod counts;
 mod course;
 mod evidence;
+mod ini;
 mod judge;
 mod links;
 mod output;
+mod shadow;
 
 use std::fs;
 use std::io::Read;
@@ -19,6 +22,7 @@ use std::time::Instant;
 use quell_core::guard::{Decision, Runner, decide_verb};
 use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
 
+pub(crate) use again::{AdmittedTests, judge_request};
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 pub use counts::Counts;
 pub use output::{OutputCut, StreamText};
@@ -72,7 +76,7 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
     }
     let home = gate.home().dir();
     let evidence = plan.evidence.as_deref().map_or(Ok(()), |file| check::check_evidence(file, &cwd, home));
-    Ok(match evidence.and_then(|()| check::check(&gate.policy().test, plan, &cwd)) {
+    Ok(match evidence.and_then(|()| check::check(&gate.policy().test, plan, &cwd, Some(home))) {
         Ok(checked) => checked.decision,
         Err(refusal) => *refusal,
     })
@@ -98,7 +102,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
 
-    let checked = check::check(&gate.policy().test, plan, &cwd);
+    let checked = check::check(&gate.policy().test, plan, &cwd, Some(gate.home().dir()));
     let (decision, checked) = match checked {
         Ok(checked) => (checked.decision.clone(), Some(checked)),
         Err(decision) => (*decision, None),
@@ -117,10 +121,21 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
         (Ok(decision), None) => return Err(Error::Refused(Box::new(decision))),
     };
     answer.decision = decision;
-    answer.scope = checked.scope;
+    answer.scope.clone_from(&checked.scope);
+    let mut plan = plan.clone();
+    plan.start.command.clone_from(&checked.words);
+    plan.junit = plan.junit.or(checked.report);
+    plan.start.environment = checked.environment;
+    // They are judged as seen from there.
+    plan.start.cwd = Some(cwd.clone());
+    if !checked.cleared.is_empty() {
+        let names = checked.cleared.join(", ");
+        answer
+            .problems
+            .push(format!("not passed on to the tests, as there is a scope: {names} (guard.test.allow)"));
+    }
 
-    let runner = checked.command.runner;
-    if let Err(error) = answer.carry_out(quell, plan, runner, &cwd, meet) {
+    if let Err(error) = answer.carry_out(quell, &plan, checked.runner, &cwd, meet) {
         answer.fail(&error);
     }
     let result = serde_json::json!({
@@ -219,7 +234,7 @@ impl TestAnswer {
         }
         let begun = Instant::now();
         self.started = quell_store::wall();
-        let job = match quell.start(&start) {
+        let job = match quell.start_tests(&start, plan.terms()) {
             Ok(job) => job,
             // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
             Err(error)
@@ -245,7 +260,11 @@ impl TestAnswer {
         let dir = job.dir().dir();
         let [stdout, stderr] = output::read(dir, plan.max_output, &mut counter).map_err(Error::io(dir))?;
         (self.stdout, self.stderr) = (stdout, stderr);
-        let mut counted = counter.finish();
+        let code = match receipt.root.outcome {
+            RootOutcome::Exited { code } if course.own_end => Some(code),
+            _ => None,
+        };
+        let mut counted = counter.finish(code);
         if let Some((file, before)) = junit {
             let (report, found) = read_report(cwd, file, before);
             self.junit = Some(report);

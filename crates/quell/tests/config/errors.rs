@@ -29,7 +29,7 @@ fn is_told(text: &str, line: usize, message: &str, hint: &str) {
 #[test]
 fn an_unknown_key_is_told_with_its_line_and_the_nearest_one() {
     is_told("[stop]\n\ngrce = \"5s\"\n", 3, "unknown key `grce` in [stop]", "did you mean `grace`?");
-    is_told("stop.max = 1", 1, "unknown key `max` in [stop]", "known keys: grace, signal, verify");
+    is_told("stop.max = 1", 1, "unknown key `max` in [stop]", "known keys: grace, signal, verify, ask");
     is_told("[stop]\nmax_log = 1", 2, "unknown key `max_log` in [stop]", "it belongs into [start]");
     is_told("\ngrace = \"5s\"", 2, "`grace` is in no table", "put it below [stop]");
 }
@@ -37,7 +37,7 @@ fn an_unknown_key_is_told_with_its_line_and_the_nearest_one() {
 #[test]
 fn an_unknown_table_is_told_with_its_line_and_the_nearest_one() {
     is_told("[stop]\n[strat]\n", 2, "unknown table `strat`", "did you mean `start`?");
-    let all = "known tables: stop, start, gc, ready, guard, hooks, trust";
+    let all = "known tables: stop, start, test, gc, ready, guard, hooks, trust";
     is_told("# x\n\n[limits]\nmemory = 1\n", 3, "unknown table `limits`", all);
     is_told("colour = true\n", 1, "unknown key `colour`", all);
     is_told(
@@ -231,6 +231,14 @@ fn a_bad_variable_is_told_by_its_name() {
             "1s",
             "QUELL_START_GRACE: there is no such setting",
             "did you mean QUELL_STOP_GRACE?",
+        ),
+        ("QUELL_HOMME", "x", "QUELL_HOMME: there is no such setting", "did you mean QUELL_HOME?"),
+        ("QUELL_TEST_TIMOUT", "1s", "QUELL_TEST_TIMOUT: there is no", "did you mean QUELL_TEST_TIMEOUT?"),
+        (
+            "QUELL_STOPWATCH",
+            "x",
+            "QUELL_STOPWATCH: there is no",
+            "unset it; docs/config.md lists the variables that quell knows",
         ),
         (
             "QUELL_READY_PORT_NUMBER",

@@ -14,7 +14,7 @@ fn without_files_and_variables_everything_is_the_default() {
     let loaded = place.load(&[]).unwrap();
     assert_eq!(loaded.config, Config::default());
     assert!(loaded.values.iter().all(|sourced| sourced.source == Source::Default));
-    assert_eq!(loaded.values.len(), 20);
+    assert_eq!(loaded.values.len(), 22);
     assert!(loaded.files.is_empty() && loaded.warnings.is_empty());
     assert_eq!(shown(&loaded, "gc.max_age"), ("30d".into(), "default".into()));
 }
@@ -66,6 +66,7 @@ fn every_setting_has_a_variable_that_sets_it() {
         ("stop.grace", "1s"),
         ("stop.signal", "INT"),
         ("stop.verify", "2s"),
+        ("stop.ask", "root"),
         ("start.max_log", "1M"),
         ("start.contain", "reaper"),
         ("start.until", "tree"),
@@ -109,8 +110,20 @@ fn every_setting_has_a_variable_that_sets_it() {
 #[test]
 fn quells_other_variables_are_no_settings() {
     let place = Place::new();
-    let others = ["QUELL_HOME", "QUELL_JOB", "QUELL_MARK", "QUELL_SESSION", "QUELL_BIN", "QUELL_STOPWATCH"];
+    let others =
+        ["QUELL_HOME", "QUELL_JOB", "QUELL_MARK", "QUELL_SESSION", "QUELL_BIN", "QUELL_APPROVE_TESTS"];
     assert_eq!(place.load(&others.map(|name| (name, "x"))).unwrap().config, Config::default());
+    // The page about the tests names theirs.
+    let page = include_str!("../../../../tests/README.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `QUELL_")?.split('`').next());
+    let names: Vec<String> = rows.map(|name| format!("QUELL_{name}")).collect();
+    assert!(names.len() > 5, "{names:?}");
+    for name in &names {
+        assert_eq!(place.load(&[(name, "x")]).unwrap().config, Config::default(), "{name}");
+    }
+    place.user("[guard.test]\napproval_variable = \"QUELL_MAY_TEST\"\n");
+    assert!(place.load(&[("QUELL_MAY_TEST", "1")]).is_ok());
+    assert!(place.load(&[("QUELL_APPROVE_TESTS", "1")]).is_err());
 }
 
 #[test]
@@ -141,7 +154,7 @@ fn a_source_is_data_for_programs() {
     let loaded = place.load(&[("QUELL_STOP_VERIFY", "1s")]).unwrap();
     let values = serde_json::to_value(&loaded.values).unwrap();
     let source = serde_json::json!({ "kind": "user", "file": user, "line": 2 });
-    assert_eq!(values[0], serde_json::json!({ "key": "stop.grace", "value": "1s", "source": source }));
+    assert_eq!(values[0], serde_json::json!({ "key": "stop.grace", "value": 1.0, "source": source }));
     assert_eq!(values[1]["source"], serde_json::json!({ "kind": "default" }));
     assert_eq!(values[2]["source"], serde_json::json!({ "kind": "env", "name": "QUELL_STOP_VERIFY" }));
 }

@@ -97,14 +97,12 @@ fn a_truncated_index_is_replaced() {
 }
 
 #[test]
-fn what_half_a_log_has_lost_is_found_by_gc() {
+fn what_half_a_log_has_lost_is_found_by_the_next_list() {
     let (place, made) = indexed();
     let log = place.path("index.db-wal");
     cut(&log, log.metadata().unwrap().len() / 2 + 7);
     // The shared memory describes a log that is no more; a power cut takes it away too.
     fs::remove_file(place.path("index.db-shm")).unwrap();
-    assert!(listed(&place).len() < 300);
-    gc(&place.home, &GcRules::default(), false).unwrap();
     is_whole(&place, &made);
 }
 
@@ -112,7 +110,6 @@ fn what_half_a_log_has_lost_is_found_by_gc() {
 fn what_a_power_cut_has_taken_is_found_after_the_next_start() {
     let (place, made) = indexed();
     fs::remove_file(place.path("index.db-wal")).unwrap();
-    assert!(listed(&place).len() < 300);
     let db = rusqlite::Connection::open(place.home.index_path()).unwrap();
     db.execute("UPDATE facts SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
     drop(db);

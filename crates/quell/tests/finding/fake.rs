@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use quell::core::{
-    Actor, Cause, Contain, Fate, Grace, Held, HeldBy, JobBrief, JobId, JobSpec, Leak, Limits, Member, Mode,
-    Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step, StepKind,
-    StopPlan, Until, Usage, Verdict,
+    Actor, AskScope, Cause, Contain, Fate, Grace, Held, HeldBy, JobBrief, JobId, JobSpec, KillReason, Leak,
+    Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
+    SessionKind, Step, StepKind, StopPlan, Until, Usage, Verdict,
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
@@ -113,6 +113,7 @@ impl Fake {
             marker: "m".into(),
             boot_id: self.boot.clone(),
             created: self.moment(0.0).wall,
+            foreground_hooks: Vec::new(),
             background: None,
         }
     }
@@ -141,6 +142,9 @@ impl Fake {
             actor: over.then_some(Actor::Program),
             verdict: over.then(|| self.verdict.clone()),
             survivors: Vec::new(),
+            marker: String::new(),
+            home_cgroups: Vec::new(),
+            members: Vec::new(),
         }
     }
 
@@ -177,6 +181,7 @@ impl Fake {
             cause: self.cause,
             actor: Actor::Program,
             root: RootReport { id: Some(root), outcome: self.outcome.clone() },
+            restart_limit_reached: false,
             left_at_root_exit: if self.leaked { vec![root] } else { Vec::new() },
             members: vec![Member {
                 id: root,
@@ -187,7 +192,7 @@ impl Fake {
                 user: None,
                 command: "sleep 1".into(),
                 fate: match (self.killed, self.leaked) {
-                    (true, _) => Fate::IgnoredAsk,
+                    (true, _) => Fate::KilledAfterGrace,
                     (false, true) => Fate::ExitedOnAsk,
                     (false, false) => Fate::Exited,
                 },
@@ -197,6 +202,8 @@ impl Fake {
             survivors: Vec::new(),
             verdict: self.verdict.clone(),
             grace: Grace { asked: 5.0, used: self.grace_used },
+            ask: AskScope::Tree,
+            kill: self.killed.then_some(KillReason::GraceOver),
             usage: Usage::default(),
             output: Some(Output::default()),
             run: 1,

@@ -209,6 +209,5 @@ fn a_directory_without_a_row_is_found() {
     let db = rusqlite::Connection::open(place.home.index_path()).unwrap();
     db.execute("DELETE FROM jobs WHERE id = ?1", [made[0].to_string()]).unwrap();
     drop(db);
-    assert_eq!(all(&place.home).len(), 2);
     assert_eq!(gc(&place.home, &count(2), false).unwrap().removed, made[..1]);
 }

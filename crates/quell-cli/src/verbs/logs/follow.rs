@@ -1,66 +1,72 @@
 //! `quell logs --follow`, line by line.
 
-use quell::{Cursor, Error, Job, Line, LineOrCut, Lines, LogQuery, LogReader};
+use quell::{Cursor, Entry, Error, Job, Line, LineOrCut, Lines, LogQuery, LogReader, Matches};
 
 use super::Flow;
 use super::print::Printer;
 
-/// Prints what there is and what comes, until the job has ended or nobody reads; how far it came.
-pub fn follow(job: &Job, query: &LogQuery, printer: &mut Printer) -> Result<Cursor, Error> {
+/// Prints what there is and what comes, until the job has ended or nobody reads; how far it came, and how many lines were
+/// too long to be matched as a whole.
+pub fn follow(job: &Job, query: &LogQuery, printer: &mut Printer) -> Result<(Cursor, u64), Error> {
     let failed = || Error::io(job.dir().dir());
     // Before the first look, so that nothing falls between the two.
     let mut watch = job.watch_logs()?;
-    let mut from = query.since.unwrap_or_default();
+    let (mut from, mut long) = (query.since.unwrap_or_default(), 0);
     if query.tail.is_some() {
-        let page = job.logs(&LogQuery { whole_lines: true, ..query.clone() })?;
-        if printer.is_json() {
-            let mut cursor = page.end.omitted.map_or(from, |omitted| omitted.to);
-            for line in page.lines() {
-                *stream_of(&mut cursor, line) = line.end();
-                if printer.json_line(line, cursor).is_break() {
-                    return Ok(cursor);
+        let query = LogQuery { whole_lines: true, ..query.clone() };
+        let mut cursor = from;
+        let end = query.stream(job.dir().dir(), |entry| {
+            Ok(match &entry {
+                _ if !printer.is_json() => printer.tail(&entry, &mut cursor),
+                Entry::Line(line) => {
+                    *stream_of(&mut cursor, line) = line.end();
+                    printer.json_line(line, cursor)
                 }
-            }
-        } else {
-            printer.tail(&page);
-        }
-        from = page.end.cursor;
+                Entry::Omitted(omitted) => {
+                    cursor = omitted.to;
+                    Flow::Continue(())
+                }
+                Entry::Cut(_) => Flow::Continue(()),
+            })
+        });
+        let end = end.map_err(failed())?;
+        (from, long) = (end.cursor, end.long_lines);
     }
     let mut reader = LogReader::open(job.dir().dir()).map_err(failed())?.only(query.streams);
     reader.seek(from);
-    let mut lines = Lines::new(reader);
+    let mut lines = Matches::new(Lines::new(reader), query.grep.clone());
+    let came = |lines: &Matches| Ok((lines.cursor(), long + lines.long_lines()));
     loop {
         while let Some(next) = lines.next_line().map_err(failed())? {
-            if print(&next, lines.cursor(), query, printer).is_break() {
-                return Ok(lines.cursor());
+            if print(&next, lines.cursor(), printer).is_break() {
+                return came(&lines);
             }
         }
         // A person wants to see a prompt, which has no end. Programs get whole lines.
-        if printer.is_watched() && query.grep.is_none() && rest(&mut lines, query, printer).is_break() {
-            return Ok(lines.cursor());
+        if printer.is_watched() && query.grep.is_none() && rest(&mut lines, printer).is_break() {
+            return came(&lines);
         }
         if printer.flush().is_break() {
-            return Ok(lines.cursor());
+            return came(&lines);
         }
         if !watch.more()? {
             break;
         }
     }
-    let _ = rest(&mut lines, query, printer);
-    Ok(lines.cursor())
+    let _ = rest(&mut lines, printer);
+    came(&lines)
 }
 
 /// Lines that have no end yet.
-fn rest(lines: &mut Lines, query: &LogQuery, printer: &mut Printer) -> Flow {
+fn rest(lines: &mut Matches, printer: &mut Printer) -> Flow {
     while let Some(line) = lines.next_begun() {
-        print(&LineOrCut::Line(line), lines.cursor(), query, printer)?;
+        print(&LineOrCut::Line(line), lines.cursor(), printer)?;
     }
     Flow::Continue(())
 }
 
-fn print(next: &LineOrCut, cursor: Cursor, query: &LogQuery, printer: &mut Printer) -> Flow {
+fn print(next: &LineOrCut, cursor: Cursor, printer: &mut Printer) -> Flow {
     match next {
-        LineOrCut::Line(line) if !query.matches(line) => Flow::Continue(()),
         LineOrCut::Line(line) if printer.is_json() => printer.json_line(line, cursor),
         LineOrCut::Line(line) => printer.line(line),
         LineOrCut::Cut(cut) if printer.is_json() => printer.json_cut(cut, cursor),

@@ -1,5 +1,6 @@
 //! `quell logs`: what a job has written.
 
+mod answer;
 mod follow;
 mod print;
 mod raw;
@@ -7,9 +8,9 @@ mod raw;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Cursor, Entry, Error, Job, LogQuery, LogsView, Regex, Streams};
+use quell::{Cursor, Entry, Error, Job, LogQuery, Regex, Streams};
 
-use super::{envelope, fail, quell};
+use super::{fail, phrases, quell};
 use crate::args::LogsArgs;
 use crate::output;
 use print::{Printer, Style};
@@ -38,20 +39,23 @@ fn show(args: &LogsArgs) -> Shown {
     let job = quell()?.job(&args.job)?;
     job.check_has_logs()?;
     if is_raw(args, &query) {
-        return raw::copy(&job, args.follow, &query);
+        return raw::copy(&job, args, &query);
     }
     if args.json && !args.follow {
-        let page = job.logs(&query)?;
-        let text = envelope("logs", &LogsView::from(&page));
-        return Ok((page.end.cursor, output::to_stdout(&text)));
+        return answer::answer(&job, &query);
     }
     let mut printer = Printer::new(&job, Style { timestamps: args.timestamps, json: args.json });
-    let cursor = if args.follow {
+    let (cursor, long) = if args.follow {
         follow::follow(&job, &query, &mut printer)?
     } else {
         print_all(&job, args, &query, &mut printer)?
     };
-    Ok((cursor, printer.close()))
+    let written = printer.close();
+    if long > 0 {
+        let lines = phrases::counted(long, "line");
+        output::to_stderr(&format!("quell: {lines} longer than 1 MiB: only the first 1 MiB was matched\n"));
+    }
+    Ok((cursor, written))
 }
 
 fn query(args: &LogsArgs) -> Result<LogQuery, Error> {
@@ -81,22 +85,59 @@ fn is_raw(args: &LogsArgs, query: &LogQuery) -> bool {
     args.raw || (query.streams != Streams::Both && !by_line && !args.timestamps && !args.json)
 }
 
-fn print_all(job: &Job, args: &LogsArgs, query: &LogQuery, printer: &mut Printer) -> Result<Cursor, Error> {
+fn print_all(
+    job: &Job,
+    args: &LogsArgs,
+    query: &LogQuery,
+    printer: &mut Printer,
+) -> Result<(Cursor, u64), Error> {
     let failed = Error::io(job.dir().dir());
     // Who wants the last lines alone knows that there are others.
-    if args.head.is_none() && args.budget.is_none() && args.tail.is_some() {
-        let page = job.logs(query)?;
-        printer.tail(&page);
-        return Ok(page.end.cursor);
-    }
+    let tail_alone = args.head.is_none() && args.budget.is_none() && args.tail.is_some();
+    let mut before = Cursor::default();
+    let query = &within_budget(job, args, query, printer)?;
     let end = query.stream(job.dir().dir(), |entry| {
         Ok(match entry {
+            entry if tail_alone => printer.tail(&entry, &mut before),
             Entry::Line(line) => printer.line(&line),
             Entry::Cut(cut) => printer.cut(&cut),
             Entry::Omitted(omitted) => printer.omitted(&omitted, args),
         })
     });
-    Ok(end.map_err(failed)?.cursor)
+    let end = end.map_err(failed)?;
+    Ok((end.cursor, end.long_lines))
+}
+
+/// The query with so much less text that what quell itself says fits into the budget too. If that alone is too long, it is
+/// said on stderr.
+fn within_budget(
+    job: &Job,
+    args: &LogsArgs,
+    query: &LogQuery,
+    printer: &mut Printer,
+) -> Result<LogQuery, Error> {
+    // What a log that goes on may add to the numbers meanwhile.
+    const SLACK: u64 = 16;
+    let mut fitting = query.clone();
+    let Some(budget) = query.budget else { return Ok(fitting) };
+    loop {
+        let mut own = 0;
+        let measured = fitting.stream(job.dir().dir(), |entry| {
+            own += printer.notice(&entry, args).map_or(0, |text| text.len() as u64 + SLACK);
+            Ok(Flow::Continue(()))
+        });
+        measured.map_err(Error::io(job.dir().dir()))?;
+        let left = budget.saturating_sub(own);
+        if own == 0 || fitting.budget <= Some(left) {
+            return Ok(fitting);
+        }
+        if left == 0 {
+            printer.notices_apart();
+            return Ok(query.clone());
+        }
+        // The less text, the more is to be said of what is left out: a digit or two.
+        fitting.budget = Some(left);
+    }
 }
 
 /// What goes on as long as the reader is there.

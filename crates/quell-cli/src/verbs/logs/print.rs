@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::answers::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, LogPage, Omitted, Stream, wall_at};
+use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, wall_at};
 
 use super::super::{envelope, phrases};
 use super::Flow;
 use crate::args::LogsArgs;
 use crate::output;
+use crate::show::Filter;
 
 /// How many bytes are written at once.
 const BUFFER: usize = 64 * 1024;
@@ -36,8 +37,12 @@ pub struct Printer {
     /// Whether a person looks at it, and whether in colour.
     terminal: bool,
     colour: bool,
+    /// What keeps the job's output from steering the terminal.
+    filter: Option<Filter>,
     /// The stream and offset where a line that has no end yet goes on.
     open: Option<(Stream, u64)>,
+    /// Whether quell's own words go to stderr.
+    apart: bool,
     trouble: Option<io::Error>,
 }
 
@@ -50,10 +55,12 @@ impl Printer {
             out: BufWriter::with_capacity(BUFFER, io::stdout()),
             id: job.id().to_string(),
             max_log: max_log(job),
+            filter: (terminal && !style.json).then(Filter::default),
             style,
             terminal,
             colour,
             open: None,
+            apart: false,
             trouble: None,
         }
     }
@@ -73,6 +80,23 @@ impl Printer {
         }
     }
 
+    /// Prints what the job has written.
+    fn put_output(&mut self, bytes: &[u8]) -> Flow {
+        match &mut self.filter {
+            Some(filter) => {
+                let passed = filter.pass(bytes);
+                self.put(&passed)
+            }
+            None => self.put(bytes),
+        }
+    }
+
+    /// Ends the colours of the job's output: what follows is quell's own.
+    fn end_output(&mut self) -> Flow {
+        let end = self.filter.as_mut().map_or(&[][..], Filter::close);
+        self.put(end)
+    }
+
     /// Hands over what was printed.
     pub fn flush(&mut self) -> Flow {
         match self.out.flush() {
@@ -88,7 +112,10 @@ impl Printer {
     pub fn close(mut self) -> Option<ExitCode> {
         // The prompt that comes next is to begin a line; a file is left as it is.
         if self.terminal && self.open.is_some() && self.trouble.is_none() {
-            let _ = self.put(b"\n");
+            let _ = self.put_output(b"\n");
+        }
+        if self.trouble.is_none() {
+            let _ = self.end_output();
         }
         let _ = self.flush();
         complain(self.trouble.take())
@@ -107,17 +134,31 @@ impl Printer {
         if marked {
             self.put(RED.as_bytes())?;
         }
-        self.put(&line.bytes)?;
+        self.put_output(&line.bytes)?;
         if marked {
             self.put(PLAIN.as_bytes())?;
         }
         self.open = (!line.ended).then_some((line.stream, line.end()));
-        if line.ended { self.put(b"\n") } else { ControlFlow::Continue(()) }
+        if line.ended { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
     }
 
     /// Ends a line that has no end of its own, because something else follows.
     fn end_line(&mut self) -> Flow {
-        if self.open.take().is_some() { self.put(b"\n") } else { ControlFlow::Continue(()) }
+        if self.open.take().is_some() { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
+    }
+
+    /// What quell itself says at this place, if anything.
+    pub fn notice(&self, entry: &Entry, args: &LogsArgs) -> Option<String> {
+        match entry {
+            Entry::Line(_) => None,
+            Entry::Cut(cut) => Some(cut_marker(cut, self.max_log)),
+            Entry::Omitted(omitted) => Some(self.omitted_marker(omitted, args)),
+        }
+    }
+
+    /// From here on that is said on stderr.
+    pub fn notices_apart(&mut self) {
+        self.apart = true;
     }
 
     /// A gap, in a line of its own.
@@ -127,13 +168,23 @@ impl Printer {
     }
 
     fn marker(&mut self, text: &str) -> Flow {
+        if self.apart {
+            output::to_stderr(&format!("{text}\n"));
+            return ControlFlow::Continue(());
+        }
         self.end_line()?;
+        self.end_output()?;
         let text = if self.colour { format!("{DIM}{text}{PLAIN}\n") } else { format!("{text}\n") };
         self.put(text.as_bytes())
     }
 
     /// What was left out, and how to get it.
     pub fn omitted(&mut self, omitted: &Omitted, args: &LogsArgs) -> Flow {
+        let text = self.omitted_marker(omitted, args);
+        self.marker(&text)
+    }
+
+    fn omitted_marker(&self, omitted: &Omitted, args: &LogsArgs) -> String {
         let mut again = format!("quell logs {} --since {} --until {}", self.id, omitted.from, omitted.to);
         for (given, option) in [(args.stdout, " --stdout"), (args.stderr, " --stderr")] {
             again += if given { option } else { "" };
@@ -142,20 +193,18 @@ impl Printer {
             again += &format!(" --grep {}", phrases::shell(grep));
         }
         let (lines, bytes) = (phrases::counted(omitted.lines, "line"), phrases::bytes(omitted.bytes));
-        self.marker(&format!("[quell: {lines} ({bytes}) left out: {again}]"))
+        format!("[quell: {lines} ({bytes}) left out: {again}]")
     }
 
-    /// The last lines, without what is said of those before them.
-    pub fn tail(&mut self, page: &LogPage) {
-        let before = page.end.omitted.map_or_else(Cursor::default, |omitted| omitted.to);
-        for entry in &page.entries {
-            let flow = match entry {
-                Entry::Line(line) => self.line(line),
-                Entry::Cut(cut) if cut.to > before.of(cut.stream) => self.cut(cut),
-                Entry::Cut(_) | Entry::Omitted(_) => ControlFlow::Continue(()),
-            };
-            if flow.is_break() {
-                return;
+    /// One of the last lines, without what is said of those before them: they end at `before`.
+    pub fn tail(&mut self, entry: &Entry, before: &mut Cursor) -> Flow {
+        match entry {
+            Entry::Line(line) => self.line(line),
+            Entry::Cut(cut) if cut.to > before.of(cut.stream) => self.cut(cut),
+            Entry::Cut(_) => ControlFlow::Continue(()),
+            Entry::Omitted(omitted) => {
+                *before = omitted.to;
+                ControlFlow::Continue(())
             }
         }
     }

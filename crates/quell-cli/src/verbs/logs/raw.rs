@@ -1,20 +1,22 @@
-//! The bytes of the output as they were written: nothing added, nothing changed.
+//! The bytes of the output as they were written: nothing added, nothing changed. On a terminal that is so with `--raw` alone.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use quell::{Cursor, Error, Job, LogQuery, LogReader, Piece};
 
 use super::Shown;
 use super::print::{complain, cut_marker, max_log};
+use crate::args::LogsArgs;
 use crate::output;
+use crate::show::Filter;
 
 /// Copies what was asked for to standard output. What was not kept is told on standard error.
-pub fn copy(job: &Job, follow: bool, query: &LogQuery) -> Shown {
+pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
     let failed = || Error::io(job.dir().dir());
-    let mut watch = if follow { Some(job.watch_logs()?) } else { None };
+    let mut watch = if args.follow { Some(job.watch_logs()?) } else { None };
     let mut reader = LogReader::open(job.dir().dir()).map_err(failed())?.only(query.streams);
     reader.seek(query.since.unwrap_or_default());
-    if !follow {
+    if !args.follow {
         // What is there now: a job that writes faster than we read would keep us for ever.
         let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
         let totals = job.logs(&nothing)?.end.totals;
@@ -24,10 +26,14 @@ pub fn copy(job: &Job, follow: bool, query: &LogQuery) -> Shown {
     }
     let max_log = max_log(job);
     let mut out = io::stdout().lock();
+    let mut filter = (!args.raw && out.is_terminal()).then(Filter::default);
     loop {
         while let Some(piece) = reader.next_piece().map_err(failed())? {
             let written = match piece {
-                Piece::Data { bytes, .. } => out.write_all(bytes),
+                Piece::Data { bytes, .. } => match &mut filter {
+                    Some(filter) => out.write_all(&filter.pass(bytes)),
+                    None => out.write_all(bytes),
+                },
                 Piece::Cut(cut) => {
                     out.flush().map(|()| output::to_stderr(&format!("{}\n", cut_marker(&cut, max_log))))
                 }
@@ -44,7 +50,8 @@ pub fn copy(job: &Job, follow: bool, query: &LogQuery) -> Shown {
             None => false,
         };
         if !more {
-            return Ok((reader.cursor(), None));
+            let end = filter.map_or(&[][..], |mut filter| filter.close());
+            return Ok((reader.cursor(), complain(out.write_all(end).and_then(|()| out.flush()).err())));
         }
     }
 }

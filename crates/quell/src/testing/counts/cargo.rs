@@ -1,35 +1,51 @@
 //! `cargo test`: the sum over all test programs.
 
-use super::{Found, Names, Parser, number_and_word};
+use super::{Found, Names, Parser, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Cargo {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    /// Of the program whose result is not there yet.
-    open: [u64; 3],
-    begun: u64,
+    total: Tally,
+    /// Results that came while another program was still running: a test's own output, unless that program never ends.
+    inner: Tally,
+    /// By the lines of the program whose result is not there yet.
+    open: Tally,
+    /// How many tests the programs have that began and have not ended. All but the first are a test's own output.
+    running_tests: Vec<u64>,
     ended: u64,
     names: Names,
     running: Option<String>,
     broken: Option<String>,
 }
 
+fn add(to: &mut Tally, tally: Tally) {
+    to.passed += tally.passed;
+    to.failed += tally.failed;
+    to.skipped += tally.skipped;
+}
+
 impl Cargo {
+    /// A result counts if it is about as many tests as have begun.
     fn result(&mut self, rest: &str) {
         let counts = rest.split_once(". ").map_or(rest, |(_, counts)| counts);
+        let (mut tally, mut measured) = (Tally::default(), 0);
         for (number, word) in counts.split(';').filter_map(number_and_word) {
             match word {
-                "passed" => self.passed += number,
-                "failed" => self.failed += number,
-                "ignored" => self.skipped += number,
+                "passed" => tally.passed += number,
+                "failed" => tally.failed += number,
+                "ignored" => tally.skipped += number,
+                "measured" => measured += number,
                 _ => {}
             }
         }
-        self.open = [0; 3];
+        let sum = tally.sum() + measured;
+        let Some(at) = self.running_tests.iter().rposition(|number| *number == sum) else { return };
+        self.running_tests.truncate(at);
+        if at > 0 {
+            return add(&mut self.inner, tally);
+        }
+        add(&mut self.total, tally);
+        (self.open, self.inner, self.running) = (Tally::default(), Tally::default(), None);
         self.ended += 1;
-        self.running = None;
     }
 }
 
@@ -38,21 +54,22 @@ impl Parser for Cargo {
         if let Some(rest) = line.strip_prefix("test result: ") {
             return self.result(rest);
         }
-        let running = line
+        let number = line
             .strip_prefix("running ")
             .and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test")));
-        if running.is_some_and(|number| number.parse::<u64>().is_ok()) {
-            self.begun += 1;
+        if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
+            self.running_tests.push(number);
         } else if let Some(rest) = line.strip_prefix("test ")
             && let Some((name, end)) = rest.split_once(" ... ")
         {
             match end.split([' ', ',', '<']).next().unwrap_or_default() {
-                "ok" => self.open[0] += 1,
+                _ if self.running_tests.len() > 1 => return,
+                "ok" => self.open.passed += 1,
                 "FAILED" => {
-                    self.open[1] += 1;
+                    self.open.failed += 1;
                     self.names.add(name);
                 }
-                "ignored" => self.open[2] += 1,
+                "ignored" => self.open.skipped += 1,
                 _ => return self.running = Some(name.to_owned()),
             }
             self.running = None;
@@ -70,20 +87,23 @@ impl Parser for Cargo {
         }
     }
 
-    fn finish(self: Box<Self>) -> Option<Found> {
-        if self.begun + self.ended == 0 {
+    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<Found> {
+        if self.ended == 0 && self.running_tests.is_empty() {
             return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
         }
-        let [passed, failed, skipped] = self.open;
+        let (open, inner) = (self.open, self.inner);
+        add(&mut self.total, open);
+        add(&mut self.total, inner);
         Some(Found {
-            passed: Some(self.passed + passed),
-            failed: Some(self.failed + failed),
-            skipped: Some(self.skipped + skipped),
+            passed: Some(self.total.passed),
+            failed: Some(self.total.failed),
+            skipped: Some(self.total.skipped),
             errors: Some(0),
-            complete: self.ended > 0 && self.ended >= self.begun,
+            complete: self.running_tests.is_empty(),
             names: self.names,
             running: self.running,
             broken: self.broken,
+            missing: false,
         })
     }
 }

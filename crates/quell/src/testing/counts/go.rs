@@ -1,5 +1,7 @@
 //! `go test`, as text or with `-json`. Tests are those at the top; their parts are named if they failed.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 
 use super::{Found, Names, Parser};
@@ -16,8 +18,14 @@ pub(super) struct Go {
     /// Whether it says which tests pass: `-v` or `-json`.
     tells_passed: bool,
     packages: u64,
+    /// Tests that have begun, as `-v` tells.
+    begun: HashSet<String>,
+    /// Events came: what is no event is not the runner's.
+    json: bool,
     /// Failed tests whose package is not known yet.
     pending: Vec<String>,
+    /// How many of them are at the top.
+    pending_failed: u64,
     names: Names,
     running: Option<String>,
     broken: Option<String>,
@@ -37,7 +45,7 @@ struct Event {
 
 impl Go {
     fn event(&mut self, event: &Event) {
-        self.tells_passed = true;
+        (self.tells_passed, self.json) = (true, true);
         let Some(test) = &event.test else {
             match event.action.as_str() {
                 "pass" | "skip" => self.packages += 1,
@@ -74,10 +82,16 @@ impl Go {
         self.broken.get_or_insert_with(|| format!("{package} could not be built"));
     }
 
-    /// A package has ended; the failed tests before it are its own.
-    fn package(&mut self, name: &str) {
+    /// A package has ended; the failed tests before it are its own. If it is well, what said so was printed by a test.
+    fn package(&mut self, name: &str, well: bool) {
         self.packages += 1;
         self.running = None;
+        self.begun.clear();
+        let failed = std::mem::take(&mut self.pending_failed);
+        if well {
+            return self.pending.clear();
+        }
+        self.failed += failed;
         for test in std::mem::take(&mut self.pending) {
             self.names.add(&if name.is_empty() { test } else { format!("{name}.{test}") });
         }
@@ -92,20 +106,27 @@ impl Parser for Go {
             return self.event(&event);
         }
         let text = line.trim_start();
-        if let Some(name) = text.strip_prefix("=== RUN ") {
+        if let Some(name) = text.strip_prefix("=== RUN ").filter(|_| !self.json) {
             (self.tells_passed, self.running) = (true, Some(name.trim().to_owned()));
+            if self.begun.len() < MOST_PENDING {
+                self.begun.insert(name.trim().to_owned());
+            }
             return;
         }
-        if let Some(rest) = text.strip_prefix("--- ")
+        if let Some(rest) = text.strip_prefix("--- ").filter(|_| !self.json)
             && let Some((word, name)) = rest.split_once(": ")
         {
             let name = name.rsplit_once(" (").map_or(name, |(name, _)| name);
             let top = u64::from(!name.contains('/'));
+            // With `-v` each begins, and ends once.
+            if self.tells_passed && !self.begun.remove(name) && self.begun.len() < MOST_PENDING {
+                return;
+            }
             match word {
                 "PASS" => (self.passed, self.tells_passed) = (self.passed + top, true),
                 "SKIP" => self.skipped += top,
                 "FAIL" => {
-                    self.failed += top;
+                    self.pending_failed += top;
                     if self.pending.len() < MOST_PENDING {
                         self.pending.push(name.to_owned());
                     }
@@ -119,10 +140,12 @@ impl Parser for Go {
         }
         let mut words = line.split('\t').map(str::trim);
         match (words.next(), words.next()) {
-            (Some("ok" | "?"), Some(name)) => self.package(name),
+            (Some("ok" | "?"), Some(name)) if !self.json => self.package(name, true),
             (Some("FAIL"), Some(rest)) => {
                 let name = rest.split(' ').next().unwrap_or_default();
-                self.package(name);
+                if !self.json {
+                    self.package(name, false);
+                }
                 if rest.contains("[build failed]") || rest.contains("[setup failed]") {
                     self.build_failed(name);
                 }
@@ -131,8 +154,9 @@ impl Parser for Go {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Option<Found> {
+    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<Found> {
         let unfinished = !self.pending.is_empty();
+        self.failed += self.pending_failed;
         for test in std::mem::take(&mut self.pending) {
             self.names.add(&test);
         }
@@ -149,6 +173,7 @@ impl Parser for Go {
             running: self.running,
             // Where tests have failed, too, that is what is said.
             broken: self.broken.filter(|_| self.failed == 0),
+            missing: false,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! jest and vitest, whose outputs are alike.
 
-use super::{Found, Names, Parser, number_and_word};
+use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
 
 pub(super) struct Jest {
     /// What stands between a suite and a test.
@@ -9,7 +9,7 @@ pub(super) struct Jest {
     failed: u64,
     skipped: u64,
     errors: u64,
-    total: Option<[u64; 3]>,
+    total: Summaries,
     files: bool,
     /// What is said is about a file whose tests failed.
     failing: bool,
@@ -20,19 +20,19 @@ pub(super) struct Jest {
 impl Jest {
     pub fn new(between: char) -> Self {
         let (passed, failed, skipped, errors) = (0, 0, 0, 0);
-        let (total, names, broken) = (None, Names::default(), None);
+        let (total, names, broken) = (Summaries::default(), Names::default(), None);
         Self { between, passed, failed, skipped, errors, total, files: false, failing: false, names, broken }
     }
 
     /// `1 failed, 2 passed, 3 total` or `1 failed | 2 passed (3)`.
-    fn counts(text: &str) -> [u64; 3] {
-        let mut total = [0; 3];
+    fn counts(text: &str) -> Tally {
+        let mut total = Tally::default();
         let text = text.rsplit_once('(').map_or(text, |(counts, _)| counts);
         for (number, word) in text.split([',', '|']).filter_map(number_and_word) {
             match word {
-                "passed" => total[0] += number,
-                "failed" => total[1] += number,
-                "skipped" | "todo" | "pending" => total[2] += number,
+                "passed" => total.passed += number,
+                "failed" => total.failed += number,
+                "skipped" | "todo" | "pending" => total.skipped += number,
                 _ => {}
             }
         }
@@ -55,18 +55,17 @@ impl Parser for Jest {
     fn line(&mut self, line: &str) {
         let text = line.trim();
         let jest = self.between == '›';
-        if jest && let Some(counts) = text.strip_prefix("Tests:") {
-            return self.total = Some(Self::counts(counts));
-        }
-        if !jest && let Some(counts) = text.strip_prefix("Tests ") {
-            return self.total = Some(Self::counts(counts));
+        // At the place where the runner writes it: what tests print is further in, or not.
+        let summary = if jest { "Tests:" } else { "      Tests  " };
+        if let Some(counts) = line.strip_prefix(summary) {
+            return self.total.add(Self::counts(counts));
         }
         if text.starts_with("Test Suites:") || text.starts_with("Test Files ") {
             self.files = true;
         } else if text.starts_with("No tests found") || text.starts_with("No test files found") {
             self.broken = Some(text.to_owned());
         } else if let Some(name) = text.strip_prefix("● ").filter(|_| jest) {
-            if name == "Test suite failed to run" {
+            if name == "Test suite failed to run" && line.starts_with("  ● ") {
                 self.errors += 1;
             } else if name.contains(self.between)
                 || (self.failing && line.starts_with("  ● ") && is_test(name))
@@ -95,21 +94,23 @@ impl Parser for Jest {
         }
     }
 
-    fn finish(self: Box<Self>) -> Option<Found> {
-        let seen = [self.passed, self.failed, self.skipped];
-        if self.total.is_none() && seen == [0; 3] && self.names.is_empty() && !self.files {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+        let seen = Tally { passed: self.passed, failed: self.failed, skipped: self.skipped, errors: 0 };
+        let total = self.total.choose(code);
+        if total.is_none() && seen.sum() == 0 && self.names.is_empty() && !self.files {
             return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
         }
-        let [passed, failed, skipped] = self.total.unwrap_or(seen);
+        let tally = total.unwrap_or(seen);
         Some(Found {
-            passed: Some(passed),
-            failed: Some(failed),
-            skipped: Some(skipped),
+            passed: Some(tally.passed),
+            failed: Some(tally.failed),
+            skipped: Some(tally.skipped),
             errors: Some(self.errors),
-            complete: self.total.is_some(),
+            complete: total.is_some(),
             names: self.names,
             running: None,
             broken: self.broken,
+            missing: false,
         })
     }
 }

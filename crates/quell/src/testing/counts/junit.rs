@@ -58,7 +58,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Suite {
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    let found = Found { passed, failed, skipped, errors, complete, names, running: None, broken: None };
+    let found = Found { passed, failed, skipped, errors, complete, names, ..Found::default() };
     Suite { found: suites.then_some(found), problem }
 }
 

@@ -5,6 +5,7 @@ mod cargo;
 mod go;
 mod jest;
 mod junit;
+mod missing;
 mod nextest;
 mod pytest;
 #[cfg(test)]
@@ -57,6 +58,8 @@ pub(super) struct Found {
     pub running: Option<String>,
     /// Why the runner could not run tests, if that is what it says.
     pub broken: Option<String>,
+    /// That is because it is not installed.
+    pub missing: bool,
 }
 
 impl Found {
@@ -64,6 +67,48 @@ impl Found {
     fn is_nothing(&self) -> bool {
         let all = [self.passed, self.failed, self.skipped, self.errors];
         all.iter().all(|count| count.unwrap_or(0) == 0) && self.names.is_empty()
+    }
+}
+
+/// How many tests came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    errors: u64,
+}
+
+impl Tally {
+    fn sum(&self) -> u64 {
+        self.passed + self.failed + self.skipped + self.errors
+    }
+
+    fn is_clean(&self) -> bool {
+        self.failed + self.errors == 0
+    }
+}
+
+/// The last summaries of an output. Tests may print what looks like one: which of them is the runner's own is told by its exit code.
+#[derive(Default)]
+struct Summaries {
+    clean: Option<Tally>,
+    bad: Option<Tally>,
+    last: Option<Tally>,
+}
+
+impl Summaries {
+    fn add(&mut self, tally: Tally) {
+        *(if tally.is_clean() { &mut self.clean } else { &mut self.bad }) = Some(tally);
+        self.last = Some(tally);
+    }
+
+    fn choose(&self, code: Option<i32>) -> Option<Tally> {
+        match code {
+            Some(0) => self.clean,
+            Some(_) => self.bad.or(self.clean),
+            None => self.last,
+        }
     }
 }
 
@@ -96,14 +141,17 @@ impl Names {
 trait Parser {
     /// A line without its end; the last one of an output may not have had one.
     fn line(&mut self, line: &str);
-    /// What was found, if it was this runner's output at all.
-    fn finish(self: Box<Self>) -> Option<Found>;
+    /// What was found, if it was this runner's output at all. The exit code of the runner is none if that did not come to its end,
+    /// or if it is not known which one it is.
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found>;
 }
 
 /// Reads an output, by the rules of one runner or, if that is not known, of whichever fits.
 pub(super) struct Counter {
     parsers: Vec<(&'static str, Box<dyn Parser>)>,
     guessing: bool,
+    /// What says that the runner is not installed.
+    missing: Option<String>,
 }
 
 impl Counter {
@@ -116,7 +164,7 @@ impl Counter {
                 Runner::Go => ("go", Box::<go::Go>::default()),
                 Runner::Jest => ("jest", Box::new(jest::Jest::new('›'))),
                 Runner::Vitest => ("vitest", Box::new(jest::Jest::new('>'))),
-                Runner::Other => return None,
+                Runner::Unittest | Runner::Other => return None,
             })
         };
         let known = named(runner);
@@ -127,20 +175,39 @@ impl Counter {
             Some(parser) => vec![parser],
             None => every.into_iter().filter_map(named).collect(),
         };
-        Self { parsers, guessing }
+        Self { parsers, guessing, missing: None }
     }
 
     pub fn line(&mut self, line: &str) {
+        if self.missing.is_none() && missing::says_so(line) {
+            self.missing = Some(line.trim().to_owned());
+        }
         for (_, parser) in &mut self.parsers {
             parser.line(line);
         }
     }
 
-    /// What was found, and by whose rules. Only a whole summary counts where the runner had to be guessed.
-    pub fn finish(self) -> Option<(&'static str, Found)> {
+    /// What was found, and by whose rules. Only a whole summary counts where the runner had to be guessed. Where the runner is known
+    /// and exited with 0 no test has failed, whatever is printed.
+    pub fn finish(self, code: Option<i32>) -> Option<(&'static str, Found)> {
         let guessing = self.guessing;
-        let found = self.parsers.into_iter().filter_map(|(name, parser)| Some((name, parser.finish()?)));
-        found.into_iter().find(|(_, found)| !guessing || (found.complete && !found.is_nothing()))
+        let code = code.filter(|_| !guessing);
+        let found = self.parsers.into_iter().filter_map(|(name, parser)| Some((name, parser.finish(code)?)));
+        let bad = |found: &Found| found.failed.unwrap_or(0) + found.errors.unwrap_or(0) > 0;
+        let mut found = found.filter(|(_, found)| !guessing || (found.complete && !found.is_nothing()));
+        let found = found.find(|(_, found)| code != Some(0) || !bad(found)).map(|(name, mut found)| {
+            if found.complete && !bad(&found) {
+                found.names = Names::default();
+            }
+            (name, found)
+        });
+        // Tests may print such a line, too: it counts where nothing of a runner is seen.
+        match self.missing {
+            Some(line) if found.as_ref().is_none_or(|(_, found)| found.is_nothing() && !found.complete) => {
+                Some(("exit_code", Found { broken: Some(line), missing: true, ..Found::default() }))
+            }
+            _ => found,
+        }
     }
 }
 

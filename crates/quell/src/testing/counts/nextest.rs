@@ -1,14 +1,11 @@
 //! `cargo nextest`: a line for each test, and the line of the summary.
 
-use super::{Found, Names, Parser, number_and_word};
+use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Nextest {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    /// By the summary.
-    total: Option<[u64; 4]>,
+    seen: Tally,
+    total: Summaries,
     /// The summary says that it did not come to all of them.
     cancelled: bool,
     names: Names,
@@ -28,75 +25,79 @@ fn test_name(rest: &str) -> Option<&str> {
 
 impl Parser for Nextest {
     fn line(&mut self, line: &str) {
-        let text = line.trim_start();
-        if let Some(broken) = text.strip_prefix("error: ")
+        if let Some(broken) = line.trim_start().strip_prefix("error: ")
             && self.broken.is_none()
             && !broken.starts_with("test run failed")
         {
             self.broken = Some(broken.to_owned());
         }
-        // Behind the summary the failed ones are listed once more.
-        if self.total.is_some() {
+        // The word ends in the twelfth column; what tests print is further in.
+        let Some((word, rest)) = line.split_at_checked(12) else { return };
+        if word.ends_with(' ') || !rest.starts_with(' ') {
             return;
         }
-        let Some((word, rest)) = text.split_once(' ') else { return };
+        let word = word.trim_start();
         if word == "Summary" {
             let Some((run, counts)) = rest.split_once(" run: ") else { return };
             // `2/3 tests`
             self.cancelled = run.contains('/');
-            let mut total = [0; 4];
-            // `2 passed (1 slow, 1 flaky), 1 failed, 1 timed out, 0 skipped`
-            let mut depth = 0;
-            let flat: String = counts
-                .chars()
-                .filter(|c| {
-                    depth += i32::from(*c == '(') - i32::from(*c == ')');
-                    depth == 0 && *c != ')'
-                })
-                .collect();
-            for (number, word) in flat.split(',').filter_map(number_and_word) {
-                match word {
-                    "passed" => total[0] += number,
-                    "failed" | "timed out" => total[1] += number,
-                    "skipped" => total[2] += number,
-                    "exec failed" => total[3] += number,
-                    _ => {}
-                }
-            }
-            self.total = Some(total);
-            return;
+            return self.total.add(summary(counts));
         }
         let Some(name) = test_name(rest) else { return };
         match word {
-            "PASS" | "LEAK" => self.passed += 1,
-            "SKIP" => self.skipped += 1,
+            "PASS" | "LEAK" => self.seen.passed += 1,
+            "SKIP" => self.seen.skipped += 1,
             "FAIL" | "TIMEOUT" | "ABORT" | "LEAK-FAIL" | "XFAIL" => {
-                self.failed += 1;
+                self.seen.failed += 1;
                 self.names.add(name);
             }
             word if word.starts_with("SIG") => {
-                self.failed += 1;
+                self.seen.failed += 1;
                 self.names.add(name);
             }
             _ => {}
         }
     }
 
-    fn finish(self: Box<Self>) -> Option<Found> {
-        let seen = [self.passed, self.failed, self.skipped, 0];
-        if self.total.is_none() && seen == [0; 4] {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+        let total = self.total.choose(code);
+        if total.is_none() && self.seen.sum() == 0 {
             return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
         }
-        let [passed, failed, skipped, errors] = self.total.unwrap_or(seen);
+        let tally = total.unwrap_or(self.seen);
         Some(Found {
-            passed: Some(passed),
-            failed: Some(failed),
-            skipped: Some(skipped),
-            errors: Some(errors),
-            complete: self.total.is_some() && !self.cancelled,
+            passed: Some(tally.passed),
+            failed: Some(tally.failed),
+            skipped: Some(tally.skipped),
+            errors: Some(tally.errors),
+            complete: total.is_some() && !self.cancelled,
             names: self.names,
             running: None,
             broken: self.broken,
+            missing: false,
         })
     }
+}
+
+/// `2 passed (1 slow, 1 flaky), 1 failed, 1 timed out, 0 skipped`
+fn summary(counts: &str) -> Tally {
+    let mut depth = 0;
+    let flat: String = counts
+        .chars()
+        .filter(|c| {
+            depth += i32::from(*c == '(') - i32::from(*c == ')');
+            depth == 0 && *c != ')'
+        })
+        .collect();
+    let mut total = Tally::default();
+    for (number, word) in flat.split(',').filter_map(number_and_word) {
+        match word {
+            "passed" => total.passed += number,
+            "failed" | "timed out" => total.failed += number,
+            "skipped" => total.skipped += number,
+            "exec failed" => total.errors += number,
+            _ => {}
+        }
+    }
+    total
 }

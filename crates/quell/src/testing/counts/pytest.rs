@@ -1,11 +1,15 @@
 //! pytest: the last line, the short summary, and what it writes while it runs.
 
-use super::{Found, Names, Parser, number_and_word};
+use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Pytest {
-    /// By the last line.
-    total: Option<Tally>,
+    /// By lines such as `1 passed in 0.1s`, between `=` or, with `-q`, without.
+    all: Summaries,
+    /// By those between `=`.
+    framed: Summaries,
+    /// Whether the output began as without `-q`: then a line that is not between `=` is a test's own.
+    has_header: Option<bool>,
     /// By lines such as `a.py::test_x PASSED`.
     verbose: Tally,
     /// By letters such as `..F`.
@@ -15,14 +19,6 @@ pub(super) struct Pytest {
     /// The progress is over: letters are something else from here on.
     reporting: bool,
     broken: Option<String>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    errors: u64,
 }
 
 impl Tally {
@@ -37,10 +33,6 @@ impl Tally {
         };
         *place = place.saturating_add(number);
         true
-    }
-
-    fn sum(&self) -> u64 {
-        self.passed + self.failed + self.skipped + self.errors
     }
 }
 
@@ -82,8 +74,14 @@ fn test_name(line: &str) -> Option<&str> {
 }
 
 impl Pytest {
+    /// Its summary is the last that it writes: what was found before it reports failures is a test's own.
+    fn drop_summaries(&mut self) {
+        (self.all, self.framed) = (Summaries::default(), Summaries::default());
+    }
+
     fn ended(&mut self, word: &str, name: &str) -> bool {
         self.running = None;
+        self.has_header.get_or_insert(false);
         self.verbose.count(word, 1);
         if matches!(word, "FAILED" | "ERROR") {
             self.names.add(name);
@@ -139,6 +137,7 @@ impl Pytest {
         if (letters.is_empty() && !whole) || !letters.chars().all(|c| ".FEsxXR".contains(c)) {
             return;
         }
+        self.has_header.get_or_insert(false);
         for letter in letters.chars() {
             match letter {
                 '.' | 'X' => self.letters.passed += 1,
@@ -154,10 +153,23 @@ impl Pytest {
 impl Parser for Pytest {
     fn line(&mut self, line: &str) {
         if let Some(tally) = last_line(line) {
-            self.total = Some(tally);
-            return;
+            self.has_header.get_or_insert(false);
+            if line.starts_with('=') && line.ends_with('=') {
+                self.framed.add(tally);
+            }
+            return self.all.add(tally);
         }
-        if line.starts_with("===") && !line.contains("test session starts") {
+        let title = line.strip_prefix("===").map(|rest| rest.trim_matches(['=', ' ']));
+        if title == Some("short test summary info") {
+            // What stood before may be a test's own; those that failed are listed now.
+            self.names = Names::default();
+        }
+        if matches!(title, Some("FAILURES" | "ERRORS" | "short test summary info")) {
+            self.drop_summaries();
+        }
+        if title == Some("test session starts") {
+            self.has_header.get_or_insert(true);
+        } else if title.is_some() {
             self.reporting = true;
         }
         for word in ["FAILED ", "ERROR "] {
@@ -165,7 +177,7 @@ impl Parser for Pytest {
                 && (rest.contains("::") || rest.contains(".py"))
             {
                 self.names.add(node_name(rest));
-                return;
+                return self.drop_summaries();
             }
         }
         if line.starts_with("ERROR: ") && self.broken.is_none() {
@@ -176,10 +188,19 @@ impl Parser for Pytest {
         }
     }
 
-    fn finish(self: Box<Self>) -> Option<Found> {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+        // No tests were found, so that none has failed.
+        let code = if code == Some(5) { Some(0) } else { code };
+        let summaries = if self.has_header == Some(true) { &self.framed } else { &self.all };
+        // With 1 it says that tests failed: what knows of none is a test's own.
+        let fits = |tally: &Tally| code != Some(1) || !tally.is_clean();
+        let total = summaries.choose(code).filter(fits);
         let seen = if self.verbose.sum() > 0 { self.verbose } else { self.letters };
-        let tally = self.total.unwrap_or(seen);
-        if self.total.is_none() && tally.sum() == 0 && self.names.is_empty() && self.running.is_none() {
+        let tally = total.unwrap_or(seen);
+        if !fits(&tally) {
+            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+        }
+        if total.is_none() && tally.sum() == 0 && self.names.is_empty() && self.running.is_none() {
             return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
         }
         Some(Found {
@@ -187,10 +208,11 @@ impl Parser for Pytest {
             failed: Some(tally.failed),
             skipped: Some(tally.skipped),
             errors: Some(tally.errors),
-            complete: self.total.is_some(),
+            complete: total.is_some(),
             names: self.names,
-            running: if self.total.is_some() { None } else { self.running },
+            running: if total.is_some() { None } else { self.running },
             broken: self.broken,
+            missing: false,
         })
     }
 }

@@ -3,9 +3,13 @@
 use super::*;
 
 fn read(runner: Runner, text: &str) -> (&'static str, Found) {
+    read_with(runner, text, None).unwrap_or_else(|| panic!("nothing was found in:\n{text}"))
+}
+
+fn read_with(runner: Runner, text: &str, code: Option<i32>) -> Option<(&'static str, Found)> {
     let mut counter = Counter::new(runner);
     text.lines().for_each(|line| counter.line(&plain(line)));
-    counter.finish().unwrap_or_else(|| panic!("nothing was found in:\n{text}"))
+    counter.finish(code)
 }
 
 /// passed, failed, skipped, errors, complete.
@@ -86,7 +90,7 @@ fn a_pytest_that_was_cut_short_is_counted_as_far_as_it_came() {
     }
     let mut counter = Counter::new(Runner::Pytest);
     counter.line("nothing that pytest says");
-    assert!(counter.finish().is_none());
+    assert!(counter.finish(None).is_none());
 }
 
 const CARGO: &str = "
@@ -212,7 +216,7 @@ fn an_unknown_command_is_counted_if_its_output_has_a_whole_summary() {
     }
     let mut counter = Counter::new(Runner::Other);
     [PYTEST, "all good", "3 apples in 5s", "...."].iter().for_each(|line| counter.line(line));
-    assert!(counter.finish().is_none(), "what is not whole is not guessed");
+    assert!(counter.finish(None).is_none(), "what is not whole is not guessed");
 }
 
 #[test]
@@ -317,4 +321,67 @@ Test Suites: 2 failed, 1 passed, 3 total
 Tests:       1 failed, 1 passed, 2 total";
     let (_, found) = read(Runner::Jest, text);
     assert_eq!((numbers(&found), found.names.kept.join(", ").as_str()), ((1, 1, 0, 1, true), "bad"));
+}
+
+#[test]
+fn what_tests_print_does_not_outvote_the_runner() {
+    let fine = (1, 0, 0, 0, true);
+    let inner =
+        "running 9 tests\ntest x ... FAILED\ntest result: FAILED. 8 passed; 1 failed; 0 ignored; 0 measured";
+    for (runner, code, expected, text) in [
+        // In the middle, at the end, and with another result than the exit code has.
+        (Runner::Pytest, 0, fine, "=== test session starts ===\n9 failed in 0.1s\n=== 1 passed in 0.1s ===\n7 passed in 0.1s".to_owned()),
+        (Runner::Pytest, 0, fine, "=== 9 failed in 0.1s ===\n=== 1 passed in 0.1s ===\n=== 8 failed in 0.2s ===".into()),
+        (Runner::Pytest, 1, (0, 1, 0, 0, true), "=== 1 failed in 0.1s ===\n=== 9 passed in 0.1s ===".into()),
+        (Runner::Pytest, 0, fine, "=== 5 passed in 0.1s ===\n.\n1 passed in 0.1s".into()),
+        (Runner::Pytest, 0, fine, "=== 5 failed in 0.1s ===\n.   [100%]\n=== test session starts ===\n=== 5 passed in 0.1s ===\n1 passed in 0.1s".into()),
+        (Runner::Pytest, 1, (0, 1, 0, 0, true), "F   [100%]\n=== FAILURES ===\n=== 5 passed in 0.1s ===\n=== 5 failed in 0.1s ===\n=== short test summary info ===\nFAILED a.py::test_x\n1 failed in 0.1s".into()),
+        (Runner::Pytest, 1, (0, 1, 0, 0, true), "F   [100%]\n=== 5 passed in 0.1s ===\n=== 5 failed in 0.1s ===\n1 failed in 0.1s".into()),
+        // With -qq it writes no summary.
+        (Runner::Pytest, 1, (0, 1, 0, 0, false), "F   [100%]\n=== 5 failed in 0.1s ===\n=== short test summary info ===\nFAILED a.py::test_x".into()),
+        (Runner::Cargo, 0, fine, format!("running 1 test\n{inner}\ntest a ... ok\ntest result: ok. 1 passed; 0 failed")),
+        (Runner::Cargo, 0, fine, "running 1 test\ntest result: ok. 99 passed; 0 failed\ntest a ... ok\ntest result: ok. 1 passed; 0 failed\ntest result: FAILED. 0 passed; 5 failed".into()),
+        (Runner::Nextest, 0, fine, "    Summary [   0.1s] 9 tests run: 9 failed\n     Summary [   0.1s] 1 test run: 1 passed".into()),
+        (Runner::Nextest, 0, fine, "         Summary [   0.1s] 9 tests run: 9 passed\n     Summary [   0.1s] 1 test run: 1 passed".into()),
+        (Runner::Go, 0, fine, "=== RUN   TestA\n--- PASS: TestFake (0.00s)\n--- FAIL: TestFake (0.00s)\n--- PASS: TestA (0.00s)\nok  \tp\t0.1s".into()),
+        (Runner::Go, 0, (999, 0, 999, 0, true), "--- FAIL: TestFake (0.00s)\nok  \tp\t0.1s".into()),
+        (Runner::Go, 0, fine, "{\"Action\":\"run\",\"Package\":\"p\",\"Test\":\"A\"}\n--- FAIL: B (0.00s)\n{\"Action\":\"pass\",\"Package\":\"p\",\"Test\":\"A\"}\n{\"Action\":\"pass\",\"Package\":\"p\"}".into()),
+        (Runner::Jest, 0, fine, "    Tests:       9 failed, 9 total\nTests:       1 passed, 1 total".into()),
+        (Runner::Vitest, 0, fine, "Tests  9 failed (9)\n      Tests  1 passed (1)\n      Tests  3 failed (3)".into()),
+    ] {
+        let (_, found) = read_with(runner, &text, Some(code)).unwrap_or_else(|| panic!("nothing in:\n{text}"));
+        assert_eq!(numbers(&found), expected, "{runner:?}:\n{text}");
+        assert!(code != 0 || found.names.is_empty(), "{runner:?}: {:?}\n{text}", found.names);
+    }
+    // Nothing is left that fits the exit code.
+    assert_eq!(read_with(Runner::Pytest, "=== 1 failed in 0.1s ===", Some(0)), None);
+    assert_eq!(read_with(Runner::Pytest, "...\n=== 5 passed in 0.1s ===", Some(1)), None);
+}
+
+#[test]
+fn a_program_that_died_does_not_hide_the_results_of_the_next_ones() {
+    let text =
+        "running 4 tests\ntest a ... ok\nrunning 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored";
+    let (_, found) = read_with(Runner::Cargo, text, Some(101)).expect("counts");
+    assert_eq!(numbers(&found), (3, 0, 0, 0, false));
+}
+
+#[test]
+fn a_runner_that_is_missing_is_told_from_one_that_says_so_of_something_else() {
+    for (runner, text) in [
+        (Runner::Pytest, "/usr/bin/python3: No module named pytest"),
+        (Runner::Pytest, "ModuleNotFoundError: No module named 'pytest'"),
+        (Runner::Pytest, "Command not found: pytest"),
+        (Runner::Pytest, "error: Failed to spawn: `pytest`"),
+        (Runner::Jest, "npm error could not determine executable to run"),
+        (Runner::Jest, "error Command \"jest\" not found."),
+        (Runner::Nextest, "error: no such command: `nextest`"),
+    ] {
+        let (_, found) = read_with(runner, text, Some(1)).expect(text);
+        assert!(found.broken.is_some() && found.is_nothing(), "{text}: {found:?}");
+    }
+    let tests = "No module named pytest\n=== 1 failed in 0.1s ===";
+    let (_, found) = read_with(Runner::Pytest, tests, Some(1)).expect("counts");
+    assert_eq!((numbers(&found), found.broken), ((0, 1, 0, 0, true), None));
+    assert_eq!(read_with(Runner::Pytest, "No module named numpy", Some(1)), None);
 }

@@ -1,0 +1,188 @@
+//! What a program has written, on its way to a terminal: text and colours pass, everything else that a terminal would obey
+//! does not.
+
+use quell_core::{is_unsafe, push_escape};
+
+/// How long the parameters of a colour may be.
+const LONGEST: usize = 64;
+
+/// Takes the output piece by piece. Escape sequences other than colours are left out; other control characters are shown
+/// as escapes. A sequence or a character may be divided between two pieces.
+#[derive(Debug, Default)]
+pub struct Filter {
+    state: State,
+    /// The parameters of a control sequence, the beginning of a character, or the last byte of a text for the terminal.
+    held: Vec<u8>,
+    coloured: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// Inside a character of several bytes; so many are missing.
+    Character(u8),
+    /// After a carriage return, which means nothing before a line feed.
+    Return,
+    /// After ESC.
+    Escape,
+    /// After ESC [.
+    Control,
+    /// Inside a title, a clipboard, or another text for the terminal. Its end is ST or BEL. A line feed ends it too: an
+    /// open sequence must not hide what follows.
+    String,
+}
+
+impl Filter {
+    /// What of the next bytes may reach the terminal.
+    pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut passed = Vec::with_capacity(bytes.len());
+        for byte in bytes {
+            self.step(*byte, &mut passed);
+        }
+        passed
+    }
+
+    /// Ends a sequence or a character that is open. What brings the terminal's own colour back, if it was changed.
+    pub fn close(&mut self) -> &'static [u8] {
+        self.state = State::Text;
+        self.held.clear();
+        if std::mem::take(&mut self.coloured) { b"\x1b[0m" } else { b"" }
+    }
+
+    fn step(&mut self, byte: u8, passed: &mut Vec<u8>) {
+        match (self.state, byte) {
+            (State::Character(missing), 0x80..=0xbf) => {
+                self.held.push(byte);
+                self.state = State::Character(missing - 1);
+                if missing == 1 {
+                    self.end_character(passed);
+                }
+            }
+            (State::Character(_), _) => {
+                self.end_character(passed);
+                self.begin(byte, passed);
+            }
+            (State::Return, b'\n') => self.begin(byte, passed),
+            (State::Return, _) => {
+                show('\r', passed);
+                self.begin(byte, passed);
+            }
+            (State::Escape, b'[') => self.state = State::Control,
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => self.state = State::String,
+            // An intermediate byte: the sequence goes on.
+            (State::Escape, 0x20..=0x2f) => {}
+            (State::Escape, 0x30..=0x7e) => self.state = State::Text,
+            (State::Control, 0x20..=0x3f) => self.held.push(byte),
+            (State::Control, 0x40..=0x7e) => {
+                let plain = self.held.iter().all(|byte| byte.is_ascii_digit() || b";:".contains(byte));
+                if byte == b'm' && plain && self.held.len() <= LONGEST {
+                    passed.extend([b"\x1b[", self.held.as_slice(), b"m"].concat());
+                    self.coloured = true;
+                }
+                self.begin_text();
+            }
+            (State::String, 0x07) => self.begin_text(),
+            // ST in one character (U+009C), or in one byte that no character has.
+            (State::String, 0x9c) if self.held.last().is_none_or(|last| *last == 0xc2 || last.is_ascii()) => {
+                self.begin_text();
+            }
+            (State::String, byte) if !matches!(byte, b'\n' | 0x18 | 0x1a | 0x1b) => self.held = vec![byte],
+            (State::Text | State::Escape | State::Control | State::String, _) => self.begin(byte, passed),
+        }
+        // Longer than any colour: what it says no longer matters.
+        self.held.truncate(LONGEST + 1);
+    }
+
+    fn begin_text(&mut self) {
+        self.state = State::Text;
+        self.held.clear();
+    }
+
+    /// A byte that belongs to nothing before it.
+    fn begin(&mut self, byte: u8, passed: &mut Vec<u8>) {
+        self.begin_text();
+        let missing = match byte {
+            0x1b => return self.state = State::Escape,
+            b'\r' => return self.state = State::Return,
+            b'\n' | b'\t' => return passed.push(byte),
+            0x00..=0x7f => return show(char::from(byte), passed),
+            0xc2..=0xdf => 1,
+            0xe0..=0xef => 2,
+            0xf0..=0xf4 => 3,
+            _ => return show(char::REPLACEMENT_CHARACTER, passed),
+        };
+        self.held.push(byte);
+        self.state = State::Character(missing);
+    }
+
+    fn end_character(&mut self, passed: &mut Vec<u8>) {
+        let text = String::from_utf8_lossy(&self.held).into_owned();
+        text.chars().for_each(|c| show(c, passed));
+        self.held.clear();
+        self.state = State::Text;
+    }
+}
+
+fn show(c: char, passed: &mut Vec<u8>) {
+    let mut text = String::new();
+    if is_unsafe(c) {
+        push_escape(&mut text, c)
+    } else {
+        text.push(c)
+    }
+    passed.extend(text.into_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In one piece, and byte by byte: the same has to come of both.
+    fn passed(bytes: &[u8]) -> String {
+        let whole = Filter::default().pass(bytes);
+        let mut filter = Filter::default();
+        let parts: Vec<u8> = bytes.iter().flat_map(|byte| filter.pass(&[*byte])).collect();
+        assert_eq!(whole, parts);
+        String::from_utf8(whole).unwrap()
+    }
+
+    #[test]
+    fn text_and_colours_pass() {
+        for text in ["plain\ttext\n", "\x1b[1;38:2:1:2:3mé日🦀\x1b[m\n", ""] {
+            assert_eq!(passed(text.as_bytes()), text);
+        }
+        assert_eq!(passed(b"a\r\nb\n"), "a\nb\n");
+    }
+
+    #[test]
+    fn what_steers_the_terminal_does_not() {
+        for (given, text) in [
+            ("a\x1b]0;title\x07b", "ab"),
+            ("a\x1b]0;title \u{dc}\u{9c}b", "ab"),
+            ("a\x1b]0;\u{dc}title\nb", "a\nb"),
+            ("a\x1b]52;c;cm0=\x1b\\b", "ab"),
+            ("a\x1bP1$r\x1b\\\x1b_x\x1b\\b", "ab"),
+            ("a\x1b[2J\x1b[H\x1b[?1049h\x1b[1A\x1bc\x1b(0\x1b7b", "ab"),
+            ("a\x1b[>4;1mb\x1b[?5mc", "abc"),
+            ("10%\r20%\x08\x07", "10%\\r20%\\x08\\x07"),
+            ("a\u{9b}2J\u{202e}b\x7f", "a\\u{9b}2J\\u{202e}b\\x7f"),
+            ("a\x1b]0;open\nb", "a\nb"),
+            ("a\x1b[12\nb", "a\nb"),
+            ("a\x1b\x1b[31mb", "a\x1b[31mb"),
+        ] {
+            assert_eq!(passed(given.as_bytes()), text, "{given:?}");
+        }
+        assert_eq!(passed(b"a\x9b2J\xffb\xe6\x97\n"), "a\u{fffd}2J\u{fffd}b\u{fffd}\n");
+        let long = format!("a\x1b[{}mb", "1;".repeat(100_000));
+        assert_eq!(passed(long.as_bytes()), "ab");
+    }
+
+    #[test]
+    fn a_colour_is_ended() {
+        let mut filter = Filter::default();
+        filter.pass(b"\x1b[31mred\x1b[3");
+        assert_eq!((filter.close(), filter.close()), (&b"\x1b[0m"[..], &b""[..]));
+        assert_eq!(filter.pass(b"1m"), b"1m");
+    }
+}

@@ -1,0 +1,66 @@
+//! `quell logs --json`: one object, as large as it may become.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use quell::{Entry, Error, Job, Line, LogLine, LogPage, LogQuery, LogsView};
+use serde_json::json;
+
+use super::super::envelope;
+use super::{Flow, Shown};
+use crate::output;
+
+/// How much of the object is held in memory. A smaller one is printed when it is whole: what goes wrong before that is told
+/// by an object of its own.
+const HELD: usize = 4 * 1024 * 1024;
+
+/// Prints what was asked for.
+pub fn answer(job: &Job, query: &LogQuery) -> Shown {
+    let dir = job.dir().dir();
+    let (mut object, mut others) = (Object::new(), Vec::new());
+    let end = query.stream(dir, |entry| match entry {
+        Entry::Line(line) => Ok(object.line(&line)),
+        entry => {
+            others.push(entry);
+            Ok(ControlFlow::Continue(()))
+        }
+    });
+    let end = end.map_err(Error::io(dir))?;
+    Ok((end.cursor, object.close(&LogPage { entries: others, end })))
+}
+
+struct Object {
+    text: String,
+    /// What stands before the first line.
+    head: String,
+    /// Whether there is a line.
+    begun: bool,
+    /// The exit code, once no more can be written.
+    stopped: Option<ExitCode>,
+}
+
+impl Object {
+    fn new() -> Self {
+        let empty = quell_core::success("logs", &json!({ "lines": [] }));
+        let head = empty.strip_suffix("]}}").unwrap_or_default().to_owned();
+        Self { text: head.clone(), head, begun: false, stopped: None }
+    }
+
+    fn line(&mut self, line: &Line) -> Flow {
+        if std::mem::replace(&mut self.begun, true) {
+            self.text.push(',');
+        }
+        self.text += &quell_core::json(&LogLine::from(line));
+        if self.text.len() >= HELD {
+            self.stopped = output::to_reader(&std::mem::take(&mut self.text));
+        }
+        if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The rest: `page` has all but the lines.
+    fn close(self, page: &LogPage) -> Option<ExitCode> {
+        let whole = envelope("logs", &LogsView::from(page));
+        let rest = whole.strip_prefix(&self.head).unwrap_or_default();
+        self.stopped.or_else(|| output::to_stdout(&(self.text + rest)))
+    }
+}

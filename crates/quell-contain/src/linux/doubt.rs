@@ -1,0 +1,282 @@
+//! Processes that may be the job's although nothing proves it. While there is one, the job is not proven to be gone.
+//!
+//! A process can give up everything that ties it to its job: its environment, its session, its cgroup. Two facts stay.
+//! It is not older than the job. And once its parent is dead, its parent is a process that adopts orphans: the init of
+//! its PID namespace, or a subreaper above the job, which is older than the job.
+
+use std::collections::BTreeMap;
+
+use quell_core::{JobId, ProcId, SessionKind};
+use quell_sys::Stat;
+
+use super::cgroup::v2_path;
+use super::nest::cgroups_of;
+use super::search::ourselves;
+
+/// How often all processes are read again because one of them had exited meanwhile: its child may have been missed.
+const PASSES: usize = 64;
+/// The same in the namespaces of others, at each end of a job.
+const FEW_PASSES: usize = 3;
+/// No host starts more processes in a second. It says how soon PIDs can be used again.
+const STARTS_PER_SECOND: u64 = 10_000;
+/// How many PIDs are given out, at most, while all processes are listed.
+const NEWER: u32 = 64;
+/// How many processes are named.
+const NAMED: usize = 5;
+/// How much earlier than its id a job can have begun, in seconds: the wall clock is not the kernel's clock.
+const SLACK: u64 = 1;
+/// How long after that, in seconds, its root is born. A record that says otherwise is not believed.
+const BIRTH: u64 = 3;
+
+/// The earliest start time that a process of job `id` can have, by the wall clock in the id; 0 if the id is older than
+/// this boot, or the clock can't be right. A job can rewrite its record, but not its id.
+pub fn earliest_start(id: JobId) -> u64 {
+    let Some(age) = quell_sys::unix_ms().checked_sub(id.unix_ms()) else { return 0 };
+    let per_second = quell_sys::ticks_per_second();
+    let age = (age / 1000 + SLACK).saturating_mul(per_second);
+    quell_sys::ticks_since_boot().saturating_sub(age)
+}
+
+/// What is known of every process of a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    /// None of them started earlier.
+    pub born: u64,
+    /// Its root was born before this, and those above it before the root.
+    pub begun: u64,
+    /// Whether the root made a session of its own.
+    pub session: SessionKind,
+}
+
+impl Doubt {
+    /// What is known of job `id`, whose root is said to be this one. What is said may be forged, and is believed only if
+    /// the id agrees.
+    pub fn of(id: JobId, root: Option<ProcId>, session: SessionKind) -> Self {
+        let by_id = earliest_start(id);
+        let latest = if by_id == 0 { u64::MAX } else { by_id + BIRTH * quell_sys::ticks_per_second() };
+        match root.map(|root| root.start).filter(|start| (by_id..latest).contains(start)) {
+            Some(start) => Self { born: start, begun: start, session },
+            // A root that is older than the id is forged, or the clock was set back: then the id is too young.
+            None => Self { born: root.map_or(by_id, |root| root.start.min(by_id)), begun: latest, session },
+        }
+    }
+
+    /// Looks at all processes of this host after the job's keepers were lost. Why the job may have processes; none if it
+    /// can have none.
+    pub fn after_loss(&self) -> Option<String> {
+        let own = ourselves();
+        for _ in 0..PASSES {
+            let Some(all) = read_all() else { continue };
+            let adopted = |stat: &Stat| match all.get(&stat.ppid) {
+                Some(parent) => parent.start < self.begun || quell_sys::inner_pid(parent.pid) == Some(1),
+                None => true,
+            };
+            let strange = |stat: &Stat| {
+                own.contains(&super::roll::identity(stat))
+                    // Another user's process is a limit of this containment that is known and told.
+                    || !is_of_this_user(stat.pid)
+                    // A quell, such as the keeper of another job: its processes are that job's.
+                    || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+            };
+            let may_be_ours =
+                |stat: &&Stat| self.fits(stat, all.get(&stat.ppid)) && adopted(stat) && !strange(stat);
+            let found: Vec<&Stat> = all.values().filter(may_be_ours).collect();
+            return (!found.is_empty()).then(|| {
+                format!(
+                    "its keepers were lost, and {} that started after it can't be told from its own: {}",
+                    counted(found.len()),
+                    named(&found)
+                )
+            });
+        }
+        Some("its keepers were lost, and processes start and exit faster than they can be looked at".into())
+    }
+
+    /// Looks for orphans of the job in PID namespaces that are not the keeper's: a process that enters one leaves its
+    /// orphans to the init there, and not to the keeper. Why there may be some. Called at each end of a job, so it must
+    /// cost next to nothing where no process was started after the `root`.
+    ///
+    /// `homes` are the cgroups of the job's starter and keeper.
+    pub fn in_other_namespaces(&self, root: ProcId, homes: &[String]) -> Option<String> {
+        let newest = quell_sys::newest_pid()?;
+        if newest == root.pid {
+            return None;
+        }
+        let age = quell_sys::seconds_since(root.start) as u64 + 1;
+        let may_wrap = |max: u64| age.saturating_mul(STARTS_PER_SECOND) >= max;
+        // The smallest limit that the kernel has by default; asked for only if it can matter.
+        let wrapped = may_wrap(32 * 1024) && quell_sys::pid_max().is_none_or(may_wrap);
+        // PIDs are given out in turn. Some may have been since the newest was asked for.
+        let last = newest.saturating_add(NEWER);
+        let in_turn = |pid: u32| match newest >= root.pid {
+            true => pid > root.pid && pid <= last,
+            false => pid > root.pid || pid <= last,
+        };
+        let (me, here) = (quell_sys::pid(), quell_sys::pid_namespace(quell_sys::pid()).ok()?);
+        let mut found = Vec::new();
+        for _ in 0..FEW_PASSES {
+            let mut vanished = false;
+            found = quell_sys::pids().unwrap_or_default();
+            found.retain(|pid| *pid != me && (wrapped || in_turn(*pid)));
+            found.retain(|pid| match quell_sys::pid_namespace(*pid) {
+                Ok(namespace) => namespace != here,
+                Err(error) => {
+                    vanished |= quell_sys::is_gone(&error);
+                    // It may not be looked at: it is another user's, or keeps others from it. Its numbers can be read.
+                    !quell_sys::is_gone(&error)
+                        && is_of_this_user(*pid)
+                        && quell_sys::inner_pid(*pid).is_some()
+                }
+            });
+            if !vanished {
+                break;
+            }
+        }
+        let stats: Vec<Stat> = found.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
+        let is_orphan = |stat: &&Stat| {
+            let parent = quell_sys::stat(stat.ppid).ok();
+            let settled = || Some((Settled::of(stat.pid)?, Settled::of(stat.ppid)?, Settled::of(me)?));
+            self.fits(stat, parent.as_ref())
+                && quell_sys::inner_pid(stat.ppid) == Some(1)
+                // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
+                && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
+        };
+        let found: Vec<&Stat> = stats.iter().filter(is_orphan).collect();
+        (!found.is_empty()).then(|| {
+            format!(
+                "{} in another PID namespace started after the job and can't be told from its orphans: {}",
+                counted(found.len()),
+                named(&found)
+            )
+        })
+    }
+
+    /// Whether an orphan of the job can look like this.
+    fn fits(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
+        let dead = matches!(stat.state, b'Z' | b'X') && stat.threads <= 1;
+        // A process whose parent is outside of our PID namespace was not adopted by it.
+        let inside = stat.ppid != 0 && !stat.is_kernel_thread();
+        stat.start >= self.born && inside && !dead && !self.is_in_older_session(stat, parent)
+    }
+
+    /// Whether it is in a session that the job has not made. A process can leave its session for a new one, and for no
+    /// other.
+    fn is_in_older_session(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
+        let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.born);
+        self.session == SessionKind::Own && (parent.is_some_and(|parent| parent.sid == stat.sid) || older())
+    }
+}
+
+/// Where a process is settled besides its PID namespace.
+struct Settled {
+    cgroups: String,
+    /// None where it may not be asked.
+    mounts: Option<u64>,
+}
+
+impl Settled {
+    /// None if it is gone, or has nothing left to do but that.
+    fn of(pid: u32) -> Option<Self> {
+        let mounts = match quell_sys::mount_namespace(pid) {
+            Ok(mounts) => Some(mounts),
+            Err(error) if quell_sys::is_gone(&error) => return None,
+            Err(_) => None,
+        };
+        Some(Self { cgroups: cgroups_of(pid), mounts })
+    }
+
+    /// Whether a process in the PID namespace of `init` is as that one's own processes are, and not as one that came from
+    /// a job of ours: it is in init's cgroup or below, and that is not the job's, or in init's own mount namespace.
+    fn is_native(&self, init: &Self, ours: &Self, homes: &[String]) -> bool {
+        let below = |own: &str, top: &str| {
+            own.strip_prefix(top.trim_end_matches('/'))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let v2 = |settled: &Self| v2_path(&settled.cgroups).map(str::to_owned);
+        let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| below(&own, &top));
+        let own_mounts = self.mounts.is_some() && self.mounts == init.mounts && init.mounts != ours.mounts;
+        inside && (own_mounts || !homes.contains(&init.cgroups))
+    }
+}
+
+/// Every process; none if one was gone between the listing and the look at it.
+fn read_all() -> Option<BTreeMap<u32, Stat>> {
+    let mut all = BTreeMap::new();
+    for pid in quell_sys::pids().ok()? {
+        all.insert(pid, quell_sys::stat(pid).ok()?);
+    }
+    Some(all)
+}
+
+/// Whether `pid` runs as a user that this user's jobs run as; to become another one is a known limit.
+pub(super) fn is_of_this_user(pid: u32) -> bool {
+    let uid = quell_sys::uid();
+    uid == 0 || quell_sys::users_of(pid).is_ok_and(|users| users.contains(&uid))
+}
+
+fn counted(count: usize) -> String {
+    if count == 1 { "1 process".into() } else { format!("{count} processes") }
+}
+
+fn named(found: &[&Stat]) -> String {
+    let mut names: Vec<String> =
+        found.iter().take(NAMED).map(|stat| format!("{} ({})", stat.pid, stat.comm)).collect();
+    if found.len() > NAMED {
+        names.push("…".into());
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: u32, ppid: u32, sid: u32, start: u64) -> Stat {
+        let line = format!("{pid} (x) S {ppid} {pid} {sid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0 0");
+        Stat::parse(&line).unwrap()
+    }
+
+    #[test]
+    fn a_process_in_the_session_of_an_older_parent_is_not_an_orphan_of_the_job() {
+        let doubt = Doubt { born: 100, begun: 100, session: SessionKind::Own };
+        // No process has these numbers, so the leader of a session can't be asked.
+        let parent = stat(5_000_000, 1, 5_000_000, 50);
+        assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
+        assert!(doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 150), Some(&parent)));
+        assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 99), Some(&parent)), "older than the job");
+        let shared = Doubt { session: SessionKind::Shared, ..doubt };
+        assert!(shared.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
+    }
+
+    #[test]
+    fn a_containers_own_process_is_told_from_one_that_entered_it() {
+        let at = |cgroups: &str, mounts| Settled { cgroups: format!("0::{cgroups}"), mounts: Some(mounts) };
+        let (ours, homes) = (at("/session", 1), ["0::/session".to_owned()]);
+        let native = |own: Settled, init: Settled| own.is_native(&init, &ours, &homes);
+        assert!(native(at("/box", 2), at("/box", 2)) && native(at("/box/a", 3), at("/box", 2)));
+        assert!(!native(at("/session", 2), at("/box", 2)), "in the job's cgroup");
+        assert!(!native(at("/boxes", 2), at("/box", 2)), "in a third cgroup");
+        // A sandbox in the same cgroup as the job.
+        assert!(native(at("/session", 2), at("/session", 2)));
+        assert!(!native(at("/session", 1), at("/session", 2)), "with the job's mounts");
+        assert!(!native(at("/session", 1), at("/session", 1)), "a sandbox without mounts of its own");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_process_too_old_for_its_job() {
+        let (now, id) = (quell_sys::ticks_since_boot(), JobId::new(quell_sys::unix_ms(), 1));
+        let root = |start| Some(ProcId { pid: 1, start });
+        let older = now.saturating_sub(5 * quell_sys::ticks_per_second()).max(1);
+        assert_eq!(Doubt::of(id, root(older), SessionKind::Own).born, older);
+        assert!(Doubt::of(id, root(u64::MAX), SessionKind::Own).born <= now, "later than the job");
+    }
+
+    #[test]
+    fn the_id_of_a_job_says_when_it_can_have_begun() {
+        let now = quell_sys::ticks_since_boot();
+        let started = earliest_start(JobId::new(quell_sys::unix_ms(), 1));
+        assert!(started <= now && now - started <= 3 * quell_sys::ticks_per_second());
+        assert_eq!(earliest_start(JobId::new(1000, 1)), 0, "before this boot");
+        assert_eq!(earliest_start(JobId::new(quell_sys::unix_ms() + 60_000, 1)), 0, "in the future");
+    }
+}

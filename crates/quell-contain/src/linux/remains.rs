@@ -1,0 +1,102 @@
+//! Jobs of which nothing is left on disk and which no process keeps: the cgroup that is named for one, and the processes
+//! in it, are all that tells of it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use quell_core::JobId;
+use rustix::fs::XattrFlags;
+
+use super::cgroup::{Cgroup, own_dir};
+use super::place::named_for_jobs;
+
+/// The attribute of a job's cgroup that names the home of the job.
+const HOME: &str = "user.quell.home";
+/// How long the path of a home can be.
+const PATH: usize = 4096;
+
+/// A cgroup of a job that no process keeps, with processes in it.
+#[derive(Clone, Debug)]
+pub struct Remains {
+    /// The job.
+    pub id: JobId,
+    /// The home that its keeper has named; none where the kernel can't note that.
+    pub home: Option<PathBuf>,
+}
+
+/// Notes of which home the job is that `cgroup` was made for.
+pub fn note_home(cgroup: &Path, home: &Path) -> io::Result<()> {
+    let home = home.as_os_str().as_bytes();
+    rustix::fs::setxattr(cgroup, HOME, home, XattrFlags::empty()).map_err(io::Error::from)
+}
+
+/// This user's cgroups that are named for a job and populated, and whose job has no keeper, in any home.
+pub fn remains() -> Vec<Remains> {
+    let uid = quell_sys::uid();
+    let is_own = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
+    let mut found: Vec<(JobId, PathBuf)> = named_for_jobs();
+    found.retain(|(id, path)| is_own(path) && is_lost(*id, path));
+    found.into_iter().map(|(id, path)| Remains { id, home: home_of(&path) }).collect()
+}
+
+fn home_of(cgroup: &Path) -> Option<PathBuf> {
+    let mut value = [0; PATH];
+    let length = rustix::fs::getxattr(cgroup, HOME, &mut value).ok()?;
+    Some(OsStr::from_bytes(value.get(..length)?).into())
+}
+
+/// Whether processes are in the cgroup, and none of them has a keeper. Keepers adopt the orphans of their jobs, so a
+/// living keeper is above each of them, also one whose files can't be seen. This process is not among them.
+fn is_lost(id: JobId, path: &Path) -> bool {
+    if own_dir().is_ok_and(|own| own.starts_with(path)) {
+        return false;
+    }
+    let Ok(cgroup) = Cgroup::open(path) else { return false };
+    let members = cgroup.members();
+    // Those in other PID namespaces are listed as 0.
+    let listed = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let all_seen = !members.is_empty() && listed.lines().all(|pid| pid != "0");
+    all_seen && members.iter().all(|pid| has_no_quell_above(*pid)) && !is_held_open(id, path)
+}
+
+/// Whether every process above `pid` can be seen and is not quell. What is above a process in another PID namespace can't
+/// be seen from inside of it.
+fn has_no_quell_above(pid: u32) -> bool {
+    let mut pid = pid;
+    loop {
+        let Ok(stat) = quell_sys::stat(pid) else { return false };
+        if is_quell(&stat) {
+            return false;
+        }
+        if stat.ppid == 0 {
+            return pid == 1;
+        }
+        pid = stat.ppid;
+    }
+}
+
+fn is_quell(stat: &quell_sys::Stat) -> bool {
+    stat.comm.starts_with("quell") || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+}
+
+/// Whether a quell of this user has the cgroup or a lock of the job open, or may have.
+fn is_held_open(id: JobId, path: &Path) -> bool {
+    let lock = id.to_string();
+    let is_it = |file: PathBuf| {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        file.starts_with(path) || name.strip_suffix(" (deleted)").unwrap_or(&name) == lock
+    };
+    let may_hold = |pid: u32| match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(entries) => entries.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(is_it)),
+        Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(pid),
+    };
+    // One that has exited has nothing open, and its parent may not have collected it yet.
+    let is_living_quell = |stat: quell_sys::Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(&stat);
+    let mut pids = quell_sys::pids().unwrap_or_default();
+    pids.retain(|pid| *pid != quell_sys::pid() && quell_sys::stat(*pid).is_ok_and(is_living_quell));
+    pids.into_iter().any(may_hold)
+}

@@ -1,0 +1,311 @@
+//! Which processes keep a job. The record and the lock file are the user's, and so a job can write to them and lock them
+//! too; what a process is called and what it has open is the kernel's knowledge.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use quell_core::{JobId, ProcId, Signal};
+use quell_sys::{PidFd, Polled, Sent, Stat};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::home::{Home, gone_is_fine};
+use crate::job::{BEGUN, JobDir, Liveness, Lock, private_file};
+
+/// The names of the processes that keep a job, in the 15 bytes that the kernel keeps of a name. A child has its keeper's
+/// name until it executes the program.
+const NAMES: [&str; 2] = ["quell-keeper", "quell-understud"];
+
+/// How long a process may hold the lock of a lost job without saying that it finishes the job. Looking at a job takes
+/// microseconds, but the machine may be busy.
+const SAYING: Duration = Duration::from_secs(1);
+/// How often the lock is tried meanwhile: a lock has no event with a deadline.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The signal by which a keeper is asked to look at its files, and to make again what was deleted of them. Processes that
+/// are no keepers ignore it.
+pub const KNOCK: Signal = Signal::URG;
+/// How long a keeper may take to do that, and how often it is looked whether it has: nothing tells.
+const RESTORING: Duration = Duration::from_secs(3);
+/// How long it may take where only the state is missing: a job that is just beginning has none yet.
+const BEGINNING: Duration = Duration::from_millis(200);
+const RESTORED_LOOK: Duration = Duration::from_millis(5);
+
+/// How many descriptors a look at a job's keepers and the stop of a lost job need at once, and some more.
+const ROOM: usize = 24;
+
+/// A process that keeps a job, pinned.
+#[derive(Debug)]
+pub struct Keeper {
+    /// Its identity.
+    pub id: ProcId,
+    /// What it does for the job.
+    pub role: Role,
+    pidfd: PidFd,
+}
+
+/// What a process does for the job that it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is the parent of the program.
+    Keeper,
+    /// It is the parent of the keeper, and takes over from it.
+    Standby,
+}
+
+impl Keeper {
+    /// Pins the process that has this number now, if `is_it` holds for it before and behind the pin: then the number was
+    /// its own all along.
+    fn pin(pid: u32, is_it: impl Fn(&Stat) -> bool) -> Option<Self> {
+        quell_sys::stat(pid).ok().filter(&is_it)?;
+        let pidfd = PidFd::open(pid).ok()?;
+        let stat = quell_sys::stat(pid).ok().filter(is_it)?;
+        let role = if stat.comm == NAMES[0] { Role::Keeper } else { Role::Standby };
+        Some(Self { id: ProcId { pid, start: stat.start }, role, pidfd })
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Sent {
+        self.pidfd.signal(signal)
+    }
+
+    /// The state of the process: `T` if it was stopped, `t` if a tracer has stopped it.
+    pub fn state(&self) -> Option<u8> {
+        let stat = quell_sys::stat(self.id.pid).ok()?;
+        (stat.start == self.id.start && self.pidfd.is_alive()).then_some(stat.state)
+    }
+
+    /// Waits until it has exited; false if `until` comes first.
+    pub fn wait_gone(&self, until: Instant) -> bool {
+        let polled = [Polled::Read(self.pidfd.as_fd())];
+        quell_sys::poll_until(&polled, Some(until)).is_ok_and(|ready| ready[0])
+    }
+}
+
+/// Which process holds the lock of a job.
+enum Holder {
+    /// One that keeps it; or one that can't be seen from here, because it is in another PID namespace.
+    Keeper,
+    /// One that finishes its stop.
+    Finisher,
+    /// None of them: any process of this user can lock any file of this user.
+    Stranger,
+}
+
+impl JobDir {
+    /// The processes that keep the job, whatever the record says: those with a keeper's name that have the job's lock open,
+    /// also one that was deleted, and the front of a job in the foreground, which is the parent of its keeper.
+    pub fn keepers(&self) -> Vec<Keeper> {
+        let mut found: Vec<Keeper> = Vec::new();
+        for pid in quell_sys::pids().unwrap_or_default() {
+            found.extend(Keeper::pin(pid, |stat| is_named(stat) && self.is_open_in(pid)));
+        }
+        let understudy = self.record().ok().and_then(|record| record.understudy);
+        if let Some(front) = understudy.filter(|front| found.iter().all(|keeper| keeper.id != *front)) {
+            let is_parent =
+                |keeper: &Keeper| quell_sys::stat(keeper.id.pid).is_ok_and(|stat| stat.ppid == front.pid);
+            if found.iter().any(is_parent) {
+                found.extend(Keeper::pin(front.pid, |stat| stat.start == front.start));
+            }
+        }
+        found
+    }
+
+    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is the parent of
+    /// `keeper`, which has. A record that was rewritten can't make a keeper of a stranger.
+    pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
+        let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
+        let holds = |id: ProcId| is(id).is_some() && self.is_open_in(id.pid);
+        let parent =
+            |keeper: ProcId| is(keeper).is_some_and(|stat| stat.ppid == process.pid) && holds(keeper);
+        holds(process) || keeper.is_some_and(parent)
+    }
+
+    /// Whether `pid` has the job's lock open, also one that was deleted.
+    fn is_open_in(&self, pid: u32) -> bool {
+        self.times_open_in(pid) > 0
+    }
+
+    fn times_open_in(&self, pid: u32) -> usize {
+        let place = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+        let is_lock = |(descriptor, path): &(PathBuf, PathBuf)| {
+            let Some((dir, id)) = lock_in(path) else { return false };
+            // A process may see the same directory by another path.
+            let same = || self.home().live_dirs().contains(&dir.to_owned());
+            id == self.id()
+                && (same() || place(descriptor).is_some_and(|it| Some(it) == place(&self.live_path())))
+        };
+        quell_sys::open_files(pid).filter(is_lock).count()
+    }
+
+    /// Has the job's keepers make again what was deleted of its files, and waits for that; false if it has no keepers, or
+    /// ends meanwhile.
+    pub(crate) fn have_restored(&self) -> bool {
+        let (mut keepers, began) = (self.keepers(), Instant::now());
+        let found = || self.live_path().exists() && self.spec().is_ok();
+        let is_missing = || match found() {
+            true => self.record().is_err() && began.elapsed() < BEGINNING,
+            false => began.elapsed() < RESTORING,
+        };
+        while !keepers.is_empty() && is_missing() {
+            // The lock of a job that has ended is not made again.
+            if !self.live_path().exists() && self.has_ended() {
+                return false;
+            }
+            keepers.retain(|keeper| keeper.signal(KNOCK) != Sent::Gone);
+            std::thread::sleep(RESTORED_LOOK);
+        }
+        !keepers.is_empty()
+    }
+
+    /// Says of a lock that another process holds whether the job is kept. Where it is not, the lock is taken away from its
+    /// holder: it proves nothing.
+    pub(crate) fn held(&self, file: File) -> io::Result<Liveness> {
+        let began = Instant::now();
+        loop {
+            match self.holder(&file) {
+                Holder::Keeper => return Ok(Liveness::Kept),
+                Holder::Finisher => return Ok(Liveness::Finishing),
+                Holder::Stranger if began.elapsed() >= SAYING => {
+                    self.check_room()?;
+                    return self.replace_lock(&file);
+                }
+                Holder::Stranger => std::thread::sleep(LOOK_AGAIN),
+            }
+            match file.try_lock() {
+                Ok(()) => return self.locked(file),
+                Err(fs::TryLockError::WouldBlock) => {}
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Fails if this process has too few descriptors left to say that a job is lost: a keeper that it can't read is not gone.
+    pub(crate) fn check_room(&self) -> io::Result<()> {
+        quell_sys::check_room(ROOM).map_err(|error| {
+            io::Error::new(error.kind(), format!("can't tell whether {} is kept: {error}", self.id()))
+        })
+    }
+
+    fn holder(&self, lock: &File) -> Holder {
+        let own = quell_sys::pid();
+        // Once a front has taken over, it holds the lock under a name of its own.
+        let front = |id: ProcId| id.pid != own && living(id).is_some() && self.is_open_in(id.pid);
+        let record = self.record().ok();
+        let (keeper, understudy) = record.map_or((None, None), |record| (record.keeper, record.understudy));
+        if keeper.is_some_and(is_keeper) || understudy.is_some_and(|id| is_keeper(id) || front(id)) {
+            return Holder::Keeper;
+        }
+        if self.finisher().is_some() {
+            return Holder::Finisher;
+        }
+        // Twice in this very process: another thread of it has the lock.
+        if self.times_open_in(own) > 1 || self.have_restored() {
+            return Holder::Keeper;
+        }
+        // From inside a PID namespace a keeper outside of it can't be seen, and neither can its lock.
+        let seen = || lock.metadata().is_ok_and(|found| quell_sys::is_locked_here(found.ino()));
+        if quell_sys::in_first_pid_namespace() || seen() { Holder::Stranger } else { Holder::Keeper }
+    }
+
+    /// The process that says in the lock file that it finishes the job, if that is true: it lives and has the lock open.
+    fn finisher(&self) -> Option<ProcId> {
+        let text = quell_sys::read_own(&self.live_path(), 64).ok()?;
+        let id = Lock::finisher_in(&text)?;
+        (living(id).is_some() && self.is_open_in(id.pid)).then_some(id)
+    }
+
+    /// Takes the lock of a job whose keepers are known to be gone, whatever process holds the file: a new file takes its
+    /// place, locked before it can be found.
+    pub fn seize(&self) -> io::Result<Liveness> {
+        match quell_sys::open_own(&self.live_path(), quell_sys::Use::Read) {
+            Ok(file) => match file.try_lock() {
+                Ok(()) => self.locked(file),
+                Err(fs::TryLockError::WouldBlock) => self.replace_lock(&file),
+                Err(fs::TryLockError::Error(error)) => Err(error),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.liveness(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace_lock(&self, old: &File) -> io::Result<Liveness> {
+        let path = self.live_path();
+        let new = path.with_file_name(format!(".{}.{}", self.id(), quell_sys::pid()));
+        let file = match private_file().create_new(true).open(&new) {
+            // Another thread of this process is at it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Liveness::Finishing),
+            other => other?,
+        };
+        let exchange = || match renameat_with(CWD, &new, CWD, &path, RenameFlags::EXCHANGE) {
+            // A file system that can't do this.
+            Err(rustix::io::Errno::INVAL) => fs::rename(&new, &path),
+            other => other.map_err(io::Error::from),
+        };
+        let taken = file.try_lock().map_err(io::Error::from).and_then(|()| {
+            // Whether the program has run is not for the holder of the old one to say.
+            (&file).write_all(BEGUN)?;
+            exchange()?;
+            // What was there may be the lock of another process that was quicker: then it gets it back.
+            let (there, judged) = (fs::symlink_metadata(&new).ok(), old.metadata()?);
+            let same = there.is_none_or(|there| there.ino() == judged.ino());
+            if !same {
+                exchange()?;
+            }
+            Ok(same)
+        });
+        gone_is_fine(fs::remove_file(&new))?;
+        match taken {
+            Ok(true) => self.locked(file),
+            Ok(false) => self.liveness(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.liveness(),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Home {
+    /// The jobs of this home that living keepers say they keep, whatever is left of their files. It takes a look at every
+    /// process.
+    pub fn kept(&self) -> Vec<JobId> {
+        let dirs = self.live_dirs();
+        let id = |(_, path): (PathBuf, PathBuf)| {
+            let (dir, id) = lock_in(&path)?;
+            dirs.contains(&dir.to_owned()).then_some(id)
+        };
+        let pids = quell_sys::pids().unwrap_or_default().into_iter();
+        let keepers = pids.filter(|pid| quell_sys::stat(*pid).is_ok_and(|stat| is_named(&stat)));
+        let found: BTreeSet<JobId> = keepers.flat_map(quell_sys::open_files).filter_map(id).collect();
+        found.into_iter().collect()
+    }
+
+    /// Where its locks are: as it is called here, and as the kernel calls it.
+    fn live_dirs(&self) -> [PathBuf; 2] {
+        let real = fs::canonicalize(self.dir()).unwrap_or_else(|_| self.dir().to_owned());
+        [self.sub("live"), real.join("live")]
+    }
+}
+
+/// The directory and the job of a lock, by the path that the kernel tells of an open file.
+fn lock_in(path: &Path) -> Option<(&Path, JobId)> {
+    let name = path.file_name()?.to_str()?;
+    Some((path.parent()?, name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?))
+}
+
+/// Whether this very process lives and has a keeper's name.
+pub(crate) fn is_keeper(id: ProcId) -> bool {
+    living(id).is_some_and(|stat| is_named(&stat))
+}
+
+fn is_named(stat: &Stat) -> bool {
+    NAMES.contains(&stat.comm.as_str())
+}
+
+/// The process with this identity, if it has not exited.
+fn living(id: ProcId) -> Option<Stat> {
+    quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start && !matches!(stat.state, b'Z' | b'X'))
+}

@@ -1,0 +1,111 @@
+//! The roles in which quell executes itself: the keeper of a background job, and the teller of a lost job's hooks.
+//!
+//! Any process can execute quell in these roles, with a request of its own on standard input. So each role asks the guard
+//! itself and writes the audit line before it runs anything, whatever its caller has done already.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use quell_core::guard::{BUILT_IN, Decision, Policy, decide_verb};
+use quell_keeper::{News, RunError, RunRequest, StartReply};
+use quell_store::Home;
+
+use crate::guard::{Asker, Gate};
+use crate::testing::{self, AdmittedTests};
+use crate::{Config, Error, Result};
+
+/// The exit code of what the guard refuses.
+const REFUSED: u8 = 4;
+
+/// How large the news of a lost job can be: a few events.
+const MOST_NEWS: u64 = 1 << 20;
+
+/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it.
+///
+/// Before: this process was executed for nothing else, and has one thread.
+pub fn keep() -> ExitCode {
+    quell_keeper::stand_by(|request, stdin| {
+        let path = request.home.clone().unwrap_or_default();
+        admit_request(request, stdin).map_err(|error| match error {
+            Error::Refused(decision) => StartReply::Refused(decision),
+            Error::Start(error) => StartReply::Failed(error),
+            Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
+            error => StartReply::Failed(RunError::Record { path, error: error.to_string() }),
+        })
+    })
+}
+
+/// The whole life of `quell __tell`: tells the hooks of a lost job, if the guard admits that. Hooks run commands, and the
+/// record that they come from can be forged: they need what a start needs.
+///
+/// Before: this process was executed for nothing else, and has one thread.
+pub fn tell() -> ExitCode {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MOST_NEWS).read_to_string(&mut text);
+    let Some(news) = serde_json::from_str::<News>(&text).ok().filter(|_| read.is_ok()) else {
+        return ExitCode::FAILURE;
+    };
+    let target = format!("hooks of {}", news.job);
+    let decision = Config::from_files_here().map(|config| decide_verb(&config.guard, "start"));
+    match note(&Home::at(&news.home), "start", &target, decision) {
+        Ok(_) => quell_keeper::tell_hooks(news),
+        Err(_) => ExitCode::from(REFUSED),
+    }
+}
+
+fn program(request: &RunRequest) -> String {
+    request.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Refuses a request that today's policy does not admit. The process that starts the job asks again, and writes the line of
+/// an allowance.
+pub(crate) fn check_request(request: &RunRequest) -> Result<()> {
+    let config = Config::from_files_here()?;
+    let (verb, decision, _) = decide_request(&config, request);
+    if decision.allowed {
+        return Ok(());
+    }
+    let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
+    Err(Gate::new(&home, config.guard).refuse(verb, &program(request), decision))
+}
+
+/// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
+/// log has a line about it.
+fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, OwnedFd)> {
+    let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
+    let program = program(&request);
+    let (verb, decision, tests) = match Config::from_files_here() {
+        Ok(config) => {
+            let (verb, decision, tests) = decide_request(&config, &request);
+            (verb, Ok(decision), tests)
+        }
+        Err(error) => ("start", Err(error), None),
+    };
+    note(&home, verb, &program, decision)?;
+    match tests {
+        Some(tests) => tests.start.test_request(&home, tests.terms),
+        None => Ok((request, stdin)),
+    }
+}
+
+/// Whether today's policy lets a background job be started, and the verb that it is admitted as: a start, or else a test run
+/// if it is one. The request of a test run holds only as it is given back.
+fn decide_request(config: &Config, request: &RunRequest) -> (&'static str, Decision, Option<AdmittedTests>) {
+    let start = decide_verb(&config.guard, "start");
+    if start.allowed {
+        return ("start", start, None);
+    }
+    match testing::judge_request(config, request) {
+        Some(Ok(tests)) => ("test", tests.decision.clone(), Some(tests)),
+        Some(Err(refusal)) => ("test", *refusal, None),
+        None => ("start", start, None),
+    }
+}
+
+/// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
+fn note(home: &Home, verb: &'static str, target: &str, decision: Result<Decision>) -> Result<Decision> {
+    let gate = Gate::new(home, Policy::default()).asked_by(Asker::of_caller());
+    let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+    gate.noted(verb, target, decision.unwrap_or_else(unreadable))
+}

@@ -1,0 +1,595 @@
+//! `quell test` with a scope: nothing is loaded or run but the tests that are named, as far as words, variables and files decide that;
+//! and what a runner came to is not decided by what its tests print.
+
+use std::{fs, os::unix::fs::symlink};
+
+use quell_tests::{
+    host::has_program,
+    lab::Lab,
+    run::{Finished, Quell},
+    skip,
+};
+use serde_json::{Value, json};
+
+use crate::test_verb::{data, fits, lab};
+
+/// The code of the refusal, or the status.
+fn outcome(done: &Finished) -> String {
+    let envelope = done.envelope();
+    let word = envelope["error"]["code"].as_str().or(envelope["data"]["status"].as_str());
+    word.unwrap_or("nothing").to_owned()
+}
+
+fn reason(done: &Finished) -> String {
+    let envelope = done.envelope();
+    let said = [&envelope["error"]["message"], &envelope["data"]["reason"]];
+    said.iter().find_map(|said| said.as_str()).unwrap_or_default().to_owned()
+}
+
+fn scoped<'l>(lab: &'l Lab, words: &[&str]) -> Quell<'l> {
+    let quell = lab.quell("test").args(["--json", "--scope", "tests"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    quell.command(words)
+}
+
+/// A lab with a test, and with a module that leaves a file when it is loaded.
+fn with_module() -> Lab {
+    let lab = lab();
+    lab.write("tests/test_a.py", "def test_a():\n    pass\n");
+    lab.write("src/test_src.py", &format!("open({:?}, 'w')\ndef test_src():\n    pass\n", lab.path("ran")));
+    lab.write("src/evil.py", &format!("open({:?}, 'w')\n", lab.path("ran")));
+    lab
+}
+
+/// Programs under the names of runners, which leave a file when they are run.
+fn with_runners() -> Lab {
+    let lab = lab();
+    for name in ["pytest", "python3", "cargo", "go", "jest", "vitest", "env", "npx", "uv", "make", "sh"] {
+        lab.script(name, "#!/bin/sh\ntouch \"$HOME/ran\"\n");
+    }
+    lab.write("tests/test_a.py", "");
+    lab.write("tests/Cargo.toml", "");
+    lab
+}
+
+#[test]
+fn a_scope_lets_no_word_load_code_or_run_something_else() {
+    let lab = with_runners();
+    for (line, code) in [
+        ("./pytest -p evil tests", "OPTION_NOT_ALLOWED"),
+        ("./pytest -c tests/x.ini tests", "OPTION_NOT_ALLOWED"),
+        ("./pytest --rootdir=src tests", "OPTION_NOT_ALLOWED"),
+        ("./python3 -X presite=evil -m pytest tests", "OPTION_NOT_ALLOWED"),
+        ("./python3 -c x tests", "COMMAND_NOT_ALLOWED"),
+        ("./cargo --config x test --manifest-path tests/Cargo.toml", "OPTION_NOT_ALLOWED"),
+        (
+            "./cargo test --config build.rustc-wrapper='x' --manifest-path tests/Cargo.toml",
+            "OPTION_NOT_ALLOWED",
+        ),
+        ("./cargo +/x test --manifest-path tests/Cargo.toml", "PATH_OPTION"),
+        ("./cargo run --manifest-path tests/Cargo.toml", "COMMAND_NOT_ALLOWED"),
+        ("./go test -exec x ./tests", "OPTION_NOT_ALLOWED"),
+        ("./go test -toolexec=x ./tests", "OPTION_NOT_ALLOWED"),
+        ("./go test -ldflags=-extld=x ./tests", "OPTION_NOT_ALLOWED"),
+        ("./jest --setupFiles=./x tests", "OPTION_NOT_ALLOWED"),
+        ("./jest --modulePaths=x tests", "OPTION_NOT_ALLOWED"),
+        ("./vitest run --environment=./x tests", "OPTION_NOT_ALLOWED"),
+        ("./vitest run --reporter=./x tests", "OPTION_NOT_ALLOWED"),
+        ("./env -Sx ./pytest tests", "OPTION_NOT_ALLOWED"),
+        ("./env PYTHONPATH=src ./pytest tests", "OPTION_NOT_ALLOWED"),
+        ("./npx evil/jest tests", "PATH_OPTION"),
+        ("./uv run --with evil pytest tests", "OPTION_NOT_ALLOWED"),
+        ("make tests", "COMMAND_NOT_ALLOWED"),
+        ("./make tests", "PATH_OUTSIDE_SCOPE"),
+        ("./sh -c x tests", "COMMAND_NOT_ALLOWED"),
+        ("./pytest tests", "pass"),
+        ("./cargo test --manifest-path tests/Cargo.toml --lib name -- --nocapture", "pass"),
+        ("./go test ./tests -run X -v -count=1 -race -timeout 30s", "pass"),
+        ("./npx jest tests -t name --runInBand --ci", "pass"),
+        ("./npx vitest run tests", "pass"),
+    ] {
+        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
+        let ran = fs::remove_file(lab.path("ran")).is_ok();
+        assert_eq!(ran, code == "pass", "{line}");
+        if code.ends_with("NOT_ALLOWED") {
+            let hint = done.envelope()["error"]["hint"].as_str().unwrap_or_default().to_owned();
+            let way = ["guard.test.allow", "guard.test.commands", "call that"];
+            assert!(way.iter().any(|way| hint.contains(way)), "{line}: {hint}");
+        }
+        // Without a scope all of it is allowed.
+        if code == "OPTION_NOT_ALLOWED" && !line.contains("-c tests") && !line.contains("--config x") {
+            let done = lab.quell("test").args(["--json"]).command(line.split(' ')).finish();
+            assert_ne!(outcome(&done), code, "{line}");
+            let _ = fs::remove_file(lab.path("ran"));
+        }
+    }
+}
+
+#[test]
+fn a_policy_of_the_user_allows_options_and_variables_and_one_of_a_project_does_not() {
+    let lab = with_runners();
+    let policy = "[guard.test]\nscope = [\"tests\"]\nallow = [\"--alluredir\", \"MY*\", \"PYTHONPATH\"]\n";
+    let own = lab.write("own.toml", policy);
+    let call = |own: Option<&std::path::Path>, words: &[&str]| {
+        let quell = lab.quell("test").args(["--json"]).command(words);
+        let quell = if let Some(own) = own { quell.env("QUELL_CONFIG", own) } else { quell };
+        outcome(&quell.finish())
+    };
+    assert_eq!(call(Some(&own), &["./pytest", "--alluredir=out", "tests"]), "pass");
+    assert_eq!(call(Some(&own), &["./pytest", "--alluredir=/out", "tests"]), "PATH_ABSOLUTE");
+    assert_eq!(call(Some(&own), &["./env", "PYTHONPATH=src", "./pytest", "tests"]), "pass");
+    assert_eq!(call(Some(&own), &["./pytest", "-p", "evil", "tests"]), "OPTION_NOT_ALLOWED");
+    lab.write("quell.toml", policy);
+    assert_eq!(call(None, &["./pytest", "--alluredir=out", "tests"]), "OPTION_NOT_ALLOWED");
+}
+
+#[test]
+fn variables_that_load_code_do_not_reach_tests_that_have_a_scope() {
+    let test = "variables_that_load_code_do_not_reach_tests_that_have_a_scope";
+    if !has_program("pytest-3") {
+        return skip(test, "no pytest here");
+    }
+    let lab = with_module();
+    let words = ["pytest-3", "-p", "no:cacheprovider", "tests"];
+    let call =
+        |quell: Quell<'_>| quell.env("PYTHONPATH", lab.path("src")).env("PYTEST_PLUGINS", "evil").finish();
+    let done = call(scoped(&lab, &words));
+    let answer = data(&done);
+    assert_eq!((done.code(), &answer["counts"]["passed"]), (Some(0), &json!(1)), "{answer:#}");
+    assert!(!lab.path("ran").exists(), "{answer:#}");
+    let said = answer["problems"].to_string();
+    assert!(said.contains("PYTHONPATH") && said.contains("PYTEST_PLUGINS"), "{said}");
+    let done = call(lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words));
+    assert_eq!(done.code(), Some(0), "{}", done.stdout);
+    assert!(lab.path("ran").exists(), "without a scope they are the caller's own business");
+}
+
+#[test]
+fn words_that_pytests_own_files_add_are_held_against_the_scope() {
+    let test = "words_that_pytests_own_files_add_are_held_against_the_scope";
+    if !has_program("pytest-3") {
+        return skip(test, "no pytest here");
+    }
+    for (file, text, expected) in [
+        ("tests/pytest.ini", "[pytest]\naddopts = src/test_src.py\n", "PATH_OUTSIDE_SCOPE"),
+        ("tests/pytest.ini", "[pytest]\naddopts =\n    -q\n    ../src\n", "PATH_TRAVERSAL"),
+        ("pytest.ini", "[pytest]\naddopts = -p evil\n", "OPTION_NOT_ALLOWED"),
+        ("setup.cfg", "[tool:pytest]\naddopts = --rootdir=src\n", "OPTION_NOT_ALLOWED"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ['-c', 'x.ini']\n", "OPTION_NOT_ALLOWED"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\naddopts = '-q --strict-markers -m \"not slow\"'\n",
+            "pass",
+        ),
+    ] {
+        let lab = with_module();
+        lab.write(file, text);
+        let words = ["pytest-3", "-p", "no:cacheprovider", "tests/test_a.py"];
+        let done = scoped(&lab, &words).finish();
+        assert_eq!(outcome(&done), expected, "{file}: {text}: {}", done.stdout);
+        assert!(!lab.path("ran").exists(), "{file}: {text}");
+        if expected != "pass" {
+            assert!(reason(&done).contains(file), "{}", reason(&done));
+        }
+        let done = scoped(&lab, &[&words[..], &["-o", "addopts="]].concat()).finish();
+        assert_eq!(outcome(&done), "pass", "{file}: {text}: {}", done.stdout);
+    }
+    // Where no target is named, another setting chooses them.
+    let lab = with_module();
+    lab.write("pytest.ini", "[pytest]\ntestpaths = ../out\n");
+    let done = lab.quell("test").args(["--json", "--scope", "."]).command(["pytest-3"]).finish();
+    assert_eq!(outcome(&done), "PATH_TRAVERSAL", "{}", done.stdout);
+}
+
+#[test]
+fn the_program_is_found_once_and_executed_by_its_path() {
+    let lab = with_runners();
+    let leave = "#!/bin/sh\ntouch \"$HOME/ran\"\n";
+    fs::create_dir_all(lab.path("bin")).expect("mkdir");
+    let found = lab.script("bin/pytest", leave);
+    let other = Lab::as_me();
+    let foreign = other.script("pytest", leave).display().to_string();
+    let path = format!("{}:/usr/bin:/bin", lab.path("bin").display());
+    let call = |words: &[&str], policy: &str| {
+        let own = lab.write("own.toml", policy);
+        scoped(&lab, words).env("PATH", &path).env("QUELL_CONFIG", own).finish()
+    };
+    let done = call(&["pytest", "tests"], "");
+    assert_eq!(data(&done)["command"][0], found.display().to_string(), "{}", done.stdout);
+    assert_eq!(outcome(&call(&[&found.display().to_string(), "tests"], "")), "pass");
+    assert_eq!(outcome(&call(&["bin/pytest", "tests"], "")), "pass");
+    let pinned = |file: &str| format!("[guard.test]\ncommands = [{file:?}]\n");
+    for (words, policy, expected) in [
+        (&[foreign.as_str(), "tests"][..], String::new(), "COMMAND_NOT_ALLOWED"),
+        (&["env", &foreign, "tests"], String::new(), "COMMAND_NOT_ALLOWED"),
+        (&["../pytest", "tests"], String::new(), "COMMAND_NOT_ALLOWED"),
+        (&[&foreign, "tests"], pinned("pytest"), "COMMAND_NOT_ALLOWED"),
+        (&[&foreign, "tests"], pinned(&foreign), "pass"),
+        (&["pytest", "tests"], pinned(&foreign), "COMMAND_NOT_ALLOWED"),
+    ] {
+        let _ = fs::remove_file(lab.path("ran"));
+        let done = call(words, &policy);
+        assert_eq!(outcome(&done), expected, "{words:?} {policy}: {}", done.stdout);
+        assert_eq!(lab.path("ran").exists(), expected == "pass", "{words:?} {policy}");
+    }
+}
+
+#[test]
+fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
+    let test = "a_target_inside_the_scope_may_be_written_in_any_plain_way";
+    if !has_program("pytest-3") {
+        return skip(test, "no pytest here");
+    }
+    let lab = with_module();
+    let here = lab.dir().canonicalize().expect("a path").display().to_string();
+    let link = Lab::as_me();
+    symlink(lab.dir(), link.path("way")).expect("a link");
+    let way = link.path("way").display().to_string();
+    symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
+    // A name with a backslash, which is no separator here, and what it would be if it were.
+    lab.write("tests\\test_b.py", &format!("open({:?}, 'w')\n", lab.path("ran")));
+    lab.write("tests/test_b.py", "def test_b():\n    pass\n");
+    let inside = |name: &str| format!("{here}/{name}");
+    for (target, expected, part) in [
+        ("./tests/test_a.py".to_owned(), "pass", ""),
+        ("././tests//test_a.py::test_a".into(), "pass", ""),
+        (inside("tests/test_a.py"), "pass", ""),
+        (inside("tests/test_a.py::test_a"), "pass", ""),
+        (format!("{way}/tests/test_a.py"), "pass", ""),
+        ("tests\\test_a.py".into(), "pass", ""),
+        (".\\tests\\test_a.py::test_a".into(), "pass", ""),
+        (".".into(), "PATH_OUTSIDE_SCOPE", "`.`"),
+        (here.clone(), "PATH_OUTSIDE_SCOPE", "not below tests"),
+        (inside("src/test_src.py"), "PATH_OUTSIDE_SCOPE", "src/test_src.py"),
+        (inside("tests/../src"), "PATH_TRAVERSAL", "`..`"),
+        (inside("tests/link/test_src.py"), "PATH_SYMLINK_ESCAPE", "through a link"),
+        ("./tests/link".into(), "PATH_SYMLINK_ESCAPE", "through a link"),
+        (format!("{here}x/tests"), "PATH_ABSOLUTE", "absolute"),
+        ("/etc/passwd".into(), "PATH_ABSOLUTE", "absolute"),
+        ("tests\\..\\src".into(), "PATH_TRAVERSAL", "`..`"),
+        ("src\\test_src.py".into(), "PATH_OUTSIDE_SCOPE", "src/test_src.py"),
+        ("tests\\link\\test_src.py".into(), "PATH_SYMLINK_ESCAPE", "through a link"),
+        ("tests\\test_b.py".into(), "PATH_OUTSIDE_SCOPE", "test_b.py"),
+    ] {
+        let quell = scoped(&lab, &["pytest-3", "-p", "no:cacheprovider", &target]).env("PWD", &way);
+        let done = quell.finish();
+        assert_eq!(outcome(&done), expected, "{target}: {}", done.stdout);
+        assert!(reason(&done).contains(part), "{target}: {}", reason(&done));
+        assert!(!lab.path("ran").exists(), "{target}");
+        if expected == "pass" {
+            assert_eq!(data(&done)["counts"]["passed"], 1, "{target}: {}", done.stdout);
+        }
+    }
+    // The scope itself, too; and all of the working directory, with nothing that leads out.
+    fs::remove_file(lab.path("tests/link")).expect("the link");
+    fs::remove_file(lab.path("tests\\test_b.py")).expect("the file");
+    for (scope, target) in [
+        ("./tests", "tests"),
+        (&inside("tests"), "./tests"),
+        ("tests\\", "tests"),
+        (".", "tests"),
+        (&here, "."),
+    ] {
+        let words = ["pytest-3", "-p", "no:cacheprovider", "--ignore=src", target];
+        let done = lab.quell("test").args(["--json", "--scope", scope]).command(words).finish();
+        assert_eq!(outcome(&done), "pass", "{scope} {target}: {}", done.stdout);
+        assert_eq!(data(&done)["counts"]["passed"], 2, "{scope} {target}");
+    }
+}
+
+#[test]
+fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
+    let lab = lab();
+    lab.script("python3", "#!/bin/sh\necho \"$0: No module named pytest\" >&2\nexit 1\n");
+    lab.script("npx", "#!/bin/sh\necho 'npm error could not determine executable to run' >&2\nexit 1\n");
+    lab.script("cargo", "#!/bin/sh\necho 'error: no such command: `nextest`' >&2\nexit 101\n");
+    lab.script(
+        "pytest",
+        "#!/bin/sh\necho 'No module named pytest'\necho '=== 1 failed in 0.1s ==='\nexit 1\n",
+    );
+    for (words, code, status, why) in [
+        (&["./python3", "-m", "pytest", "tests"][..], 125, "error", "No module named pytest"),
+        (&["./npx", "jest", "tests"], 125, "error", "could not determine executable"),
+        (&["./cargo", "nextest", "run"], 125, "error", "no such command: `nextest`"),
+        (&["env", "no-such-runner"], 125, "error", "not found"),
+        (&["sh", "-c", "no-such-runner"], 125, "error", "not found"),
+        (&["./pytest", "tests"], 1, "fail", "exited with 1"),
+    ] {
+        let done = lab.quell("test").args(["--json"]).command(words).finish();
+        let answer = data(&done);
+        assert_eq!((done.code(), &answer["status"]), (Some(code), &json!(status)), "{words:?}: {answer:#}");
+        assert!(reason(&done).contains(why), "{words:?}: {}", reason(&done));
+        fits("a runner that is missing", &answer);
+    }
+}
+
+#[test]
+fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
+    let test = "what_tests_print_counts_for_nothing_beside_what_their_runner_says";
+    if !has_program("pytest-3") {
+        return skip(test, "no pytest here");
+    }
+    let lab = lab();
+    let text = "import atexit\natexit.register(print, '7 passed in 0.1s')\n\
+                def test_a():\n    print('9 failed in 0.1s')\n    print('FAILED tests/test_x.py::test_x - no')\n\
+                def test_b():\n    print('=== 9 failed, 1 passed in 0.1s ===')\n";
+    lab.write("tests/test_a.py", text);
+    let run = |words: &[&str]| {
+        let all = [&["pytest-3", "-p", "no:cacheprovider"], words, &["tests"]].concat();
+        let done = scoped(&lab, &all).finish();
+        (done.code(), data(&done))
+    };
+    for words in [&["-s"][..], &["-s", "-v"], &[]] {
+        let (code, answer) = run(words);
+        assert_eq!((code, &answer["status"]), (Some(0), &json!("pass")), "{words:?}: {answer:#}");
+        let counts = &answer["counts"];
+        assert_eq!((&counts["passed"], &counts["failed"]), (&json!(2), &json!(0)), "{words:?}: {answer:#}");
+        assert_eq!(answer["failed_tests"], json!([]), "{words:?}: {answer:#}");
+    }
+    // Its own report, where it is told to write one.
+    let (_, answer) = run(&["-q", "-s", "--junitxml=report.xml"]);
+    assert_eq!(
+        (&answer["counts"]["source"], &answer["counts"]["passed"]),
+        (&json!("junit"), &json!(2)),
+        "{answer:#}"
+    );
+    assert_eq!(answer["junit"]["used"], Value::Bool(true), "{answer:#}");
+    // The counts of a failing test fit the exit code, whatever it prints and however little the runner says.
+    let text = "import sys\ndef test_bad():\n    print('===== 5 passed in 0.01s =====')\n\
+                \x20   print('5 passed in 0.01s', file=sys.stderr)\n    assert 0\n";
+    lab.write("tests/test_a.py", text);
+    for (words, complete) in
+        [(&["-q"][..], true), (&["-q", "-s"], true), (&["-q", "-rN"], true), (&["-qq"], false), (&[], true)]
+    {
+        let (code, answer) = run(words);
+        let counts = &answer["counts"];
+        assert_eq!((code, &answer["status"]), (Some(1), &json!("fail")), "{words:?}: {answer:#}");
+        assert_eq!(
+            (&counts["passed"], &counts["failed"], &counts["complete"]),
+            (&json!(0), &json!(1), &json!(complete)),
+            "{words:?}: {answer:#}"
+        );
+    }
+}
+
+/// Writes a file of the lab, and makes the directories that it is in.
+fn put(lab: &Lab, name: &str, text: &str) {
+    fs::create_dir_all(lab.path(name).parent().expect("a directory")).expect("mkdir");
+    lab.write(name, text);
+}
+
+#[test]
+fn an_option_that_hides_behind_another_one_is_found() {
+    let lab = with_runners();
+    put(&lab, "evil/j.json", "{}");
+    for line in [
+        "./jest tests -tc=evil/j.json",
+        "./jest tests -wc=evil/j.json",
+        "./jest tests -t --config=evil/j.json",
+        "./jest tests --shard --config=evil/j.json",
+        "./jest tests --testNamePattern --globalSetup=./evil/e.js",
+        "./jest tests --collectCoverageFrom --config=evil/j.json",
+        "./jest tests --selectProjects --config=evil/j.json",
+        "./vitest run tests -uc=evil/v.ts",
+        "./vitest run tests -t= evil",
+    ] {
+        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), "PATH_OPTION", "{line}: {}", done.stdout);
+        assert!(!lab.path("ran").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
+    let lab = with_runners();
+    lab.write("quell.toml", "");
+    lab.write("tests/conf.py", "");
+    symlink(lab.path("tests/conf.py"), lab.path("linked.log")).expect("a link");
+    lab.write("first.log", "");
+    fs::hard_link(lab.path("first.log"), lab.path("second.log")).expect("another name");
+    fs::create_dir_all(lab.path(".git/hooks")).expect("mkdir");
+    fs::create_dir_all(lab.path("out")).expect("mkdir");
+    symlink(lab.path(".git/hooks"), lab.path("reports")).expect("a link");
+    for (line, code) in [
+        ("./pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=run.log --log-file-format=x", "OPTION_NOT_ALLOWED"),
+        ("./pytest tests -o log_file=conftest.py", "PATH_PROTECTED"),
+        ("./pytest tests -o log_format=x", "OPTION_NOT_ALLOWED"),
+        ("./pytest tests --log-file=.git/hooks/pre-commit", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=.git/x.log", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=reports/x.log", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=linked.log", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=second.log", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=quell.toml", "PATH_PROTECTED"),
+        ("./pytest tests --junitxml=quell.toml", "PATH_PROTECTED"),
+        ("./pytest tests --debug=quell.toml", "PATH_PROTECTED"),
+        ("./pytest tests --cov-report=xml:quell.toml", "PATH_PROTECTED"),
+        ("./pytest tests --cov-report=html:reports", "PATH_PROTECTED"),
+        ("./jest tests --outputFile=quell.toml", "PATH_PROTECTED"),
+        ("./go test ./tests -c -o quell.toml", "PATH_PROTECTED"),
+        ("./go test ./tests -coverprofile=quell.toml", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=out/run.log --junitxml=r.xml --debug=d.txt", "pass"),
+        ("./go test ./tests -coverprofile=c.out", "pass"),
+    ] {
+        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
+        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), code == "pass", "{line}");
+        // What quell goes by is protected without a scope, too, whichever option it is.
+        if line.contains("quell.toml") {
+            let done = lab.quell("test").args(["--json"]).command(line.split(' ')).finish();
+            assert_eq!(outcome(&done), "PATH_PROTECTED", "{line}: {}", done.stdout);
+        }
+    }
+    let done =
+        lab.quell("test").args(["--json"]).command(["./pytest", "--html=quell.toml", "tests"]).finish();
+    assert_eq!(outcome(&done), "PATH_PROTECTED", "{}", done.stdout);
+}
+
+#[test]
+fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
+    let lab = with_runners();
+    let long = format!("[pytest]\n{}addopts = -p evil\n", "# x\n".repeat(1_300_000));
+    let deep = format!(
+        "x = {}1{}\n[tool.pytest.ini_options]\naddopts = '-p evil'\n",
+        "[".repeat(90),
+        "]".repeat(90)
+    );
+    fs::create_dir_all(lab.path("evilmod")).expect("mkdir");
+    for (file, text, expected) in [
+        ("pytest.ini", "[pytest]\raddopts = -p evil\n", "OPTION_NOT_ALLOWED"),
+        ("tox.ini", "[pytest]\raddopts = -p evil\n", "OPTION_NOT_ALLOWED"),
+        ("pytest.ini", "[pytest]\naddopts = -q\n[ -p evil\n", "PATH_EMPTY"),
+        ("pytest.ini", &long, "OPTION_NOT_ALLOWED"),
+        ("pyproject.toml", &deep, "OPTION_NOT_ALLOWED"),
+        ("pytest.ini", "[pytest]\nfilterwarnings =\n  error\n  ignore::evilmod.X\n", "OPTION_NOT_ALLOWED"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\nfilterwarnings = ['ignore::evilmod.X']\n",
+            "OPTION_NOT_ALLOWED",
+        ),
+        ("pytest.ini", "[pytest]\nfilterwarnings = ignore::numpy_elsewhere.X\n", "pass"),
+    ] {
+        let path = lab.write(file, text);
+        let done = scoped(&lab, &["./pytest", "tests"]).finish();
+        assert_eq!(outcome(&done), expected, "{file}: {}", done.stdout);
+        if expected != "pass" {
+            assert!(reason(&done).contains(file), "{}", reason(&done));
+        }
+        fs::remove_file(path).expect("the file");
+    }
+}
+
+#[test]
+fn no_module_of_the_working_directory_takes_the_place_of_a_runner_or_a_target() {
+    for (file, line, expected) in [
+        ("tests.py", "./python3 -m unittest tests", "PATH_OUTSIDE_SCOPE"),
+        ("tests.py", "./python3 -m unittest tests.test_a", "PATH_OUTSIDE_SCOPE"),
+        ("tests.py", "./python3 -m unittest tests/test_a.py", "PATH_OUTSIDE_SCOPE"),
+        ("tests.cpython-311-x86_64-linux-gnu.so", "./python3 -m unittest tests", "PATH_OUTSIDE_SCOPE"),
+        ("pytest.py", "./python3 -m pytest tests", "PATH_OUTSIDE_SCOPE"),
+        ("_pytest/__init__.py", "./python3 -m pytest tests", "PATH_OUTSIDE_SCOPE"),
+        ("unittest.py", "./python3 -m unittest tests", "PATH_OUTSIDE_SCOPE"),
+        ("coverage.py", "./python3 -m coverage run -m pytest tests", "PATH_OUTSIDE_SCOPE"),
+        ("coverage/index.html", "./python3 -m pytest tests", "pass"),
+        ("tests.txt", "./python3 -m unittest tests.test_a", "pass"),
+        ("pytest.py", "./pytest tests", "pass"),
+    ] {
+        let lab = with_runners();
+        put(&lab, file, "");
+        let call = || scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = call();
+        assert_eq!(outcome(&done), expected, "{file} {line}: {}", done.stdout);
+        assert_eq!(lab.path("ran").exists(), expected == "pass", "{file} {line}");
+        if file == "tests.py" {
+            // A package comes before a file.
+            lab.write("tests/__init__.py", "");
+            assert_eq!(outcome(&call()), "pass", "{line}");
+        }
+    }
+    // A directory that is no package loses against Python's own `test`.
+    let lab = with_runners();
+    put(&lab, "test/test_a.py", "");
+    let words = ["./python3", "-m", "unittest", "test/test_a.py"];
+    let done = lab.quell("test").args(["--json", "--scope", "test"]).command(words).finish();
+    assert_eq!(outcome(&done), "PATH_OUTSIDE_SCOPE", "{}", done.stdout);
+}
+
+#[test]
+fn a_link_that_leads_out_is_found_whatever_its_name_is_and_above_a_target_too() {
+    for (link, to, target, expected) in [
+        ("tests/d.bin", "evil/d", "tests", "PATH_SYMLINK_ESCAPE"),
+        ("tests/k/conftest.py", "evil/d", "tests/k/test_u.py", "PATH_SYMLINK_ESCAPE"),
+        ("tests/conftest.py", "evil/d", "tests/k/test_u.py", "PATH_SYMLINK_ESCAPE"),
+        ("tests/__init__.py", "evil/d", "tests/k", "PATH_SYMLINK_ESCAPE"),
+        ("tests/__pycache__", "evil", "tests/test_a.py", "PATH_SYMLINK_ESCAPE"),
+        ("tests/k/__pycache__/x.pyc", "evil/d", "tests/k/test_u.py", "PATH_SYMLINK_ESCAPE"),
+        ("tests/data", "evil", "tests/k/test_u.py", "pass"),
+        ("tests/k/conftest.py", "tests/test_a.py", "tests/k/test_u.py", "pass"),
+        ("conftest.py", "tests/test_a.py", "tests", "pass"),
+    ] {
+        let lab = with_runners();
+        put(&lab, "evil/d", "");
+        put(&lab, "tests/k/test_u.py", "");
+        fs::create_dir_all(lab.path(link).parent().expect("a directory")).expect("mkdir");
+        symlink(lab.path(to), lab.path(link)).expect("a link");
+        let done = scoped(&lab, &["./pytest", "--doctest-glob=*.bin", target]).finish();
+        assert_eq!(outcome(&done), expected, "{link} {target}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn more_variables_that_load_code_are_refused_and_kept_away() {
+    let lab = with_runners();
+    lab.script("pytest", "#!/bin/sh\nenv > \"$HOME/seen\"\n");
+    let names = [
+        "GCONV_PATH",
+        "LOCPATH",
+        "OPENSSL_CONF",
+        "COMPILER_PATH",
+        "GCC_EXEC_PREFIX",
+        "ESBUILD_BINARY_PATH",
+        "SWC_BINARY_PATH",
+        "NAPI_RS_NATIVE_LIBRARY_PATH",
+        "GIT_SSH_COMMAND",
+        "GIT_EXEC_PATH",
+        "CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS",
+        "PERLLIB",
+        "ZDOTDIR",
+        "PKG_CONFIG",
+        "Npm_Config_X",
+    ];
+    for name in names {
+        let done = scoped(&lab, &["env", &format!("{name}=x"), "./pytest", "tests"]).finish();
+        assert_eq!(outcome(&done), "OPTION_NOT_ALLOWED", "{name}: {}", done.stdout);
+    }
+    let mut quell = scoped(&lab, &["./pytest", "tests"]).env("DATABASE_URL", "kept");
+    for name in names {
+        quell = quell.env(name, "/none");
+    }
+    let done = quell.finish();
+    assert_eq!(outcome(&done), "pass", "{}", done.stdout);
+    let seen = fs::read_to_string(lab.path("seen")).expect("what the tests saw");
+    assert!(seen.contains("DATABASE_URL=kept"), "{seen}");
+    for name in names {
+        assert!(!seen.contains(&format!("{name}=")), "{name}: {seen}");
+        assert!(data(&done)["problems"].to_string().contains(name), "{name}");
+    }
+}
+
+#[test]
+fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
+    let lab = with_runners();
+    for file in ["pytest.ini", "jest.config.js", "vitest.config.ts"] {
+        lab.write(file, "");
+    }
+    lab.write("tests/run.sh", "");
+    lab.write("tests/run.py", "");
+    for line in [
+        "./python3 -m coverage run -m pytest tests",
+        "env CGO_ENABLED=0 ./go test ./tests",
+        "./jest --config=jest.config.js tests",
+        "./vitest run --config vitest.config.ts tests",
+        "./pytest -c pytest.ini --rootdir=. --confcutdir=. tests",
+        "./jest --rootDir=tests",
+        "./vitest run --root=tests",
+        "./vitest run --dir tests",
+        "./jest --testPathPattern=tests",
+        "./python3 -u tests/run.py",
+        "./sh -x tests/run.sh",
+        "./sh -ex tests/run.sh",
+        "./uv run --python 3.12 pytest tests",
+        "setsid -w ./pytest tests",
+        "nice -5 ./pytest tests",
+        "./pytest --cov-context=test --hypothesis-profile=ci --benchmark-json=b.json tests",
+        "./pytest --version",
+    ] {
+        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), "pass", "{line}: {}", done.stdout);
+    }
+    lab.write("pytest.ini", "[pytest]\naddopts = -p evil\n");
+    let done = scoped(&lab, &["./pytest", "-qo", "addopts=", "tests"]).finish();
+    assert_eq!(outcome(&done), "pass", "{}", done.stdout);
+    // What is told to an interpreter is named, not the interpreter.
+    let done = scoped(&lab, &["./sh", "-c", "x", "tests"]).finish();
+    assert!(reason(&done).contains("`-c`"), "{}", reason(&done));
+}
