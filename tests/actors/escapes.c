@@ -366,18 +366,22 @@ static pid_t parent_of(pid_t pid)
     return parent;
 }
 
-static void stop_by_trace(pid_t pid)
+static void stop_by_trace(pid_t pid, long options)
 {
-    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) != 0 || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) != 0)
+    if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)options) != 0 || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) != 0)
         fprintf(stderr, "actor: no ptrace here: %s\n", strerror(errno));
 }
 
-/* Stops its keeper and the process above that one, as a tracer: SIGCONT does not help them. */
+/*
+ * Stops its keeper and the process above that one, as a tracer: SIGCONT does not help them. With the argument "exit", a
+ * SIGKILL does not end them either, as long as the tracer lives.
+ */
 static void trace_keepers(void)
 {
     pid_t keeper = getppid(), above = parent_of(keeper);
-    stop_by_trace(above);
-    stop_by_trace(keeper);
+    long options = arg && strcmp(arg, "exit") == 0 ? PTRACE_O_TRACEEXIT : 0;
+    stop_by_trace(above, options);
+    stop_by_trace(keeper, options);
     if (start() == 0) {
         setsid();
         in_place();
@@ -392,8 +396,8 @@ static void trace(void)
     int one = 0, other = 0;
     if (!arg || sscanf(arg, "%d,%d", &one, &other) != 2)
         die("trace PID,PID");
-    stop_by_trace(one);
-    stop_by_trace(other);
+    stop_by_trace(one, 0);
+    stop_by_trace(other, 0);
     idle();
 }
 

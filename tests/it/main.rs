@@ -12,6 +12,7 @@ mod damage;
 mod escapes;
 mod events;
 mod exit_codes;
+mod forged;
 mod found;
 mod guard;
 mod guard_attacks;

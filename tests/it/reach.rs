@@ -110,8 +110,11 @@ fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
 }
 
 /// Traces its keepers, once its start has returned.
-const TRACER: &str =
-    "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exec $A trace-keepers $T";
+fn tracer(how: &str) -> String {
+    format!(
+        "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exec $A trace-keepers $T {how}"
+    )
+}
 
 /// Whether one of the two can be traced by the other's descendants here.
 fn are_traced(job: &Background<'_>) -> bool {
@@ -120,18 +123,27 @@ fn are_traced(job: &Background<'_>) -> bool {
 
 #[test]
 fn keepers_that_their_job_traces_are_killed_by_a_stop() {
+    stops_a_job_that_traces_its_keepers("keepers_that_their_job_traces_are_killed_by_a_stop", "");
+}
+
+#[test]
+fn keepers_that_their_job_keeps_from_their_exit_do_not_hold_up_a_stop() {
+    stops_a_job_that_traces_its_keepers(
+        "keepers_that_their_job_keeps_from_their_exit_do_not_hold_up_a_stop",
+        "exit",
+    );
+}
+
+fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
     for setting in open_settings() {
         for options in [&["--now"][..], &["--grace", "1s"]] {
             let what = format!("{options:?}, {setting}");
             let lab = Lab::with(setting);
             let quell = lab.start().args(["--contain", setting.contain.word()]);
-            let job = quell.script(TRACER).begin();
+            let job = quell.script(&tracer(how)).begin();
             lab.write("go", "");
             if !eventually(Duration::from_secs(5), || are_traced(&job)) {
-                return skip(
-                    "keepers_that_their_job_traces_are_killed_by_a_stop",
-                    "no ptrace of a parent here",
-                );
+                return skip(test, "no ptrace of a parent here");
             }
             let done = job.stop(options);
             is_stopped(&lab, &job, &done, &what);
@@ -145,7 +157,7 @@ fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
     for setting in open_settings() {
         let lab = Lab::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word()]);
-        let mut running = quell.script(TRACER).start();
+        let mut running = quell.script(&tracer("")).start();
         running.wait_ready().expect("ready");
         lab.write("go", "");
         if !eventually(Duration::from_secs(5), || running.front.state() == Some('t')) {
@@ -234,6 +246,30 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
         assert!(eventually(PATIENCE, || !frozen.is_alive()), "{setting}");
         let again = job.stop(&["--now"]);
         is_stopped(&lab, &job, &again, &setting.to_string());
+    }
+}
+
+/// A killed process stays in a frozen cgroup until that is thawed.
+#[test]
+fn frozen_keepers_do_not_hold_up_a_stop() {
+    for setting in open_settings().into_iter().filter(|setting| setting.user == Lab::as_me().user()) {
+        for roles in [&["keeper"][..], &["keeper", "understudy"]] {
+            let what = format!("{roles:?}, {setting}");
+            let lab = Lab::with(setting);
+            let Some(freezer) = Freezer::new(&lab) else {
+                return skip("frozen_keepers_do_not_hold_up_a_stop", "no v1 freezer here");
+            };
+            let job = lab.start().args(["--contain", setting.contain.word()]).actor("tree", None).begin();
+            let keepers: Vec<Process> =
+                roles.iter().map(|role| job.process(role).expect("a keeper")).collect();
+            assert!(keepers.iter().all(|keeper| freezer.freeze(keeper)), "{what}: it does not freeze");
+            let done = job.stop(&["--now"]);
+            let is_keeper = |found: &Process| keepers.iter().any(|keeper| keeper.pid == found.pid);
+            let members = || lab.oracle.survivors().into_iter().filter(|found| !is_keeper(found)).count();
+            assert!(eventually(PATIENCE, || members() == 0), "{what}: {}{}", done.stdout, done.stderr);
+            freezer.thaw();
+            is_stopped(&lab, &job, &done, &what);
+        }
     }
 }
 

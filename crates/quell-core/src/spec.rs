@@ -351,6 +351,10 @@ pub struct JobSpec {
     pub marker: String,
     /// The boot this belongs to: no pid means anything in another one.
     pub boot_id: String,
+    /// The PID namespace of the keeper, by its inode: no PID of the record means anything in another one. 0 if it is not
+    /// known.
+    #[serde(default)]
+    pub pid_namespace: u64,
     /// When it was made.
     pub created: String,
     /// What is done at the events of a job in the foreground; see [`JobSpec::hooks`].

@@ -98,7 +98,7 @@ enum Holder {
 
 impl JobDir {
     /// The processes that keep the job, whatever the record says: those with a keeper's name that have the job's lock open,
-    /// also one that was deleted, and the front of a job in the foreground, which is the parent of its keeper.
+    /// also one that was deleted, and the front of a job in the foreground, which is a quell and the parent of its keeper.
     pub fn keepers(&self) -> Vec<Keeper> {
         let mut found: Vec<Keeper> = Vec::new();
         for pid in quell_sys::pids().unwrap_or_default() {
@@ -109,19 +109,24 @@ impl JobDir {
             let is_parent =
                 |keeper: &Keeper| quell_sys::stat(keeper.id.pid).is_ok_and(|stat| stat.ppid == front.pid);
             if found.iter().any(is_parent) {
-                found.extend(Keeper::pin(front.pid, |stat| stat.start == front.start));
+                let is_front = |stat: &Stat| stat.start == front.start && quell_sys::is_quell(stat.pid);
+                found.extend(Keeper::pin(front.pid, is_front));
             }
         }
         found
     }
 
-    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is the parent of
-    /// `keeper`, which has. A record that was rewritten can't make a keeper of a stranger.
+    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is a quell and the parent
+    /// of `keeper`, which has. A record that was rewritten can't make a keeper of a stranger.
     pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
         let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
         let holds = |id: ProcId| is(id).is_some() && self.is_open_in(id.pid);
-        let parent =
-            |keeper: ProcId| is(keeper).is_some_and(|stat| stat.ppid == process.pid) && holds(keeper);
+        let parent = |keeper: ProcId| {
+            is(keeper).is_some_and(|stat| stat.ppid == process.pid)
+                && holds(keeper)
+                && is(process).is_some()
+                && quell_sys::is_quell(process.pid)
+        };
         holds(process) || keeper.is_some_and(parent)
     }
 

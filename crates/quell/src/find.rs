@@ -69,11 +69,8 @@ pub(crate) fn record_remains(home: &Home, wanted: Option<JobId>) -> bool {
 pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     let place = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let here = place(home.dir());
-    let is_forgotten = |id: JobId| {
-        let job = home.job(id);
-        let kept_or_over = job.live_path().exists() || job.record().is_ok() || job.receipt().is_ok();
-        !kept_or_over
-    };
+    // One that its record says has ended is among them: the record is the job's to rewrite.
+    let is_forgotten = |id: JobId| !home.job(id).live_path().exists();
     let mut found = quell_contain::remains();
     found.retain(|remains| {
         let is_ours = remains.home.as_deref().map_or(wanted.is_some(), |other| place(other) == here);

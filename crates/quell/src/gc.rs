@@ -275,9 +275,15 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         if job.dir().join("spec.json").exists() {
             continue;
         }
-        // Held, if it was free, until it is removed: nobody keeps it, and nobody will.
+        // Held, if it was free, until it is removed: no process keeps the job, and none will.
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
-        if matches!(liveness, Liveness::Kept | Liveness::Finishing) {
+        let may_live = match &liveness {
+            Liveness::Kept | Liveness::Finishing => true,
+            // One that has run is finished by a sweep, and has a receipt then.
+            Liveness::Lost(lock) => !lock.is_as_made(*id),
+            Liveness::Over => false,
+        };
+        if may_live {
             continue;
         }
         found += 1;

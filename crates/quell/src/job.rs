@@ -10,8 +10,8 @@ use quell_sys::fault::{Point, point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
-use crate::recover::{Standing, Survivors, not_proven_dead, settle};
-use crate::{Error, JobState, JobView, Quell, Result, settle_lost};
+use crate::recover::{Keepers, Standing, Survivors, not_proven_dead, settle};
+use crate::{Error, JobState, JobView, Quell, Result, find, settle_lost};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
 /// audit, the record, a busy machine.
@@ -147,7 +147,12 @@ impl Job {
 
     fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
         let ended = |was_over| Ok(Stopped { receipt: self.ended_receipt()?, was_over });
-        match settle(&self.dir, Survivors::KillAgain)? {
+        match settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)? {
+            // The record says so, which the job can rewrite; its cgroup can't be rewritten.
+            Standing::Over if find::record_remains(self.quell.home(), Some(self.id())) => {
+                settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)?;
+                return ended(false);
+            }
             Standing::Over => return ended(true),
             Standing::Finished => return ended(false),
             Standing::Kept => {}
@@ -159,11 +164,12 @@ impl Job {
         // The keeper that has heard holds the line until the end is on record. Without that, changes on disk tell of it: that
         // costs more, as the kernel takes its time to end such a watch.
         let (mut line, mut watch) = (None, None);
+        let mut keepers = Keepers::Unknown;
         // Pinned now: when the job is over there is no lock any more that would prove which process it is.
         let understudy = self.keeper_in(|record| record.understudy);
         loop {
             if !asked {
-                (asked, line) = self.ask_to_stop(stop)?;
+                (asked, line) = self.ask_to_stop(stop, &mut keepers)?;
             }
             if !asked {
                 knocking.missed(&self.dir);
@@ -184,7 +190,8 @@ impl Job {
                 // What has happened before is seen now.
                 (None, None) => watch = Some(self.watch()?),
             }
-            match settle(&self.dir, if asked { Survivors::Report } else { Survivors::KillAgain })? {
+            let survivors = if asked { Survivors::Report } else { Survivors::KillAgain };
+            match settle(&self.dir, survivors, keepers)? {
                 Standing::Over | Standing::Finished => {
                     // One that was stopped could not end with its job.
                     understudy.map(|understudy| understudy.signal(Signal::CONT));
@@ -198,9 +205,9 @@ impl Job {
                 }
                 (forced, deadline) = (true, Instant::now() + plan.verify + STOP_SLACK);
                 self.look_after_keepers(looks.count, Doomed::All);
-            }
-            if looks.is_due() {
-                self.look_after_keepers(looks.count, Doomed::None);
+                keepers = Keepers::Killed;
+            } else if looks.is_due() {
+                keepers = self.look_after_keepers(looks.count, Doomed::None);
             }
         }
     }
@@ -233,8 +240,8 @@ impl Job {
     }
 
     /// Asks whoever keeps the job; whether there was anybody to hear it, and the line to it.
-    fn ask_to_stop(&self, stop: &Stop) -> Result<(bool, Option<Caller>)> {
-        let called = match self.call_to_stop() {
+    fn ask_to_stop(&self, stop: &Stop, keepers: &mut Keepers) -> Result<(bool, Option<Caller>)> {
+        let called = match self.call_to_stop(keepers) {
             // The keeper was killed, and is not to be called again: its standby finishes the stop.
             Err(Error::TimedOut(_)) => return Ok((true, None)),
             other => other?,
@@ -244,7 +251,7 @@ impl Job {
             let call = Call::Stop { kill, grace, ask, reason, leftovers };
             keeper.say(&call)?;
             point(Point::StopSent);
-            return Ok(match self.hear_stop(&mut keeper)? {
+            return Ok(match self.hear_stop(&mut keeper, keepers)? {
                 Heard::Answer(_) => (true, Some(keeper)),
                 Heard::Gone => (false, None),
                 Heard::Silence => (true, None),
@@ -272,37 +279,43 @@ impl Job {
 
     /// Waits for a keeper to say that it has heard. One that stays silent is killed, and its standby finishes the stop; or
     /// this process, if that one can't go on either.
-    fn hear_stop(&self, keeper: &mut Caller) -> Result<Heard> {
+    fn hear_stop(&self, keeper: &mut Caller, keepers: &mut Keepers) -> Result<Heard> {
         for look in 1..=LAST_LOOK {
             match keeper.hear(SILENCE)? {
                 Heard::Silence => {}
                 heard => return Ok(heard),
             }
             let doomed = if look == LAST_LOOK { Doomed::Keeper } else { Doomed::None };
-            self.look_after_keepers(look, doomed);
+            *keepers = self.look_after_keepers(look, doomed);
+            if *keepers == Keepers::Killed {
+                break;
+            }
         }
         Ok(Heard::Silence)
     }
 
     /// Connects to the keeper, and wakes one that was stopped so long ago that its queue is full. One that stays deaf is
     /// killed, and that is [`Error::TimedOut`].
-    fn call_to_stop(&self) -> Result<Option<Caller>> {
+    fn call_to_stop(&self, keepers: &mut Keepers) -> Result<Option<Caller>> {
         for look in 1..=LAST_LOOK {
             match Caller::connect_within(&self.dir, SILENCE) {
                 Err(Error::TimedOut(_)) => {}
                 other => return other,
             }
             let doomed = if look == LAST_LOOK { Doomed::Keeper } else { Doomed::None };
-            self.look_after_keepers(look, doomed);
+            *keepers = self.look_after_keepers(look, doomed);
+            if *keepers == Keepers::Killed {
+                break;
+            }
         }
         Err(Error::TimedOut(format!("the keeper of {} takes no calls", self.id())))
     }
 
     /// Looks at the keepers of a job whose stop makes no progress, for the `look`th time. One that was stopped by a signal is
     /// continued. One that a tracer has stopped, or that is stopped again, can't go on and is killed, which nothing can
-    /// hold up; so are those that are `doomed`. When this returns, those that were killed are gone, or it was waited for
-    /// them in vain.
-    fn look_after_keepers(&self, look: usize, doomed: Doomed) {
+    /// hold up; so are those that are `doomed`. When this returns, those that were killed are gone. If one of them is kept
+    /// from its exit, all of them are killed, and that is returned: the standby would wait for the exit in vain.
+    fn look_after_keepers(&self, look: usize, doomed: Doomed) -> Keepers {
         let mut killed = Vec::new();
         for keeper in self.dir.keepers() {
             let kill = match keeper.state() {
@@ -319,9 +332,13 @@ impl Job {
             killed.extend(kill.then_some(keeper));
         }
         let until = Instant::now() + SILENCE;
-        for keeper in killed {
-            keeper.wait_gone(until);
+        if killed.into_iter().all(|keeper| keeper.wait_gone(until)) {
+            return Keepers::Unknown;
         }
+        for keeper in self.dir.keepers() {
+            keeper.signal(Signal::KILL);
+        }
+        Keepers::Killed
     }
 
     /// One of those who keep the job, pinned; none if the record names somebody who does not.
@@ -371,7 +388,7 @@ impl Job {
         let (mut watch, mut knocking) = (self.watch()?, Knocking::new());
         loop {
             // Each time: a keeper may be killed while it is waited for.
-            if settle(&self.dir, Survivors::KillAgain)? != Standing::Kept {
+            if settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)? != Standing::Kept {
                 break;
             }
             if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {

@@ -86,13 +86,15 @@ pub(crate) struct Lost {
     pub(crate) record: Option<Box<Record>>,
     /// Its marker, from whichever file of the record is whole.
     marker: String,
-    /// Whether its numbers are of this boot for certain.
-    same_boot: bool,
+    /// Whether its PIDs are of this boot and of this PID namespace for certain.
+    pids_count: bool,
+    /// Whether it ran in a PID namespace whose processes can't be seen from here.
+    elsewhere: bool,
 }
 
 impl Case {
     /// Reads the record, which the job can delete and rewrite, and looks at what it can't. The caller holds the lock.
-    pub(crate) fn of(job: &JobDir, lock: &Lock) -> Result<Self> {
+    pub(crate) fn of(job: &JobDir, lock: &Lock, keepers: Keepers) -> Result<Self> {
         let failed = |error| Error::Io { path: job.dir().to_owned(), error };
         let spec = File::of(job.spec()).map_err(failed)?.get().map(Box::new);
         let record = match File::of(job.record()).map_err(failed)? {
@@ -103,7 +105,8 @@ impl Case {
         };
         let boot = quell_sys::boot_id();
         let rebooted = spec.as_ref().is_some_and(|spec| spec.boot_id != boot);
-        if record.as_ref().is_some_and(|record| !rebooted && has_keeper(job, record)) {
+        let may_be_kept = keepers == Keepers::Unknown && !rebooted;
+        if may_be_kept && record.as_ref().is_some_and(|record| has_keeper(job, record)) {
             return Ok(Self::Kept);
         }
         // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
@@ -120,13 +123,15 @@ impl Case {
         };
         let is_over = record.as_ref().is_some_and(|record| over(record));
         let lost = Lost::new(job, spec, record);
-        if is_over && quell_contain::look_for(&lost.left(job)).is_empty() {
-            return Ok(Self::Over);
-        }
         // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
         let rebooted = rebooted
             && quell_contain::earliest_start(job.id()) == 0
             && quell_contain::look_for(&lost.left(job)).is_empty();
+        // A keeper that was killed in its last moment has written that it ended, or the job itself has.
+        let can_live = || lost.elsewhere || quell_contain::may_live(&lost.left(job)).is_some();
+        if is_over && (rebooted || !can_live()) {
+            return Ok(Self::Over);
+        }
         Ok(if rebooted { Self::Rebooted(lost) } else { Self::Lost(lost) })
     }
 }
@@ -137,14 +142,20 @@ impl Lost {
         let of_record = record.as_ref().map(|record| record.marker.clone());
         let known = of_spec.or(of_record).filter(|marker| !marker.is_empty());
         let marker = known.or_else(|| job.launch().ok().map(|launch| launch.marker)).unwrap_or_default();
-        let same_boot = spec.as_ref().is_some_and(|spec| spec.boot_id == quell_sys::boot_id());
-        Self { spec, record, marker, same_boot }
+        let namespace = quell_sys::own_pid_namespace();
+        let same_boot = |spec: &JobSpec| spec.boot_id == quell_sys::boot_id();
+        let pids_count =
+            spec.as_ref().is_some_and(|spec| same_boot(spec) && [0, namespace].contains(&spec.pid_namespace));
+        // All processes are seen from the first namespace.
+        let elsewhere = !quell_sys::in_first_pid_namespace()
+            && spec.as_ref().is_some_and(|spec| ![0, namespace].contains(&spec.pid_namespace));
+        Self { spec, record, marker, pids_count, elsewhere }
     }
 
-    /// Where to look for its processes. Without the boot that its numbers are of, none of them may be trusted.
+    /// Where to look for its processes. Where its PIDs may be of another boot or PID namespace, none of them is used.
     pub(crate) fn left(&self, job: &JobDir) -> Left<'_> {
         let record = self.record.as_deref();
-        let numbers = record.filter(|_| self.same_boot);
+        let numbers = record.filter(|_| self.pids_count);
         Left {
             id: job.id(),
             held: record.and_then(|record| record.held),
@@ -182,8 +193,12 @@ impl Lost {
 /// ones to be tried again. Its cause is that of the stop that was under way, else `keeper_lost`, or `host_reboot`. If this
 /// process is killed meanwhile, the next one begins again.
 pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
+    finish(job, lock, Keepers::Unknown)
+}
+
+fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
-    let case = Case::of(job, &lock)?;
+    let case = Case::of(job, &lock, keepers)?;
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
         point(Point::LostLocked);
@@ -217,6 +232,13 @@ pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
             let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             point(Point::LostKilled);
+            if lost.elsewhere {
+                // It is left to a command that can see its processes.
+                return Err(Error::NotProvenDead(format!(
+                    "{} ran in another PID namespace, whose processes can't be seen from here",
+                    job.id()
+                )));
+            }
             (lost, Done::of(recovered, now()))
         }
     };
@@ -270,16 +292,26 @@ pub(crate) enum Survivors {
     Report,
 }
 
+/// What is known of the processes that keep a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keepers {
+    /// Whether there are any is to be found out.
+    Unknown,
+    /// Each of them has got a SIGKILL and executes nothing more, though a tracer or a frozen cgroup may keep it from its
+    /// exit.
+    Killed,
+}
+
 /// Makes sure that `job` is not lost, which any command may do before it looks at it: at once where it is kept or over;
 /// where it is lost, its stop is finished first, here or by another quell that has begun with it. Whether it was lost.
 ///
 /// An error says that it is not proven dead, and can be tried again.
 pub fn settle_lost(job: &JobDir) -> Result<bool> {
-    Ok(settle(job, Survivors::KillAgain)? == Standing::Finished)
+    Ok(settle(job, Survivors::KillAgain, Keepers::Unknown)? == Standing::Finished)
 }
 
 /// The same, and how it stands.
-pub(crate) fn settle(job: &JobDir, survivors: Survivors) -> Result<Standing> {
+pub(crate) fn settle(job: &JobDir, survivors: Survivors, keepers: Keepers) -> Result<Standing> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let mut deadline = None;
     loop {
@@ -292,6 +324,9 @@ pub(crate) fn settle(job: &JobDir, survivors: Survivors) -> Result<Standing> {
                 continue;
             }
             // It can't go on, or only says that it finishes the job. What it has done so far can be done again.
+            liveness = job.seize().map_err(failed)?;
+        }
+        if keepers == Keepers::Killed && matches!(liveness, Liveness::Kept) {
             liveness = job.seize().map_err(failed)?;
         }
         let lock = match liveness {
@@ -307,7 +342,7 @@ pub(crate) fn settle(job: &JobDir, survivors: Survivors) -> Result<Standing> {
         {
             return Err(not_proven_dead(job.id(), &record.survivors));
         }
-        return match finish_lost(job, lock)? {
+        return match finish(job, lock, keepers)? {
             Finish::Kept => Ok(Standing::Kept),
             Finish::Removed | Finish::Settled => Ok(Standing::Finished),
             Finish::Stopped(receipt) => match receipt.verdict {
@@ -341,8 +376,8 @@ pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
 fn has_keeper(job: &JobDir, record: &Record) -> bool {
     let in_front = || job.spec().is_ok_and(|spec| spec.mode == Mode::Run);
     let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
-    record.keeper.is_some_and(keeps)
-        || record.understudy.is_some_and(|id| keeps(id) || (quell_contain::is_alive(id) && in_front()))
+    let fronts = |id: ProcId| quell_contain::is_alive(id) && quell_sys::is_quell(id.pid) && in_front();
+    record.keeper.is_some_and(keeps) || record.understudy.is_some_and(|id| keeps(id) || fronts(id))
 }
 
 /// Whether no instruction of the program has run, although the record says so: its lock is as it was made, and the kernel

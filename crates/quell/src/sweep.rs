@@ -10,7 +10,7 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Case, Finish, Lost, finish_lost, settle_lost};
+use crate::recover::{Case, Finish, Keepers, Lost, finish_lost, settle_lost};
 use crate::{Error, Result, find, index};
 
 /// How long what is left of an ended job in its cgroup may take to die.
@@ -251,7 +251,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
         Ok(Liveness::Lost(lock)) => lock,
         Err(error) => return swept(failed(error.to_string())),
     };
-    let found = match Case::of(job, &lock) {
+    let found = match Case::of(job, &lock, Keepers::Unknown) {
         Ok(Case::Kept) => return Look::Kept,
         Ok(Case::Unmade(_)) => SweptJob::new(job, SweepAction::Remove),
         Ok(Case::Over) => SweptJob::new(job, SweepAction::Settle).with_record(job),

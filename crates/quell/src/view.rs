@@ -193,14 +193,15 @@ impl JobView {
         Ok(Records::read(job)?.view())
     }
 
-    /// The job as its files and its lock tell it: what has not ended and is kept by nobody is `lost`.
+    /// The job as its files and its lock tell it: what has not ended and is kept by nobody is `lost`. So is a job whose
+    /// state says that it ended while its lock is still there: the state is the job's to rewrite.
     ///
     /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
     /// puts a job on record takes the lock first, and must not find it taken.
     pub fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
-        if view.state == JobState::Ended {
+        if view.state == JobState::Ended && !job.live_path().exists() {
             return Ok(view);
         }
         let liveness = match job.liveness_by(records.record.as_ref()) {
@@ -219,11 +220,9 @@ impl JobView {
             // Its keeper may have put the state on record again, which was deleted.
             Liveness::Kept if view.state == JobState::Created => Self::read(job),
             Liveness::Kept | Liveness::Finishing => Ok(view),
+            Liveness::Lost(_) => Ok(Self { state: JobState::Lost, ..Self::read(job)? }),
             // It may have ended since it was read.
-            Liveness::Lost(_) | Liveness::Over => {
-                drop(liveness);
-                Ok(Self::read(job)?.kept_by_nobody())
-            }
+            Liveness::Over => Ok(Self::read(job)?.kept_by_nobody()),
         }
     }
 

@@ -25,7 +25,7 @@ const NEWER: u32 = 64;
 const NAMED: usize = 5;
 /// How much earlier than its id a job can have begun, in seconds: the wall clock is not the kernel's clock.
 const SLACK: u64 = 1;
-/// How long after that, in seconds, its root is born. A record that says otherwise is not believed.
+/// How long after that, in seconds, its first root is born at the latest.
 const BIRTH: u64 = 3;
 
 /// The earliest start time that a process of job `id` can have, by the wall clock in the id; 0 if the id is older than
@@ -49,16 +49,16 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// What is known of job `id`, whose root is said to be this one. What is said may be forged, and is believed only if
-    /// the id agrees.
+    /// What is known of job `id`, whose root is said to be this one. That may be forged, so it is the id that counts where
+    /// it can tell.
     pub fn of(id: JobId, root: Option<ProcId>, session: SessionKind) -> Self {
-        let by_id = earliest_start(id);
-        let latest = if by_id == 0 { u64::MAX } else { by_id + BIRTH * quell_sys::ticks_per_second() };
-        match root.map(|root| root.start).filter(|start| (by_id..latest).contains(start)) {
-            Some(start) => Self { born: start, begun: start, session },
-            // A root that is older than the id is forged, or the clock was set back: then the id is too young.
-            None => Self { born: root.map_or(by_id, |root| root.start.min(by_id)), begun: latest, session },
+        let (by_id, start) = (earliest_start(id), root.map(|root| root.start));
+        if by_id == 0 {
+            return Self { born: start.unwrap_or(0), begun: start.unwrap_or(u64::MAX), session };
         }
+        // A root that is older than the id is forged, or the clock was set back: then the id is too young.
+        let born = start.map_or(by_id, |start| start.min(by_id));
+        Self { born, begun: by_id + BIRTH * quell_sys::ticks_per_second(), session }
     }
 
     /// Looks at all processes of this host after the job's keepers were lost. Why the job may have processes; none if it
@@ -75,8 +75,8 @@ impl Doubt {
                 own.contains(&super::roll::identity(stat))
                     // Another user's process is a limit of this containment that is known and told.
                     || !is_of_this_user(stat.pid)
-                    // A quell, such as the keeper of another job: its processes are that job's.
-                    || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+                    // What is below the keeper of another job is that job's. A `quell run` is a process like any other.
+                    || super::remains::keeps_a_job(stat)
             };
             let may_be_ours =
                 |stat: &&Stat| self.fits(stat, all.get(&stat.ppid)) && adopted(stat) && !strange(stat);

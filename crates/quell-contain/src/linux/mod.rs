@@ -25,7 +25,7 @@ pub use doubt::earliest_start;
 pub use hold::{Birth, Hold, SpawnError, Told};
 pub use litter::{Litter, litter};
 pub use nest::{Nest, remove_empty_nests};
-pub use recover::{Recovered, look_for, recover};
+pub use recover::{Recovered, look_for, may_live, recover};
 pub use remains::{Remains, note_home, remains};
 pub use search::{JOB_VARIABLE, Left};
 pub use stop::{KEEPER_NAME, Round};

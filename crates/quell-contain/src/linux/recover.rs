@@ -63,6 +63,12 @@ pub fn look_for(left: &Left<'_>) -> Vec<Member> {
     members.map(|member| Member { fate: Fate::Alive, ..member }).collect()
 }
 
+/// Why the job may have living processes; none if it can have none. Nothing is touched.
+pub fn may_live(left: &Left<'_>) -> Option<String> {
+    let alive = look_for(left).len();
+    if alive > 0 { Some(format!("{alive} of its processes are alive")) } else { left.doubt().after_loss() }
+}
+
 /// Kills what is left of a job whose keeper and understudy are gone, and counts. `now` is the job's clock.
 ///
 /// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
+use quell_sys::Stat;
 use rustix::fs::XattrFlags;
 
 use super::cgroup::{Cgroup, own_dir};
@@ -79,8 +80,18 @@ fn has_no_quell_above(pid: u32) -> bool {
     }
 }
 
-fn is_quell(stat: &quell_sys::Stat) -> bool {
-    stat.comm.starts_with("quell") || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+/// Whether it is a quell that has the lock of a job open: a keeper or a standby.
+pub(super) fn keeps_a_job(stat: &Stat) -> bool {
+    let is_lock = |(_, path): (PathBuf, PathBuf)| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let id = name.strip_suffix(" (deleted)").unwrap_or(name).parse::<JobId>();
+        id.is_ok() && path.parent().is_some_and(|dir| dir.ends_with("live"))
+    };
+    quell_sys::is_quell(stat.pid) && quell_sys::open_files(stat.pid).any(is_lock)
+}
+
+fn is_quell(stat: &Stat) -> bool {
+    stat.comm.starts_with("quell") || quell_sys::is_quell(stat.pid)
 }
 
 /// Whether a quell of this user has the cgroup or a lock of the job open, or may have.
@@ -95,7 +106,7 @@ fn is_held_open(id: JobId, path: &Path) -> bool {
         Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(pid),
     };
     // One that has exited has nothing open, and its parent may not have collected it yet.
-    let is_living_quell = |stat: quell_sys::Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(&stat);
+    let is_living_quell = |stat: Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(&stat);
     let mut pids = quell_sys::pids().unwrap_or_default();
     pids.retain(|pid| *pid != quell_sys::pid() && quell_sys::stat(*pid).is_ok_and(is_living_quell));
     pids.into_iter().any(may_hold)

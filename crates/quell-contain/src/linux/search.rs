@@ -1,9 +1,9 @@
 //! The search for the members of a job that nobody keeps any more, by a process that is no ancestor of them.
 //!
 //! What makes a living process a member, each checked behind a pin:
-//! - it is the recorded root: pid and start time, and what quell made of it: the leader of a session of its own, the init
-//!   of a PID namespace, or in a shared session at least the marker or the cgroup. A record can be rewritten by any
-//!   process of the user, a session can't;
+//! - it is the recorded root: PID and start time, and what quell made of it: the leader of a session of its own that is
+//!   not older than the job, the init of a PID namespace, or in a shared session at least the marker or the cgroup. A
+//!   record can be rewritten by any process of the user, a session can't;
 //! - it is in the job's cgroup;
 //! - it carries the job's marker, in a cgroup of the job's starter or keeper (`audit.rs`);
 //! - its keeper has put it on record as a member: pid and start time. It is not older than the job and runs as this
@@ -202,7 +202,7 @@ impl<'a> Search<'a> {
         if self.left.held == Some(HeldBy::Pidns) {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
-        let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid;
+        let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
         leads || self.bond(stat.pid) == Bond::Cgroup || audit::bears(stat.pid, self.mark.marker)
     }
 
@@ -210,9 +210,12 @@ impl<'a> Search<'a> {
     fn is_own_member(&self, stat: &Stat) -> bool {
         let uid = quell_sys::uid();
         let users = quell_sys::users_of(stat.pid);
-        // What the record says of the root must not make it the job's.
-        let born = self.mark.born.max(super::doubt::earliest_start(self.left.id));
-        stat.start >= born && users.is_ok_and(|users| users.iter().all(|user| *user == uid))
+        self.is_young(stat) && users.is_ok_and(|users| users.iter().all(|user| *user == uid))
+    }
+
+    /// Whether it is not older than the job, whatever the record says of the root.
+    fn is_young(&self, stat: &Stat) -> bool {
+        stat.start >= self.mark.born.max(super::doubt::earliest_start(self.left.id))
     }
 
     fn is_at_home(&self, pid: u32) -> bool {

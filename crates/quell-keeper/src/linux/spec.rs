@@ -45,6 +45,7 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         limits: request.limits,
         marker: plan.marker.clone(),
         boot_id: quell_sys::boot_id(),
+        pid_namespace: quell_sys::own_pid_namespace(),
         created: wall(),
     }
 }

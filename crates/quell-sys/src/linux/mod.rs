@@ -37,9 +37,10 @@ pub use process::{
 };
 pub use procfs::{
     Stat, cgroups, children, cmdline, execute_one_file, execute_the_same, executed, first_own_children,
-    holds_socket, in_first_pid_namespace, inner_pid, is_gone, is_locked_here, listeners, living_thread,
-    mount_namespace, newest_pid, open_files, own_children, pid_max, pid_namespace, pids, proc_is_ours, stat,
-    threads_on_host, uid_of, users_of, variable_lists, variable_of, whole_cmdline,
+    holds_socket, in_first_pid_namespace, inner_pid, is_gone, is_locked_here, is_quell, listeners,
+    living_thread, mount_namespace, newest_pid, open_files, own_children, own_pid_namespace, pid_max,
+    pid_namespace, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_lists, variable_of,
+    whole_cmdline,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use stream::{

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -351,6 +352,13 @@ pub fn execute_one_file(one: u32, other: u32) -> bool {
     matches!((file(one), file(other)), (Ok(one), Ok(other)) if one == other)
 }
 
+/// Whether `pid` executes quell: the same file as this process, or one that is called so, as an older one that was
+/// replaced meanwhile is.
+pub fn is_quell(pid: u32) -> bool {
+    let named = |path: PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"quell"));
+    execute_one_file(pid, super::pid()) || executed(pid).is_some_and(named)
+}
+
 /// The text of /proc/PID/cgroup.
 pub fn cgroups(pid: u32) -> String {
     String::from_utf8_lossy(&read(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).into_owned()
@@ -369,7 +377,12 @@ pub fn variable_of(pid: u32, name: &str) -> Option<String> {
 /// Whether this process is in the first PID namespace of the machine, and not in a container's.
 pub fn in_first_pid_namespace() -> bool {
     // PROC_PID_INIT_INO: the kernel gives the first one this number.
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == 0xEFFF_FFFC)
+    own_pid_namespace() == 0xEFFF_FFFC
+}
+
+/// The PID namespace that this process is in, by the inode that it has in this boot; 0 if that can't be read.
+pub fn own_pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 /// Whether the variable `name` in the environment of `pid`, as it was at its exec, lists `item`: one of its parts between

@@ -112,6 +112,7 @@ impl Fake {
             limits: Limits::default(),
             marker: "m".into(),
             boot_id: self.boot.clone(),
+            pid_namespace: 0,
             created: self.moment(0.0).wall,
             foreground_hooks: Vec::new(),
             background: None,

@@ -1,0 +1,247 @@
+//! After both keepers were killed, a job of the same user can rewrite all that quell has on disk, pose as a keeper, or leave
+//! a process where a command can't see it. None of that makes a living tree "gone", nor gets a stranger killed.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use quell_tests::{
+    eventually,
+    evidence::verdict,
+    host::{Contain, Setting, User},
+    jobs::Background,
+    lab::Lab,
+    last_json,
+    oracle::{Oracle, Process},
+    run::PATIENCE,
+    skip,
+};
+use serde_json::{Value, json};
+
+/// A process outside of every job, with a child of its own that is told `script`.
+struct Stranger {
+    oracle: Oracle,
+    child: Child,
+}
+
+impl Stranger {
+    fn start(lab: &Lab, script: &str) -> Stranger {
+        let oracle = Oracle::new();
+        let words: Vec<String> =
+            lab.prefix().into_iter().chain(["setsid", "bash", "-c", script].map(String::from)).collect();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("N", oracle.nap()).current_dir(lab.dir());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Stranger { child: command.spawn().expect("a process"), oracle }
+    }
+
+    fn find(&self, command: &str) -> Process {
+        let find = || self.oracle.survivors().into_iter().find(|found| found.command.contains(command));
+        assert!(eventually(PATIENCE, || find().is_some()), "no {command}");
+        find().expect(command)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.oracle.end_survivors();
+        let _ = self.child.wait();
+    }
+}
+
+fn identity(process: &Process) -> Value {
+    json!({ "pid": process.pid, "start": process.start })
+}
+
+/// Replaces the last line of `state.jsonl`.
+fn forge(job: &Background<'_>, change: impl FnOnce(&mut Value)) {
+    let path = job.dir().join("state.jsonl");
+    let mut state = last_json(&fs::read(&path).expect("a state")).expect("JSON");
+    change(&mut state);
+    fs::write(&path, format!("{state}\n")).expect("a forged state");
+}
+
+/// Gives `job` the state and the receipt of a job that has ended, with the id replaced.
+fn pose_as_ended(lab: &Lab, job: &Background<'_>) {
+    let other = lab.start().command(["true"]).begin();
+    assert!(other.wait_over(PATIENCE) && eventually(PATIENCE, || other.receipt().is_some()));
+    for name in ["state.jsonl", "receipt.json"] {
+        let text = fs::read_to_string(other.dir().join(name)).expect(name);
+        fs::write(job.dir().join(name), text.replace(&other.id, &job.id)).expect(name);
+    }
+    // Not another's end, which `stop` and `list` would tell of as well.
+    assert_eq!(lab.quell("rm").args([&other.id]).finish().code(), Some(0));
+}
+
+/// A job held by the reaper, with a process that has left its environment, its session and its parent.
+fn with_escaped(lab: &Lab) -> (Background<'_>, Process) {
+    let script = "(setsid env -i sleep ${N}5 <&- >&- 2>&- &)
+        until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
+    let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+    let name = format!("sleep {}5", lab.oracle.nap());
+    let escaped = lab.oracle.survivors().into_iter().find(|found| found.command == name);
+    (job, escaped.expect("an escaped process"))
+}
+
+/// A lab in a cgroup of its own where that can be had, so that no other test's processes can be this one's.
+fn apart(user: User) -> Lab {
+    Lab::enclosed(Setting { user, contain: Contain::Cgroup })
+}
+
+#[test]
+fn the_record_of_an_ended_job_does_not_end_another_one() {
+    for user in User::all() {
+        for verb in ["stop", "sweep", "list", "status"] {
+            let lab = apart(user);
+            let (job, escaped) = with_escaped(&lab);
+            job.lose();
+            pose_as_ended(&lab, &job);
+            let args: &[&str] = if ["stop", "status"].contains(&verb) { &[&job.id] } else { &[] };
+            let done = lab.quell(verb).args(args).finish();
+            assert_eq!(done.code(), Some(5), "{verb}, {user:?}: {}{}", done.stdout, done.stderr);
+            assert_ne!(verdict(&job.receipt().expect("a receipt")), "gone", "{verb}, {user:?}");
+            escaped.signal("KILL");
+        }
+    }
+}
+
+#[test]
+fn a_tree_whose_record_says_that_it_has_ended_is_stopped_by_its_cgroup() {
+    for user in User::all() {
+        if let Err(why) = Contain::Cgroup.available(user) {
+            skip("a_tree_whose_record_says_that_it_has_ended_is_stopped_by_its_cgroup", &why);
+            continue;
+        }
+        for verb in ["stop", "sweep"] {
+            let lab = apart(user);
+            let job = lab.start().args(["--contain", "cgroup"]).command(["sleep", &lab.oracle.nap()]).begin();
+            job.lose();
+            pose_as_ended(&lab, &job);
+            fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+            let args: &[&str] = if verb == "stop" { &[&job.id] } else { &[] };
+            let done = lab.quell(verb).args(args).finish();
+            assert!(matches!(done.code(), Some(0 | 5)), "{verb}, {user:?}: {}{}", done.stdout, done.stderr);
+            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{verb}, {user:?}: {}", done.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
+    // A keeper's name and the lock delay a stop by its whole time, so one user has to do.
+    let user = Lab::as_me().user();
+    for mode in ["start", "run"] {
+        let lab = apart(user);
+        let quell = lab.start().args(["--contain", "reaper", "--grace", "0s"]);
+        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        let root = job.process("root").expect("a root");
+        job.lose();
+        // A child that has a keeper's name and the job's lock.
+        let script = &format!(
+            "ln -sf $(command -v sleep) quell-keeper;
+            (exec 9<{}/live/{}; flock -s 9; exec ./quell-keeper ${{N}}7) & sleep $N; :",
+            lab.home().display(),
+            job.id
+        );
+        let stranger = Stranger::start(&lab, script);
+        let (impostor, parent) = (stranger.find("./quell-keeper"), stranger.find("bash -c"));
+        forge(&job, |state| {
+            state["keeper"] = identity(&impostor);
+            state["understudy"] = identity(&parent);
+        });
+        let spec = fs::read_to_string(job.dir().join("spec.json")).expect("a specification");
+        let mut spec: Value = serde_json::from_str(&spec).expect("JSON");
+        spec["mode"] = json!(mode);
+        fs::write(job.dir().join("spec.json"), spec.to_string()).expect("a forged specification");
+        let done = job.stop(&["--now"]);
+        assert!(parent.is_alive(), "{mode}, {user:?}: {}{}", done.stdout, done.stderr);
+        assert!(
+            eventually(PATIENCE, || !root.is_alive()),
+            "{mode}, {user:?}: {}{}",
+            done.stdout,
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
+    for user in User::all() {
+        let lab = apart(user);
+        let stranger = Stranger::start(&lab, "exec sleep $N");
+        let older = stranger.find("sleep");
+        // Older than the seconds of an id can tell.
+        assert!(eventually(PATIENCE, || age(&older) > 2.5));
+        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        job.lose();
+        forge(&job, |state| state["root"] = identity(&older));
+        let done = job.stop(&["--now"]);
+        assert!(older.is_alive(), "{user:?}: {}{}", done.stdout, done.stderr);
+    }
+}
+
+/// How many seconds ago a process started.
+fn age(process: &Process) -> f64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime: f64 = uptime.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
+    uptime - process.start as f64 / 100.0
+}
+
+#[test]
+fn a_run_that_left_its_job_is_not_called_gone() {
+    for user in User::all() {
+        let lab = apart(user);
+        let script = format!(
+            "(setsid env -i PATH=$PATH {} run --no-record -- sleep ${{N}}5 <&- >&- 2>&- &)
+             until pgrep -f \"^sleep ${{N}}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N",
+            lab.quell_path().display()
+        );
+        let job = lab.start().args(["--contain", "reaper"]).script(&script).begin();
+        job.lose();
+        let name = format!("sleep {}5", lab.oracle.nap());
+        let inner = || lab.oracle.survivors().into_iter().find(|found| found.command == name);
+        assert!(inner().is_some(), "{user:?}: no run below the job");
+        let done = job.stop(&["--now"]);
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!((done.code(), verdict(&receipt)), (Some(5), "unproven"), "{user:?}: {receipt:#}");
+    }
+}
+
+#[test]
+fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
+    for user in User::all() {
+        let lab = apart(user);
+        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        job.lose();
+        let user_namespace: &[&str] = if user == User::Root { &[] } else { &["--user", "--map-root-user"] };
+        let inside = |words: &[&str]| {
+            // Behind the words that make this process the user's.
+            let mut all = lab.prefix();
+            all.extend(["unshare", "--fork", "--pid", "--mount-proc"].map(String::from));
+            all.extend(user_namespace.iter().map(|word| word.to_string()));
+            let mut command = Command::new(&all[0]);
+            command.args(&all[1..]).arg(lab.quell_path()).args(words);
+            command.env("QUELL_HOME", lab.home()).current_dir(lab.dir()).stdin(Stdio::null());
+            command.output().expect("unshare")
+        };
+        let probe = inside(&["--version"]);
+        if !probe.status.success() {
+            skip(
+                "a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone",
+                String::from_utf8_lossy(&probe.stderr).trim(),
+            );
+            continue;
+        }
+        for words in [&["sweep"][..], &["list"], &["stop", &job.id]] {
+            let done = inside(words);
+            let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+            assert_eq!(done.status.code(), Some(5), "{words:?}, {user:?}: {said}");
+            assert!(said.contains("another PID namespace"), "{words:?}, {user:?}: {said}");
+            assert!(!job.is_over(), "{words:?}, {user:?}: {said}");
+        }
+        let done = job.stop(&["--now"]);
+        assert!(matches!(done.code(), Some(0 | 5)), "{user:?}: {}{}", done.stdout, done.stderr);
+        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}: {}{}", done.stdout, done.stderr);
+    }
+}
