@@ -245,3 +245,37 @@ fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
         assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}: {}{}", done.stdout, done.stderr);
     }
 }
+
+#[test]
+fn a_lost_job_without_its_specification_is_told_of_alike_by_all_verbs() {
+    let lab = Lab::as_me();
+    for first in ["list", "status", "wait", "sweep", "stop"] {
+        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        job.lose();
+        for name in ["spec.json", "launch.json"] {
+            fs::remove_file(job.dir().join(name)).expect(name);
+        }
+        let ask = |verb: &str| {
+            let args: &[&str] = if ["list", "sweep"].contains(&verb) { &[] } else { &[&job.id] };
+            lab.quell(verb).args(args).finish()
+        };
+        let done = ask(first);
+        assert_eq!(
+            lab.oracle.survivors_after(PATIENCE),
+            [],
+            "{first} was first: {}{}",
+            done.stdout,
+            done.stderr
+        );
+        assert_eq!((job.state().as_str(), job.is_over()), ("ended", true), "{first} was first");
+        // Whether its end is proven depends on what else runs here; all of them say the same.
+        let proven = verdict(&job.receipt().expect("a receipt")) == "gone";
+        for (verb, code) in [("list", 0), ("status", 1), ("wait", 1), ("stop", 0), ("sweep", 0)] {
+            let done = ask(verb);
+            let told = format!("{first} was first, then {verb}: {}{}", done.stdout, done.stderr);
+            assert_eq!(done.code(), Some(if proven { code } else { 5 }), "{told}");
+            assert!(!done.stderr.contains("spec.json"), "{told}");
+        }
+        assert_eq!(ask("rm").code(), Some(0), "{first} was first");
+    }
+}

@@ -366,6 +366,33 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// What takes the place of a specification that was deleted or damaged, so that the job can be listed: all that was
+    /// asked for is not known.
+    pub fn unknown(id: JobId, marker: String, boot_id: String, created: String) -> Self {
+        Self {
+            schema: crate::SCHEMA.into(),
+            id,
+            mode: Mode::Start,
+            name: None,
+            tags: BTreeMap::new(),
+            session: None,
+            command: Vec::new(),
+            cwd: PathBuf::new(),
+            contain: Contain::default(),
+            until: Until::default(),
+            leak: Leak::default(),
+            plan: StopPlan::default(),
+            timeout: None,
+            limits: Limits::default(),
+            marker,
+            boot_id,
+            pid_namespace: 0,
+            created,
+            foreground_hooks: Vec::new(),
+            background: None,
+        }
+    }
+
     /// What is done at its events.
     pub fn hooks(&self) -> &[Hook] {
         self.background.as_ref().map_or(&self.foreground_hooks, |background| &background.hooks)

@@ -61,6 +61,11 @@ impl Lock {
         (&self.file).write_all(BEGUN)
     }
 
+    /// Whether it says that the program has run.
+    pub fn says_begun(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.len() > 0)
+    }
+
     /// Whether the lock of job `id` is as it was made: nothing was written to it, and it was not changed later. The time of
     /// the last change is the kernel's: a process that empties the file can't set it back.
     pub fn is_as_made(&self, id: JobId) -> bool {

@@ -243,6 +243,11 @@ pub struct Listing {
 ///
 /// A home that isn't there has no jobs; it is not made.
 pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
+    Ok(list_readable(home, filter)?.0)
+}
+
+/// The same, and the live jobs that can't be listed, as their specification is missing or damaged.
+fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> {
     let mut troubles = Vec::new();
     let failed = || Error::io(home.dir().to_owned());
     let (mut ids, on_disk) = (home.live().map_err(failed())?, home.count().map_err(failed())?);
@@ -276,14 +281,14 @@ pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
     })?;
     ids.extend(unlocked);
     ids.sort_unstable();
-    let mut live = look_at(home, &ids, &mut troubles);
+    let (mut live, unreadable) = look_at(home, &ids, &mut troubles);
     live.retain(|view| filter.fits(view));
     // What has ended since it was found among the live ones is listed once, as ended.
     let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
     live.retain(|view| !over.contains(&view.id));
     troubles.extend(broken.into_iter().map(|broken| broken.why));
     let more = count.saturating_sub(finished.len() as u64);
-    Ok(Listing { jobs: live.into_iter().chain(finished).collect(), more, troubles })
+    Ok((Listing { jobs: live.into_iter().chain(finished).collect(), more, troubles }, unreadable))
 }
 
 /// A list without ghosts.
@@ -302,9 +307,13 @@ impl Quell {
     /// finished.
     pub fn list_settled(&self, filter: &Filter) -> Result<Settled> {
         let lost_only = Filter { states: vec![JobState::Lost], limit: Some(0), all: false, ..filter.clone() };
-        let first = self.list(if filter.states.is_empty() { filter } else { &lost_only })?;
+        self.admit("list", "")?;
+        let wanted = if filter.states.is_empty() { filter } else { &lost_only };
+        let (first, unreadable) = list_readable(self.home(), wanted)?;
         let is_lost = |view: &&JobView| view.state == JobState::Lost;
-        let lost: Vec<JobId> = first.jobs.iter().filter(is_lost).map(|view| view.id).collect();
+        let mut lost: Vec<JobId> = first.jobs.iter().filter(is_lost).map(|view| view.id).collect();
+        let is_unkept = |id: &JobId| matches!(self.home().job(*id).liveness(), Ok(Liveness::Lost(_)));
+        lost.extend(unreadable.into_iter().filter(is_unkept));
         if lost.is_empty() && filter.states.is_empty() {
             return Ok(Settled { listing: first, finished: Vec::new(), failed: Vec::new() });
         }
@@ -321,9 +330,9 @@ impl Quell {
     }
 }
 
-/// How these jobs, which have not ended, are; newest first.
-fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> Vec<JobView> {
-    let mut views = Vec::new();
+/// How these jobs, which have not ended, are, newest first; and those whose records can't be read.
+fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> (Vec<JobView>, Vec<JobId>) {
+    let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     for job in ids.iter().rev().map(|id| home.job(*id)) {
         let view = match JobView::look(&job) {
             // It is just being put on record or removed; or its record was deleted, and its keeper makes it again.
@@ -333,9 +342,14 @@ fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> Vec<JobVie
         match view {
             Ok(view) => views.push(view),
             Err(Error::NoSuchJob(_)) => {}
-            Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => troubles.push(error.to_string()),
+            Err(error) => {
+                unreadable.push(job.id());
+                // One that is just being put on record has no specification yet.
+                if !matches!(&error, Error::Io { error, .. } if error.kind() == io::ErrorKind::NotFound) {
+                    troubles.push(error.to_string());
+                }
+            }
         }
     }
-    views
+    (views, unreadable)
 }

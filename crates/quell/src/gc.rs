@@ -280,7 +280,7 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         let may_live = match &liveness {
             Liveness::Kept | Liveness::Finishing => true,
             // One that has run is finished by a sweep, and has a receipt then.
-            Liveness::Lost(lock) => !lock.is_as_made(*id),
+            Liveness::Lost(lock) => lock.says_begun(),
             Liveness::Over => false,
         };
         if may_live {

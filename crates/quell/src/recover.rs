@@ -532,6 +532,11 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     job.make_dir()?;
     // It was put aside for this.
     job.use_spare()?;
+    if lost.spec.is_none() {
+        let started = receipt.started.wall.clone();
+        let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
+        job.restore(&mut None, &spec, None)?;
+    }
     job.keep(receipt)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();

@@ -171,6 +171,9 @@ fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
     fs::create_dir(place.path("jobs").join(format!(".gone-{}", old(5)))).unwrap();
     home.claim("gone", old(6)).unwrap();
     home.claim("soon", young(6)).unwrap();
+    // This one has run: a sweep finishes it.
+    fs::create_dir(dir(old(8))).unwrap();
+    fs::write(note("live", old(8)), "begun\n").unwrap();
     // Somebody is at work on this one, however old it is.
     fs::write(note("live", old(7)), "").unwrap();
     let held = fs::File::open(note("live", old(7))).unwrap();
@@ -181,8 +184,8 @@ fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
     assert!(exists(&dir(old(2))));
     assert_eq!(gc(home, &GcRules::default(), false).unwrap().remains, 5);
     assert_eq!(gc(home, &GcRules::default(), false).unwrap().remains, 0);
-    assert_eq!(home.all().unwrap(), [kept, young(2), young(3)]);
-    assert_eq!(home.live().unwrap(), [old(7), young(1), young(3)]);
+    assert_eq!(home.all().unwrap(), [old(8), kept, young(2), young(3)]);
+    assert_eq!(home.live().unwrap(), [old(7), old(8), young(1), young(3)]);
     assert!(home.done().unwrap().is_empty());
     assert_eq!((home.named("gone"), home.named("soon")), (None, Some(young(6))));
     assert!(exists(&place.path("jobs").join("notes.txt")));
