@@ -198,10 +198,10 @@ fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) 
         }
         "keeper_lost" => {
             facts.suffered(&[Harm::Keeper, Harm::Both, Harm::Stopped, Harm::Files, Harm::Start, Harm::Reboot])
-                || facts.harms.contains(&Harm::Understudy)
+                || facts.harms.contains(&Harm::Standby)
                 || world.trouble == Trouble::Disk
         }
-        "front_lost" => facts.suffered(&[Harm::Understudy, Harm::Both, Harm::Start]),
+        "front_lost" => facts.suffered(&[Harm::Standby, Harm::Both, Harm::Start]),
         "owner_gone" => facts.suffered(&[Harm::Owner, Harm::Start]),
         "host_reboot" => facts.suffered(&[Harm::Reboot]),
         "start_failed" => facts.again || facts.suffered(&[Harm::Start]),
@@ -219,7 +219,7 @@ fn verdict(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String
         // Without a keeper the end is proven only if no other process can be the job's.
         "unproven" => {
             facts.lost()
-                || facts.suffered(&[Harm::Keeper, Harm::Understudy, Harm::Stopped, Harm::Files])
+                || facts.suffered(&[Harm::Keeper, Harm::Standby, Harm::Stopped, Harm::Files])
                 || is_foreign(&record["verdict"].to_string())
         }
         _ => false,

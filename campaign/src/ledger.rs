@@ -15,8 +15,8 @@ use crate::books::Work;
 pub enum Harm {
     /// Its keeper was killed.
     Keeper,
-    /// Its understudy was killed.
-    Understudy,
+    /// Its standby was killed.
+    Standby,
     /// Both, neither of them able to act in between.
     Both,
     /// One of them was stopped for a while.
@@ -78,9 +78,9 @@ impl Job {
     pub fn lost(&self) -> bool {
         self.suffered(&[Harm::Both, Harm::Reboot, Harm::Start])
             || self.harms.contains(&Harm::Keeper)
-                && self.suffered(&[Harm::Understudy, Harm::Stopped, Harm::Files])
-            // A keeper that starves, or is taken for dead while it sleeps, is killed by its understudy.
-            || self.harms.contains(&Harm::Understudy) && self.suffered(&[Harm::Stopped, Harm::Files])
+                && self.suffered(&[Harm::Standby, Harm::Stopped, Harm::Files])
+            // A keeper that starves, or is taken for dead while it sleeps, is killed by its standby.
+            || self.harms.contains(&Harm::Standby) && self.suffered(&[Harm::Stopped, Harm::Files])
     }
 }
 

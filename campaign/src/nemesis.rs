@@ -28,7 +28,7 @@ use crate::{
 enum Fault {
     Kill(&'static str),
     KillBoth,
-    KillAide,
+    KillHelper,
     KillRoot,
     Pause(&'static str),
     Damage,
@@ -47,12 +47,12 @@ enum Fault {
 
 const SIGNALS: [(usize, Fault); 7] = [
     (8, Fault::Kill("keeper")),
-    (8, Fault::Kill("understudy")),
+    (8, Fault::Kill("standby")),
     (8, Fault::KillBoth),
-    (1, Fault::KillAide),
+    (1, Fault::KillHelper),
     (3, Fault::KillRoot),
     (4, Fault::Pause("keeper")),
-    (3, Fault::Pause("understudy")),
+    (3, Fault::Pause("standby")),
 ];
 
 /// The files of a job that are damaged.
@@ -61,7 +61,7 @@ const RECORDS: [&str; 8] = [
     "spec.json",
     "receipt.json",
     "events.jsonl",
-    "launch.json",
+    "launch.private.json",
     "stdout.idx",
     "stderr.idx",
     "stdout.log",
@@ -169,14 +169,14 @@ impl<'w> Nemesis<'w> {
         let job = lab.job(&id);
         match fault {
             Fault::Kill(role) => {
-                let harm = if role == "keeper" { Harm::Keeper } else { Harm::Understudy };
+                let harm = if role == "keeper" { Harm::Keeper } else { Harm::Standby };
                 self.signal(&job, role, "KILL", harm, &format!("{role} killed"));
             }
             Fault::KillBoth => self.kill_both(&job),
-            Fault::KillAide => {
-                for aide in quells(&self.world.lab, "quell-aide").into_iter().take(1) {
-                    if aide.signal("KILL") {
-                        self.figures.fault("aide killed");
+            Fault::KillHelper => {
+                for helper in quells(&self.world.lab, "quell-helper").into_iter().take(1) {
+                    if helper.signal("KILL") {
+                        self.figures.fault("helper killed");
                     }
                 }
             }
@@ -184,7 +184,7 @@ impl<'w> Nemesis<'w> {
             Fault::KillRoot if self.world.ledger.get(&id).suffered(&[Harm::Reboot, Harm::Forged]) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
             // The front of a `run` that is stopped does not return, as after Ctrl-Z; nobody has promised that.
-            Fault::Pause("understudy") if is_run(&job) => {}
+            Fault::Pause("standby") if is_run(&job) => {}
             Fault::Pause(role) => {
                 if let Some(process) = job.process(role) {
                     self.signal(&job, role, "STOP", Harm::Stopped, &format!("{role} stopped"));
@@ -197,7 +197,7 @@ impl<'w> Nemesis<'w> {
             }
             Fault::DeleteSocket => {
                 self.harm(&id, Harm::Socket);
-                if fs::remove_file(job.dir().join("ctl.sock")).is_ok() {
+                if fs::remove_file(job.dir().join("control.sock")).is_ok() {
                     self.figures.fault("socket deleted");
                 }
             }
@@ -232,8 +232,7 @@ impl<'w> Nemesis<'w> {
     }
 
     fn kill_both(&self, job: &Background<'_>) {
-        let crew: Vec<Process> =
-            ["keeper", "understudy"].iter().filter_map(|role| job.process(role)).collect();
+        let crew: Vec<Process> = ["keeper", "standby"].iter().filter_map(|role| job.process(role)).collect();
         if crew.is_empty() {
             return;
         }
@@ -257,12 +256,12 @@ impl<'w> Nemesis<'w> {
 
     /// Stops both keepers as a tracer, so that nothing but SIGKILL reaches them.
     fn trace(&mut self, job: &Background<'_>) {
-        let (Some(keeper), Some(understudy)) = (job.process("keeper"), job.process("understudy")) else {
+        let (Some(keeper), Some(standby)) = (job.process("keeper"), job.process("standby")) else {
             return;
         };
         self.harm(&job.id, Harm::Stopped);
         self.harm(&job.id, Harm::Both);
-        let pids = format!("{},{}", understudy.pid, keeper.pid);
+        let pids = format!("{},{}", standby.pid, keeper.pid);
         let tracer = Command::new(actor()).args(["trace", "nemesis", &pids]).stderr(Stdio::null()).spawn();
         if let Ok(tracer) = tracer {
             self.tracers.push(tracer);
@@ -298,7 +297,7 @@ impl<'w> Nemesis<'w> {
             return;
         }
         let (Some(keeper), Some(root)) = (job.process("keeper"), job.process("root")) else { return };
-        let crew: Vec<Process> = job.process("understudy").into_iter().chain([keeper]).collect();
+        let crew: Vec<Process> = job.process("standby").into_iter().chain([keeper]).collect();
         self.harm(&job.id, Harm::Both);
         self.harm(&job.id, Harm::Forged);
         signal_all("STOP", &crew);
@@ -439,7 +438,7 @@ impl<'w> Nemesis<'w> {
     }
 
     fn starve(&mut self, job: &Background<'_>) {
-        let role = if self.chance.percent(70) { "keeper" } else { "understudy" };
+        let role = if self.chance.percent(70) { "keeper" } else { "standby" };
         let Some(process) = job.process(role) else { return };
         // Root may have as many processes as there are.
         let (what, name) = if self.world.lab.user() == User::Ordinary && self.chance.percent(50) {

@@ -201,7 +201,7 @@ while s.recv(4096): pass
         return skip("a_program_that_asks_by_itself_is_the_actor", "no python3 here");
     }
     let mut client = Command::new("python3");
-    client.args(["-c", script]).arg(job.dir().join("ctl.sock")).arg("hunter22");
+    client.args(["-c", script]).arg(job.dir().join("control.sock")).arg("hunter22");
     let mut client = client.spawn().expect("python3");
     let pid = client.id();
     assert!(client.wait().is_ok_and(|status| status.success()));

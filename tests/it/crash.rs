@@ -139,7 +139,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
         }
         let alone = names == ["quell-keeper"] && killed;
         if alone {
-            // Nobody has to come and help: the understudy does it.
+            // Nobody has to come and help: the standby does it.
             let alive = lab.oracle.survivors_after(after_front());
             if !alive.is_empty() {
                 return Err(format!("{what}: still alive: {alive:?}"));
@@ -176,18 +176,18 @@ fn the_keeper_of_a_background_job_may_be_killed_at_any_instant() {
 }
 
 #[test]
-fn the_understudy_may_be_killed_at_any_instant() {
-    survives_the_loss_of(&["quell-understudy"], 4);
+fn the_standby_may_be_killed_at_any_instant() {
+    survives_the_loss_of(&["quell-standby"], 4);
 }
 
 #[test]
 fn both_may_be_killed_at_once_at_any_instant() {
-    survives_the_loss_of(&["quell-keeper", "quell-understudy"], 4);
+    survives_the_loss_of(&["quell-keeper", "quell-standby"], 4);
 }
 
 #[test]
-fn an_aide_may_be_killed_at_any_instant() {
-    survives_the_loss_of(&["quell-aide"], 8);
+fn a_helper_may_be_killed_at_any_instant() {
+    survives_the_loss_of(&["quell-helper"], 8);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_sweep_that_is_killed_is_finished_by_the_next() {
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word()]);
         let _job = quell.actor("setsid", None).begin();
         let crew: Vec<Process> =
-            ["quell-keeper", "quell-understudy"].iter().flat_map(|name| crew(&lab, name)).collect();
+            ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&lab, name)).collect();
         assert!(crew.len() == 2 && signal_all("KILL", &crew), "{crew:?}");
         let mut sweep = lab.quell("sweep").spawn();
         let pause = pause_up_to(25_000);
@@ -381,12 +381,12 @@ fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
         let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; \
                       seq 1 9999; touch written; sleep $N";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
-        let (keeper, understudy) = (crew(&lab, "quell-keeper"), crew(&lab, "quell-understudy"));
-        // The understudy would have the keeper go on after three seconds.
-        assert!(signal_all("STOP", &keeper) && signal_all("STOP", &understudy), "{setting}");
+        let (keeper, standby) = (crew(&lab, "quell-keeper"), crew(&lab, "quell-standby"));
+        // The standby would have the keeper go on after three seconds.
+        assert!(signal_all("STOP", &keeper) && signal_all("STOP", &standby), "{setting}");
         lab.write("go", "");
         assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
-        assert!(signal_all("KILL", &keeper) && signal_all("CONT", &understudy), "{setting}");
+        assert!(signal_all("KILL", &keeper) && signal_all("CONT", &standby), "{setting}");
         assert!(job.wait_over(PATIENCE), "{setting}");
         let kept = has_no_hole(&job.output("stdout"));
         assert_eq!(kept, Ok(9999), "{setting}");
@@ -405,9 +405,9 @@ fn a_pair_that_has_nothing_to_do_is_small() {
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).expect("a PSS")
     };
     let crews: Vec<Process> =
-        ["quell-keeper", "quell-understudy"].iter().flat_map(|name| crew(&lab, name)).collect();
+        ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&lab, name)).collect();
     assert_eq!(crews.len(), 2 * jobs.len());
     let each = crews.iter().map(pss).sum::<usize>() / jobs.len();
-    println!("PSS of keeper and understudy, with {} jobs: {each} kB a job", jobs.len());
+    println!("PSS of keeper and standby, with {} jobs: {each} kB a job", jobs.len());
     assert!(each < 4096, "{each} kB a job");
 }

@@ -195,7 +195,7 @@ fn a_longer_grace_is_given_in_full() {
 fn a_job_whose_keepers_are_asleep_can_be_stopped() {
     let settings = Setting::all();
     let cases: Vec<(&[&str], Setting)> =
-        [&["quell-keeper"][..], &["quell-understudy"], &["quell-keeper", "quell-understudy"]]
+        [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]]
             .into_iter()
             .flat_map(|names| settings.iter().map(move |setting| (names, *setting)))
             .collect();

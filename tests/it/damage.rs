@@ -122,7 +122,7 @@ fn a_home_that_can_not_be_written_is_a_clear_error() {
     assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
 }
 
-const FILES: [&str; 3] = ["state.jsonl", "spec.json", "launch.json"];
+const FILES: [&str; 3] = ["state.jsonl", "spec.json", "launch.private.json"];
 const DAMAGE: [&[u8]; 4] = [b"", b"{", b"{\"state\":7}", b"\0\xff\xfe not JSON"];
 
 /// Every file in every setting, with one damage after the other.

@@ -148,7 +148,7 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
         let (impostor, parent) = (stranger.find("./quell-keeper"), stranger.find("bash -c"));
         forge(&job, |state| {
             state["keeper"] = identity(&impostor);
-            state["understudy"] = identity(&parent);
+            state["standby"] = identity(&parent);
         });
         let spec = fs::read_to_string(job.dir().join("spec.json")).expect("a specification");
         let mut spec: Value = serde_json::from_str(&spec).expect("JSON");
@@ -252,7 +252,7 @@ fn a_lost_job_without_its_specification_is_told_of_alike_by_all_verbs() {
     for first in ["list", "status", "wait", "sweep", "stop"] {
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();
-        for name in ["spec.json", "launch.json"] {
+        for name in ["spec.json", "launch.private.json"] {
             fs::remove_file(job.dir().join(name)).expect(name);
         }
         let ask = |verb: &str| {

@@ -31,7 +31,7 @@ fn sleeps(lab: &Lab) -> Vec<Process> {
 fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
     let lab = Lab::as_me();
     let job = nap(&lab, &[]);
-    fs::remove_file(job.dir().join("ctl.sock")).expect("the socket");
+    fs::remove_file(job.dir().join("control.sock")).expect("the socket");
     let done = job.stop(&["--json"]);
     assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
     let receipt = job.receipt().expect("a receipt");
@@ -44,7 +44,7 @@ fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
 fn a_job_without_a_socket_and_a_record_could_not_be_stopped() {
     let lab = Lab::as_me();
     let job = nap(&lab, &[]);
-    fs::remove_file(job.dir().join("ctl.sock")).expect("the socket");
+    fs::remove_file(job.dir().join("control.sock")).expect("the socket");
     fs::write(job.dir().join("state.jsonl"), "{").expect("the record");
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -69,7 +69,7 @@ fn a_full_disk_took_the_exit_code_and_the_cause() {
     assert_eq!(record["outcome"]["code"], 7);
     assert_eq!((verdict(&record), verdict(&receipt)), ("gone", "gone"));
     disk.free();
-    assert!(!job.dir().join("spare").exists(), "what was put aside is still there");
+    assert!(!job.dir().join("reserve").exists(), "what was put aside is still there");
 }
 
 /// In a PID namespace nobody but the keeper sees the program's end.
@@ -147,14 +147,14 @@ fn a_program_that_never_ran_was_said_to_have_succeeded() {
 
 /// The one who has taken over has no socket; somebody stops it.
 #[test]
-fn an_understudy_that_was_stopped_while_it_took_over_was_never_woken() {
+fn a_standby_that_was_stopped_while_it_took_over_was_never_woken() {
     if let Err(why) = faults::binary() {
-        return skip("an_understudy_that_was_stopped_while_it_took_over_was_never_woken", &why);
+        return skip("a_standby_that_was_stopped_while_it_took_over_was_never_woken", &why);
     }
     // Also if the record does not tell any more who it is.
     for damaged in [false, true] {
         let lab = Lab::as_me();
-        let fault = Fault("understudy.hold_taken:stop".into());
+        let fault = Fault("standby.hold_taken:stop".into());
         let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         job.process("keeper").expect("a keeper").signal("KILL");
@@ -182,7 +182,7 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     let keeper = keeper.expect("the keeper with its stub");
     let stub = keeper.children().remove(0);
     assert!(stub.signal("STOP"));
-    signal_all("KILL", &crew(&lab, "quell-understudy"));
+    signal_all("KILL", &crew(&lab, "quell-standby"));
     keeper.signal("KILL");
     // Nobody is left to answer, and the stub does not hold the line.
     assert!(start.wait_exit(PATIENCE).is_some_and(|status| !status.success()), "start waits for a stub");
@@ -202,31 +202,31 @@ fn a_namespace_that_was_gone_could_not_be_proven_to_be() {
         return skip("a_namespace_that_was_gone_could_not_be_proven_to_be", &why);
     }
     let lab = Lab::for_containment(me, Contain::Pidns);
-    let fault = Fault("keeper.root_collected:kill,understudy.finish_begun:kill".into());
+    let fault = Fault("keeper.root_collected:kill,standby.finish_begun:kill".into());
     let quell = lab.faulty("start", &fault).args(["--contain", "pidns"]);
     let job = quell.sh("exit 3").begin();
-    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-understudy").is_empty();
+    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-standby").is_empty();
     assert!(eventually(PATIENCE, lost));
     assert!(lab.hit(&fault).is_some());
     let done = lab.quell("sweep").finish();
     says_what_is_known(done.code(), &job.receipt().expect("a receipt")).expect("the truth");
 }
 
-/// The understudy goes when the end is on record: the keeper must not write its state over it.
+/// The standby goes when the end is on record: the keeper must not write its state over it.
 #[test]
-fn a_verdict_was_lost_when_the_understudy_went_last() {
+fn a_verdict_was_lost_when_the_standby_went_last() {
     if let Err(why) = faults::binary() {
-        return skip("a_verdict_was_lost_when_the_understudy_went_last", &why);
+        return skip("a_verdict_was_lost_when_the_standby_went_last", &why);
     }
     let lab = Lab::as_me();
     let fault = Fault("keeper.receipt_kept:stop".into());
     let job = lab.faulty("start", &fault).sh("until [ -e go ]; do sleep 0.01; done; exit 3").begin();
     // It would have the keeper go on after three seconds.
-    let understudy = crew(&lab, "quell-understudy");
-    assert!(signal_all("STOP", &understudy));
+    let standby = crew(&lab, "quell-standby");
+    assert!(signal_all("STOP", &standby));
     lab.write("go", "");
     assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
-    assert!(signal_all("KILL", &understudy));
+    assert!(signal_all("KILL", &standby));
     assert!(signal_all("CONT", &crew(&lab, "quell-keeper")));
     assert!(job.wait_over(PATIENCE));
     let quiet = job.wait_quiet(PATIENCE);
@@ -261,9 +261,9 @@ fn a_cgroup_that_was_removed_could_not_be_proven_to_be_empty() {
         return skip("a_cgroup_that_was_removed_could_not_be_proven_to_be_empty", &why);
     }
     let lab = Lab::for_containment(me, Contain::Cgroup);
-    let fault = Fault("keeper.place_released:kill,understudy.receipt_written:kill".into());
+    let fault = Fault("keeper.place_released:kill,standby.receipt_written:kill".into());
     let job = lab.faulty("start", &fault).args(["--contain", "cgroup"]).sh("exit 3").begin();
-    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-understudy").is_empty();
+    let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-standby").is_empty();
     assert!(eventually(PATIENCE, lost));
     assert!(lab.hit(&fault).is_some());
     let done = lab.quell("sweep").finish();

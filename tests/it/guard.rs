@@ -209,7 +209,7 @@ fn whom_no_policy_allows_is_safe() {
     let mut cases = vec![
         (me.clone(), "PID_IS_CALLER"),
         (of("keeper"), "PID_IS_QUELL"),
-        (of("understudy"), "PID_IS_QUELL"),
+        (of("standby"), "PID_IS_QUELL"),
         (of("root"), "PID_IN_JOB"),
     ];
     if let Some(above) = grandparent.filter(|pid| *pid > 1) {

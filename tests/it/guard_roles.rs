@@ -284,12 +284,12 @@ fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
     let lab = Lab::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let (quell, link, made, said) =
-        (lab.quell_path(), lab.path("quell-aide"), lab.path("made"), lab.path("said"));
+        (lab.quell_path(), lab.path("quell-helper"), lab.path("made"), lab.path("said"));
     symlink(&quell, &link).expect("a link");
     policy(&lab, CLOSED[0].0);
     // The shell becomes a quell with the name of a helper; its child was there before.
     let script = format!(
-        "p=$$; (until [ \"$(cat /proc/$p/comm)\" = quell-aide ]; do :; done; \
+        "p=$$; (until [ \"$(cat /proc/$p/comm)\" = quell-helper ]; do :; done; \
          exec {} run --no-record -- touch {} 2>{}) & exec {} wait {}",
         quell.display(),
         made.display(),

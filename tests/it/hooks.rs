@@ -135,7 +135,7 @@ fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
     let lab = Lab::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
-    // Its aide outlives the keepers, and would tell of the start behind the other one's news.
+    // Its helper outlives the keepers, and would tell of the start behind the other one's news.
     told(&lab.path("appended"), &["started"]);
     job.lose();
     let swept = lab.quell("sweep").finish();

@@ -82,7 +82,7 @@ fn open_up(path: &Path, mode: u32) {
 
 /// The path of a job's socket, with every door to it open.
 fn open_socket(lab: &Lab, job: &Background<'_>) -> PathBuf {
-    let socket = job.dir().join("ctl.sock");
+    let socket = job.dir().join("control.sock");
     for dir in [lab.home(), lab.home().join("jobs"), job.dir()] {
         open_up(&dir, 0o755);
     }
@@ -157,7 +157,7 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
     let lab = Lab::as_me();
     let job = nap(&lab);
     let keeper = job.process("keeper").expect("a keeper");
-    let socket = job.dir().join("ctl.sock");
+    let socket = job.dir().join("control.sock");
     let connect = || UnixStream::connect(&socket).expect("a connection");
     let mut held: Vec<UnixStream> = (0..1000).map(|_| connect()).collect();
     held.extend((0..50).map(|_| {
@@ -193,9 +193,9 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
 fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
     let lab = Lab::as_me();
     let job = nap(&lab);
-    let stopped = ["understudy", "keeper"].map(|role| job.process(role).expect("a kept job"));
+    let stopped = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     stopped.iter().for_each(|process| assert!(process.signal("STOP")));
-    let socket = job.dir().join("ctl.sock");
+    let socket = job.dir().join("control.sock");
     let crowd = thread::spawn(move || {
         // Waits in the queue when that is full, and ends when nobody listens any more.
         let mut held = Vec::new();
@@ -291,11 +291,11 @@ fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_g
     let lab = Lab::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();
-    let socket = job.dir().join("ctl.sock");
+    let socket = job.dir().join("control.sock");
     fs::remove_file(&socket).expect("the socket removed");
     let silent = UnixListener::bind(&socket).expect("a silent one");
     forge(&job, "state.jsonl", |state| {
-        for role in ["keeper", "understudy"] {
+        for role in ["keeper", "standby"] {
             state[role] = stranger.json();
         }
     });

@@ -64,9 +64,15 @@ fn look_at_all(lab: &Lab, job: &Background<'_>, what: &str) {
 
 #[test]
 fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
-    for name in
-        ["state.jsonl", "receipt.json", "spec.json", "events.jsonl", "stdout.log", "stdout.idx", "ctl.sock"]
-    {
+    for name in [
+        "state.jsonl",
+        "receipt.json",
+        "spec.json",
+        "events.jsonl",
+        "stdout.log",
+        "stdout.idx",
+        "control.sock",
+    ] {
         for trap in TRAPS {
             let lab = Lab::as_me();
             let victim = lab.write("victim", "precious");
@@ -101,7 +107,7 @@ fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
 
 #[test]
 fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
-    for name in ["live", "index.db", "index.lock", "index.gate", "tidied", "names/.lock"] {
+    for name in ["live", "index.db", "index.lock", "index.gate", "last-gc", "names/.lock"] {
         for trap in TRAPS.into_iter().filter(|trap| *trap != "endless") {
             let lab = Lab::as_me();
             let victim = lab.write("victim", "precious");
@@ -270,7 +276,7 @@ fn what_an_environment_file_holds_is_in_no_environment_of_quells_own() {
     let program = ["sh", "-c", "echo $TOKEN; exec sleep $0", &lab.oracle.nap()];
     let job = lab.start().args(["--env-file", variables.to_str().expect("a path")]).command(program).begin();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout").contains(&secret)), "not given");
-    for role in ["keeper", "understudy"] {
+    for role in ["keeper", "standby"] {
         let process = job.process(role).expect("a kept job");
         for file in ["environ", "cmdline"] {
             let bytes = fs::read(format!("/proc/{}/{file}", process.pid)).expect("ours");

@@ -89,7 +89,7 @@ fn an_end_without_a_free_inode_is_on_record() {
         ("a stop", "fill; $Q stop --json $id >said || exit 1"),
         ("its own end", "fill; kill $(cat pid); $Q wait $id >/dev/null"),
         ("a lost job", "
-            for role in understudy keeper; do
+            for role in standby keeper; do
                 pids=\"$pids $($Q status --json $id | grep -o \"\\\"$role\\\":{\\\"pid\\\":[0-9]*\" | grep -o '[0-9]*$')\"
             done
             kill -STOP $pids; kill -KILL $pids

@@ -98,7 +98,7 @@ fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
     // Lines that the terminal had to wrap come as one.
     let wide: Vec<&str> = screen.lines().filter(|line| line.trim_end().chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
-    assert!(screen.contains("understudy"), "{screen}");
+    assert!(screen.contains("standby"), "{screen}");
 }
 
 #[test]

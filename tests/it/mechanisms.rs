@@ -161,10 +161,10 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
         let lab = Lab::as_me();
         let strace =
             ["strace", "-f", "-y", "-o", "trace", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2"];
-        // The keeper must have missed its understudy before the program ends.
+        // The keeper must have missed its standby before the program ends.
         let script = if alone {
             "kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)
-            until grep -q understudy_lost $QUELL_HOME/jobs/*/events.jsonl; do sleep 0.05; done; echo something"
+            until grep -q standby_lost $QUELL_HOME/jobs/*/events.jsonl; do sleep 0.05; done; echo something"
         } else {
             "echo something"
         };
@@ -246,16 +246,16 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
             "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
         let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
-        // Its understudy would have it go on after three seconds.
-        let understudy = job.process("understudy").expect("an understudy");
-        assert!(keeper.signal("STOP") && understudy.signal("STOP"), "{setting}");
+        // Its standby would have it go on after three seconds.
+        let standby = job.process("standby").expect("a standby");
+        assert!(keeper.signal("STOP") && standby.signal("STOP"), "{setting}");
         assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "{setting}: it does not stop");
         lab.write("go", "");
         assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
         // In a PID namespace it is its init whose end is the last.
         let over = || root.state().is_none_or(|state| state == 'Z');
         assert!(eventually(PATIENCE, over), "{setting}: {root:?}");
-        assert!(keeper.signal("KILL") && understudy.signal("CONT"), "{setting}");
+        assert!(keeper.signal("KILL") && standby.signal("CONT"), "{setting}");
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         let wanted: String = (1..=9999).map(|number| format!("{number}\n")).collect();
         assert!(job.output("stdout") == wanted, "{setting}: {} bytes", job.output("stdout").len());

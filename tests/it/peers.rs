@@ -99,14 +99,14 @@ fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
 fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     let lab = Lab::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    job.lose_all(&["understudy", "keeper", "root"]);
+    job.lose_all(&["standby", "keeper", "root"]);
     assert!(!job.is_over(), "nobody is left to say so");
     // A stranger has got their numbers; it started at another time, which the kernel tells in hundredths of a second.
     thread::sleep(Duration::from_millis(20));
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
     forge(&job.dir().join("state.jsonl"), |state| {
         assert!(state["root"].is_object() && state["keeper"].is_object(), "{state}");
-        for role in ["keeper", "understudy", "root"] {
+        for role in ["keeper", "standby", "root"] {
             if state[role].is_object() {
                 state[role]["pid"] = stranger.id().into();
             }

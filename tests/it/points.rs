@@ -24,7 +24,7 @@ fn members(lab: &Lab) -> Vec<Process> {
         // One that is about to be gone has a command line longer than a program.
         exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("quell"))
             || process.command.starts_with("quell ")
-            // What the aide finds out by is no part of the job, and may end after it.
+            // What the helper finds out by is no part of the job, and may end after it.
             || process.command == "/bin/sh -c exit 1"
     };
     lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
@@ -216,7 +216,7 @@ fn whoever_dies_at_any_point_the_next_command_shows_the_truth() {
 fn whoever_dies_with_its_keeper_the_next_command_finishes_from_the_record() {
     if is_built("whoever_dies_with_its_keeper_the_next_command_finishes_from_the_record") {
         let keepers = faults::points().into_iter().filter(|point| point.starts_with("keeper."));
-        in_turn(3, keepers, "kill,understudy.keeper_missed:kill,front.keeper_missed:kill");
+        in_turn(3, keepers, "kill,standby.keeper_missed:kill,front.keeper_missed:kill");
     }
 }
 
@@ -230,7 +230,7 @@ fn a_cgroup_that_was_made_just_before_front_and_keeper_died_is_put_away_at_once(
     }
 }
 
-/// It was asked, and had not told its understudy: the stop took its whole time, and failed.
+/// It was asked, and had not told its standby: the stop took its whole time, and failed.
 #[test]
 fn a_keeper_that_was_stopped_when_it_had_just_heard_of_a_stop_is_roused() {
     if is_built("a_keeper_that_was_stopped_when_it_had_just_heard_of_a_stop_is_roused") {

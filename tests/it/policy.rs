@@ -84,8 +84,8 @@ fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
     let touch = ["touch".as_ref(), made.as_os_str()];
     let by_hand = verb(&lab, "run").args(["--no-record"]).command(touch).finish();
     assert_eq!(by_hand.code(), Some(125), "{}", by_hand.stderr);
-    // A link gives quell an aide's name, and no more rights.
-    let link = lab.path("quell-aide");
+    // A link gives quell a helper's name, and no more rights.
+    let link = lab.path("quell-helper");
     std::os::unix::fs::symlink(quell, &link).expect("a link");
     let run = [link.as_os_str(), "run".as_ref(), "--".as_ref()];
     let linked = verb(&lab, "start").command(run.into_iter().chain(touch)).begin();

@@ -268,7 +268,7 @@ fn a_lost_job_beside_which_nothing_was_started_is_proven_gone() {
         let lab = apart(User::Root);
         let script = format!(
             "id=$($0 start --contain {} -- sh -c 'setsid sleep $1 & sleep $1' x $1); \
-             for role in understudy keeper; do \
+             for role in standby keeper; do \
              pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{{\"pid\":\\([0-9]*\\).*/\\1/'); \
              kill -STOP $pid; pids=\"$pids $pid\"; done; kill -KILL $pids; \
              for pid in $pids; do while kill -0 $pid 2>/dev/null && ! grep -q '^State:.Z' /proc/$pid/status; do :; done; done; \

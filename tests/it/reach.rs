@@ -118,7 +118,7 @@ fn tracer(how: &str) -> String {
 
 /// Whether one of the two can be traced by the other's descendants here.
 fn are_traced(job: &Background<'_>) -> bool {
-    ["keeper", "understudy"].iter().all(|role| job.process(role).is_some_and(|one| one.state() == Some('t')))
+    ["keeper", "standby"].iter().all(|role| job.process(role).is_some_and(|one| one.state() == Some('t')))
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
 #[test]
 fn frozen_keepers_do_not_hold_up_a_stop() {
     for setting in open_settings().into_iter().filter(|setting| setting.user == Lab::as_me().user()) {
-        for roles in [&["keeper"][..], &["keeper", "understudy"]] {
+        for roles in [&["keeper"][..], &["keeper", "standby"]] {
             let what = format!("{roles:?}, {setting}");
             let lab = Lab::with(setting);
             let Some(freezer) = Freezer::new(&lab) else {

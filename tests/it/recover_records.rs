@@ -95,7 +95,7 @@ fn a_stranger_with_the_pid_of_a_keeper_keeps_no_job() {
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
         forge(&lab, "state.jsonl", |state| {
-            for role in ["keeper", "understudy"] {
+            for role in ["keeper", "standby"] {
                 state[role] = json!({ "pid": before[0].pid, "start": 1 });
             }
         });
@@ -371,7 +371,7 @@ fn a_job_whose_lock_was_deleted_is_alive_and_can_be_stopped() {
         assert_eq!((done.code(), job.state().as_str()), (Some(0), "ended"), "{setting}: {}", done.stderr);
         assert!(lab.quell("list").finish().stdout.contains("sleep"), "{setting}: it is not on the list");
         assert_eq!(say("rm").code(), Some(0), "{setting}");
-        // Its understudy finishes it without the lock.
+        // Its standby finishes it without the lock.
         let job = begin();
         assert!(job.process("keeper").is_some_and(|keeper| keeper.signal("KILL")), "{setting}");
         assert!(eventually(PATIENCE, || job.state() == "ended"), "{setting}: {}", job.state());

@@ -136,7 +136,7 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
 
 #[test]
 fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
-    for names in [&["quell-keeper"][..], &["quell-understudy"], &["quell-keeper", "quell-understudy"]] {
+    for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
         let lab = Lab::as_me();
         let job = resting(&lab, &[]);
         let victims: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
@@ -147,7 +147,7 @@ fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
         let done = job.stop(&[]);
         assert_eq!(done.code(), Some(0), "{names:?}: {}", done.stderr);
         assert!(job.is_over() && job.state() == "ended", "{names:?}: {}", job.state());
-        let wanted = if names == ["quell-understudy"] { "user" } else { "keeper_lost" };
+        let wanted = if names == ["quell-standby"] { "user" } else { "keeper_lost" };
         let (cause, _, outcome) = end_of(&job);
         assert_eq!((cause, outcome), (wanted.into(), exited_with_3()), "{names:?}");
         // There was nobody to be killed, and the last word of the history is the end.

@@ -21,15 +21,15 @@ pub(crate) enum Scene {
     Stop,
     /// It comes to its own end.
     Own,
-    /// It is started with something for an aide to do.
-    Aided,
+    /// It is started with something for a helper to do.
+    Helped,
     /// It can't be started.
     Refused,
     /// Its keeper is killed.
     KeeperLost,
     /// Both keepers are killed, and it is swept.
     AllLost,
-    /// Its understudy was killed before anything ran, and it is swept.
+    /// Its standby was killed before anything ran, and it is swept.
     Unmade,
     /// It lives several times.
     Lives,
@@ -46,13 +46,13 @@ pub(crate) enum Scene {
 use Scene::*;
 
 pub(crate) const SCENES: [Scene; 12] =
-    [Stop, Own, Aided, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
+    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
 
 impl Scene {
     /// The causes that are true if nobody but a command is hit.
     pub(crate) fn causes(self) -> &'static [&'static str] {
         match self {
-            Stop | Aided | Again => &["user"],
+            Stop | Helped | Again => &["user"],
             Own | Lives | Tidy => &["own_exit", "user"],
             Refused => &["start_failed"],
             Unmade => &[],
@@ -129,7 +129,7 @@ impl<'l> Play<'l> {
                     self.over(&id)?;
                 }
             }
-            Aided => {
+            Helped => {
                 if let Some(id) = self.tree(&["--ready-cmd", "exit 1"], TREE)? {
                     self.call("stop", &[&id])?;
                 }
@@ -143,7 +143,7 @@ impl<'l> Play<'l> {
             }
             KeeperLost => {
                 if let Some(id) = self.tree(&ready, TREE)? {
-                    // What is written from now on is for the understudy to find in the pipe.
+                    // What is written from now on is for the standby to find in the pipe.
                     let keeper = crew(self.lab, "quell-keeper");
                     signal_all("STOP", &keeper);
                     self.lab.write("more", "");
@@ -161,7 +161,7 @@ impl<'l> Play<'l> {
                 }
             }
             Unmade => {
-                let first = Fault("understudy.recorded:kill".into());
+                let first = Fault("standby.recorded:kill".into());
                 // Not on the log: this one doesn't do what is asked of it.
                 let _ = self.start(&first).env("QUELL_FAULT_LOG", "/dev/null").command(["true"]).finish();
                 self.call("sweep", &[])?;

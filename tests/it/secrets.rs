@@ -130,20 +130,20 @@ fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
     assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
 }
 
-/// Records of the time before `launch.json` had all that a restart needs.
+/// Records of the time before `launch.private.json` had all that a restart needs.
 #[test]
 fn a_job_of_an_older_record_can_be_restarted() {
     let lab = Lab::as_me();
     let start = lab.start().args(["--tag", "k=v", "--ready-cmd", "true"]);
     let job = start.command(["sleep", &lab.oracle.nap()]).begin();
     assert_eq!(job.stop(&[]).code(), Some(0));
-    let file = job.dir().join("launch.json");
+    let file = job.dir().join("launch.private.json");
     let mut launch: serde_json::Value =
-        serde_json::from_slice(&fs::read(&file).expect("launch.json")).expect("JSON");
+        serde_json::from_slice(&fs::read(&file).expect("launch.private.json")).expect("JSON");
     for field in ["tags", "ready"] {
         assert!(launch.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
     }
-    fs::write(&file, launch.to_string()).expect("launch.json");
+    fs::write(&file, launch.to_string()).expect("launch.private.json");
     let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
     let again = lab.job(&again.expect("a restart").id().to_string());
     assert!(eventually(PATIENCE, || again.state() == "ready"), "{}", again.state());
@@ -266,7 +266,7 @@ fn what_quell_writes_is_its_users_alone() {
             })
             .collect();
         assert_eq!(open, Vec::<String>::new());
-        assert!(walk(&lab.home()).iter().any(|path| path.ends_with("ctl.sock")));
+        assert!(walk(&lab.home()).iter().any(|path| path.ends_with("control.sock")));
     }
 }
 
@@ -319,7 +319,7 @@ fn another_user_who_can_reach_the_socket_is_not_heard() {
     let lab = Lab::new(User::Root);
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     // Somebody has opened what quell had closed.
-    let socket = job.dir().join("ctl.sock");
+    let socket = job.dir().join("control.sock");
     for path in socket.ancestors().take_while(|path| path.starts_with(lab.dir())) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");
     }

@@ -185,7 +185,7 @@ fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
     let lab = Lab::as_me();
     let script = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep $N; sleep $N\") & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
     let old = lab.start().script(script).begin();
-    let keepers = ["keeper", "understudy", "root"].map(|role| old.process(role).expect(role));
+    let keepers = ["keeper", "standby", "root"].map(|role| old.process(role).expect(role));
     let done = to(&lab, "restart", &old, &["--grace", "1s"]);
     // Before its keepers are waited for, who may take a moment to go.
     assert!(!keepers[2].is_alive(), "the old program runs beside the new one");
@@ -262,7 +262,7 @@ fn a_restart_looks_for_readiness_as_often_as_was_said() {
     let old = start.env("QUELL_READY_INTERVAL", "20s").env("QUELL_READY_TIMEOUT", "7s");
     let old = old.command(["sleep", "300"]).begin();
     let launch = |job: &Background<'_>| {
-        let text = fs::read_to_string(job.dir().join("launch.json")).expect("launch.json");
+        let text = fs::read_to_string(job.dir().join("launch.private.json")).expect("launch.private.json");
         let launch: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         (launch["ready_interval"].clone(), launch["ready_timeout"].clone())
     };
@@ -271,11 +271,11 @@ fn a_restart_looks_for_readiness_as_often_as_was_said() {
     let new = lab.job(done.stdout.trim());
     assert_eq!(launch(&new), (20.0.into(), 7.0.into()));
     // One that was written before these were kept.
-    let file = new.dir().join("launch.json");
+    let file = new.dir().join("launch.private.json");
     let mut old: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(&fs::read(&file).expect("launch.json")).expect("JSON");
+        serde_json::from_slice(&fs::read(&file).expect("launch.private.json")).expect("JSON");
     old.retain(|key, _| !key.starts_with("ready_"));
-    fs::write(&file, serde_json::to_vec(&old).expect("JSON")).expect("launch.json");
+    fs::write(&file, serde_json::to_vec(&old).expect("JSON")).expect("launch.private.json");
     let done = to(&lab, "restart", &new, &["--now"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));

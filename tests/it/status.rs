@@ -27,7 +27,7 @@ fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
     has("tags", "a=b");
     has("timeout", "1h");
     has("ready", "not yet: port 1");
-    for role in ["root", "keeper", "understudy"] {
+    for role in ["root", "keeper", "standby"] {
         has(role, &format!("pid {}", job.process(role).expect("alive").pid));
     }
     let done = lab.quell("status").args(["web"]).env("COLUMNS", "80").finish();

@@ -145,7 +145,7 @@ fn the_configured_rules_hold_where_none_are_given() {
 
 /// The stamp of the last gc, as old as this.
 fn stamp(lab: &Lab, age: Duration) {
-    let file = File::options().append(true).open(lab.home().join("tidied")).expect("start makes the stamp");
+    let file = File::options().append(true).open(lab.home().join("last-gc")).expect("start makes the stamp");
     file.set_modified(SystemTime::now() - age).expect("a new time");
 }
 
@@ -175,7 +175,7 @@ fn tidying_up_is_bounded_and_never_fails_a_start() {
     let _job = lab.start().env("QUELL_GC_MAX_COUNT", "0").command(["sleep", &lab.oracle.nap()]).begin();
     assert_eq!(lab.ids("jobs").len(), 302 - 200);
     // The stamp can't be read or written.
-    fs::remove_file(lab.home().join("tidied")).expect("rm");
-    fs::create_dir(lab.home().join("tidied")).expect("mkdir");
+    fs::remove_file(lab.home().join("last-gc")).expect("rm");
+    fs::create_dir(lab.home().join("last-gc")).expect("mkdir");
     let _other = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
 }

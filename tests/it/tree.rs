@@ -91,7 +91,7 @@ fn of_a_lost_job_the_tree_is_that_of_its_end() {
 fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
     let lab = Lab::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
-    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect("a kept job"));
+    let keepers = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     // Silent, and still in possession of the lock and the socket.
     keepers.iter().for_each(|keeper| assert!(keeper.signal("STOP")));
     let mut asking = lab.quell("tree").args([&job.id]).start();

@@ -105,7 +105,7 @@ fn what_can_never_happen_is_said_at_once() {
 fn a_stall_is_waited_for_no_longer_than_the_timeout_however_silent_the_keeper_is() {
     let lab = Lab::as_me();
     let job = lab.start().command(["sleep", "300"]).begin();
-    let keepers = ["understudy", "keeper"].map(|role| job.process(role).expect(role));
+    let keepers = ["standby", "keeper"].map(|role| job.process(role).expect(role));
     assert!(keepers.iter().all(|process| process.signal("STOP")), "{keepers:?}");
     let done = wait(&lab, &[&job], &["--stall", "500ms", "--timeout", "1s"]);
     assert_eq!(done.code(), Some(6), "{}", done.stderr);

@@ -91,7 +91,7 @@ impl Background<'_> {
         self.json("receipt.json")
     }
 
-    /// One of its processes as its record names it: `root`, `keeper`, `understudy`.
+    /// One of its processes as its record names it: `root`, `keeper`, `standby`.
     pub fn process(&self, role: &str) -> Option<Process> {
         let record = self.record()?;
         let process = Process::now(record[role]["pid"].as_u64()? as u32)?;
@@ -129,7 +129,7 @@ impl Background<'_> {
     /// Takes both keepers away at once, so that neither can finish what the other one left, nor start another. When
     /// this returns they are gone: a process that was killed holds its locks until it has exited.
     pub fn lose(&self) {
-        self.lose_all(&["understudy", "keeper"]);
+        self.lose_all(&["standby", "keeper"]);
     }
 
     /// The same with these of its processes.

@@ -67,7 +67,7 @@ fn settings() -> Result<Settings, ErrorBody> {
         plan: config.stop,
         contain: config.start.contain,
         until: config.start.until,
-        // Inside a job, the aide would be one of its processes, and count as left behind when the job ends.
+        // Inside a job, the helper would be one of its processes, and count as left behind when the job ends.
         hooks: if quell::is_inside_a_job() { Vec::new() } else { hooks(&config.hooks) },
     })
 }
@@ -75,7 +75,7 @@ fn settings() -> Result<Settings, ErrorBody> {
 /// The hooks that are configured; none for what a hook runs itself.
 #[cfg(target_os = "linux")]
 pub fn hooks(configured: &[Hook]) -> Vec<Hook> {
-    if configured.is_empty() || quell_keeper::is_below_an_aide() { Vec::new() } else { configured.to_vec() }
+    if configured.is_empty() || quell_keeper::is_below_a_helper() { Vec::new() } else { configured.to_vec() }
 }
 
 #[cfg(not(target_os = "linux"))]

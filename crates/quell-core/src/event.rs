@@ -144,8 +144,8 @@ pub enum Happening {
         /// How often.
         restarts: u32,
     },
-    /// The understudy was killed; the keeper goes on alone.
-    UnderstudyLost,
+    /// The standby was killed; the keeper goes on alone.
+    StandbyLost,
     /// The keeper was killed.
     Lost {
         /// Who finished the stop, in words.
@@ -191,7 +191,7 @@ impl Happening {
             | Self::OwnerGone { .. }
             | Self::Restarting { .. }
             | Self::RestartLimitReached { .. }
-            | Self::UnderstudyLost
+            | Self::StandbyLost
             | Self::HookFailed { .. } => None,
         }
     }
@@ -214,7 +214,7 @@ impl Happening {
             | Self::OwnerGone { .. }
             | Self::Restarting { .. }
             | Self::RestartLimitReached { .. }
-            | Self::UnderstudyLost
+            | Self::StandbyLost
             | Self::HookFailed { .. } => None,
         }
     }

@@ -424,7 +424,7 @@ pub struct Record {
     pub keeper: Option<ProcId>,
     /// Who would finish the stop if the keeper were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub understudy: Option<ProcId>,
+    pub standby: Option<ProcId>,
     /// Which run of the program this is, from 1 on.
     #[serde(default = "first_run")]
     pub run: u32,
@@ -464,7 +464,7 @@ fn first_run() -> u32 {
     1
 }
 
-/// What is needed to start the job again, and nobody is shown: `launch.json`. The words and values are bytes, as programs
+/// What is needed to start the job again, and nobody is shown: `launch.private.json`. The words and values are bytes, as programs
 /// get them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaunchFile {

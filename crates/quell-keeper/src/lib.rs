@@ -20,7 +20,7 @@ pub use mask::Mask;
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
-pub use platform::{News, is_below_an_aide, is_run_by_an_aide, stand_by, tell_hooks};
+pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
 pub use request::{
     BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply, TestTerms,

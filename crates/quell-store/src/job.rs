@@ -24,7 +24,7 @@ use crate::keepers::is_keeper;
 const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 
 /// How much room is put aside for the end: a receipt and a state of the usual size, and what the file system needs for them.
-const SPARE: usize = 32 * 1024;
+const RESERVE: usize = 32 * 1024;
 
 /// What a keeper writes into the lock before the program of its job runs.
 pub(crate) const BEGUN: &[u8] = b"begun\n";
@@ -95,7 +95,7 @@ impl Lock {
 /// Whether somebody keeps a job.
 #[derive(Debug)]
 pub enum Liveness {
-    /// A keeper or its understudy lives.
+    /// A keeper or its standby lives.
     Kept,
     /// Another process finishes its stop.
     Finishing,
@@ -142,7 +142,7 @@ impl JobDir {
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             point(Point::DirMade);
             if let Some(launch) = launch {
-                write_new(&self.dir.join("launch.json"), &line_of(launch)?)?;
+                write_new(&self.dir.join("launch.private.json"), &line_of(launch)?)?;
                 point(Point::LaunchWritten);
             }
             // As a whole: whoever finds it can read it, and knows that the lock was taken before.
@@ -251,7 +251,7 @@ impl JobDir {
                 None
             }
         };
-        let alive = |record: &Record| record.keeper.into_iter().chain(record.understudy).any(is_alive);
+        let alive = |record: &Record| record.keeper.into_iter().chain(record.standby).any(is_alive);
         let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
         if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
             return Ok(Liveness::Kept);
@@ -346,13 +346,13 @@ impl JobDir {
     }
 
     /// Puts room aside for the words of the end, so that a disk that fills up meanwhile does not take them.
-    pub fn put_aside(&self) -> io::Result<()> {
-        private_file().create_new(true).open(self.dir.join("spare"))?.write_all(&[0; SPARE])
+    pub fn reserve_space(&self) -> io::Result<()> {
+        private_file().create_new(true).open(self.dir.join("reserve"))?.write_all(&[0; RESERVE])
     }
 
     /// Gives that room back.
-    pub fn use_spare(&self) -> io::Result<()> {
-        gone_is_fine(fs::remove_file(self.dir.join("spare")))
+    pub fn release_reserve(&self) -> io::Result<()> {
+        gone_is_fine(fs::remove_file(self.dir.join("reserve")))
     }
 
     fn replace(&self, name: &str, bytes: &[u8], written: Point) -> io::Result<()> {
@@ -395,8 +395,8 @@ impl JobDir {
 
     /// Says that the job has ended: from here on it is one of the finished ones. Called by whoever holds its lock.
     pub fn settle(&self) -> io::Result<()> {
-        gone_is_fine(fs::remove_file(self.dir.join("ctl.sock")))?;
-        self.use_spare()?;
+        gone_is_fine(fs::remove_file(self.dir.join("control.sock")))?;
+        self.release_reserve()?;
         point(Point::SocketRemoved);
         let is_missing = |moved: &io::Result<()>| {
             moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -431,7 +431,7 @@ impl JobDir {
 
     /// What is needed to start it again.
     pub fn launch(&self) -> io::Result<LaunchFile> {
-        self.read("launch.json")
+        self.read("launch.private.json")
     }
 
     /// How it is.
@@ -496,9 +496,9 @@ impl JobDir {
 
     /// Opens the control socket.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let path = self.dir.join("ctl.sock");
+        let path = self.dir.join("control.sock");
         gone_is_fine(fs::remove_file(&path))?;
-        let place = self.place("ctl.sock")?;
+        let place = self.place("control.sock")?;
         let listener = UnixListener::bind(place.path())?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
@@ -506,12 +506,12 @@ impl JobDir {
 
     /// The inode of what is where the control socket should be.
     pub fn socket(&self) -> Option<u64> {
-        fs::symlink_metadata(self.dir.join("ctl.sock")).ok().map(|metadata| metadata.ino())
+        fs::symlink_metadata(self.dir.join("control.sock")).ok().map(|metadata| metadata.ino())
     }
 
     /// Calls the keeper, for `patience` at most. Who listens there is this user or root.
     pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
-        quell_sys::connect_within(&self.place("ctl.sock")?.path(), patience)
+        quell_sys::connect_within(&self.place("control.sock")?.path(), patience)
     }
 
     /// A name in the job's own directory, which is opened first: a link that takes its place leads nowhere.

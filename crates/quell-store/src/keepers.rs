@@ -18,7 +18,7 @@ use crate::job::{BEGUN, JobDir, Liveness, Lock, private_file};
 
 /// The names of the processes that keep a job, in the 15 bytes that the kernel keeps of a name. A child has its keeper's
 /// name until it executes the program.
-const NAMES: [&str; 2] = ["quell-keeper", "quell-understud"];
+const NAMES: [&str; 2] = ["quell-keeper", "quell-standby"];
 
 /// How long a process may hold the lock of a lost job without saying that it finishes the job. Looking at a job takes
 /// microseconds, but the machine may be busy.
@@ -104,8 +104,8 @@ impl JobDir {
         for pid in quell_sys::pids().unwrap_or_default() {
             found.extend(Keeper::pin(pid, |stat| is_named(stat) && self.is_open_in(pid)));
         }
-        let understudy = self.record().ok().and_then(|record| record.understudy);
-        if let Some(front) = understudy.filter(|front| found.iter().all(|keeper| keeper.id != *front)) {
+        let standby = self.record().ok().and_then(|record| record.standby);
+        if let Some(front) = standby.filter(|front| found.iter().all(|keeper| keeper.id != *front)) {
             let is_parent =
                 |keeper: &Keeper| quell_sys::stat(keeper.id.pid).is_ok_and(|stat| stat.ppid == front.pid);
             if found.iter().any(is_parent) {
@@ -201,8 +201,8 @@ impl JobDir {
         // Once a front has taken over, it holds the lock under a name of its own.
         let front = |id: ProcId| id.pid != own && living(id).is_some() && self.is_open_in(id.pid);
         let record = self.record().ok();
-        let (keeper, understudy) = record.map_or((None, None), |record| (record.keeper, record.understudy));
-        if keeper.is_some_and(is_keeper) || understudy.is_some_and(|id| is_keeper(id) || front(id)) {
+        let (keeper, standby) = record.map_or((None, None), |record| (record.keeper, record.standby));
+        if keeper.is_some_and(is_keeper) || standby.is_some_and(|id| is_keeper(id) || front(id)) {
             return Holder::Keeper;
         }
         if self.finisher().is_some() {

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! $QUELL_HOME/
-//!   live/<id>     the job's lock: held by its keeper (and understudy) for as long as one of them lives
+//!   live/<id>     the job's lock: held by its keeper (and standby) for as long as one of them lives
 //!   done/<id>     the same file, moved here when the job has ended, until a reader has put it into the index
 //!   names/<name>  a link to the job that bears the name, or bore it last
-//!   jobs/<id>/    spec.json launch.json state.jsonl receipt.json events.jsonl ctl.sock, and the output
+//!   jobs/<id>/    spec.json launch.private.json state.jsonl receipt.json events.jsonl control.sock, and the output
 //! ```
 //!
 //! Live jobs are found without a look at the finished ones, however many those are.

@@ -13,11 +13,11 @@ pub enum Role {
     /// `quell run`.
     Front,
     /// The one beside the keeper of a background job.
-    Understudy,
+    Standby,
     /// The keeper.
     Keeper,
     /// The one who runs hooks and probes.
-    Aide,
+    Helper,
 }
 
 macro_rules! points {
@@ -46,39 +46,39 @@ points! {
     /// The guard lets it be killed; no signal was sent.
     VictimValidated "victim_validated" [Command]
 
-    // The understudy, up to the keeper's birth.
+    // The standby, up to the keeper's birth.
     /// The request is read; nothing exists.
-    RequestRead "request_read" [Understudy]
+    RequestRead "request_read" [Standby]
     /// The pipes for the output are there.
-    PipesMade "pipes_made" [Understudy]
+    PipesMade "pipes_made" [Standby]
     /// The lock is there and held; it can't be found yet.
-    LockMade "lock_made" [Understudy Keeper]
+    LockMade "lock_made" [Standby Keeper]
     /// The lock can be found; there is no directory.
-    LockShown "lock_shown" [Understudy Keeper]
+    LockShown "lock_shown" [Standby Keeper]
     /// The directory is there, and empty.
-    DirMade "dir_made" [Understudy Keeper]
-    /// launch.json is there, spec.json isn't.
-    LaunchWritten "launch_written" [Understudy]
+    DirMade "dir_made" [Standby Keeper]
+    /// launch.private.json is there, spec.json isn't.
+    LaunchWritten "launch_written" [Standby]
     /// spec.json is complete under another name.
-    SpecWritten "spec_written" [Understudy Keeper]
+    SpecWritten "spec_written" [Standby Keeper]
     /// The job is on record.
-    Recorded "recorded" [Understudy Keeper]
+    Recorded "recorded" [Standby Keeper]
     /// The link that bears the name is there under another one.
-    NameLinked "name_linked" [Understudy]
+    NameLinked "name_linked" [Standby]
     /// The name is taken.
-    NameClaimed "name_claimed" [Understudy]
-    /// The aide, if there is one, lives.
-    AideStarted "aide_started" [Understudy]
+    NameClaimed "name_claimed" [Standby]
+    /// The helper, if there is one, lives.
+    HelperStarted "helper_started" [Standby]
     /// The keeper is forked.
-    KeeperForked "keeper_forked" [Understudy Front]
-    /// The understudy, or the front, has heard that the stub is born.
-    BirthHeard "birth_heard" [Understudy Front]
+    KeeperForked "keeper_forked" [Standby Front]
+    /// The standby, or the front, has heard that the stub is born.
+    BirthHeard "birth_heard" [Standby Front]
 
-    // The aide.
+    // The helper.
     /// It lives, and has heard nothing.
-    AideBegun "aide_begun" [Aide]
+    HelperBegun "helper_begun" [Helper]
     /// It has heard of a task and not begun with it.
-    TaskHeard "task_heard" [Aide]
+    TaskHeard "task_heard" [Helper]
 
     // The keeper, up to the program's first instruction and its news.
     /// It has its name, and nothing else.
@@ -86,7 +86,7 @@ points! {
     /// A segment's bytes have a file, its index has none.
     SegmentMade "segment_made" [Keeper]
     /// Bytes are in the segment, and not in its index.
-    OutputTaken "output_taken" [Keeper Understudy]
+    OutputTaken "output_taken" [Keeper Standby]
     /// The files for the output are there.
     TapsOpened "taps_opened" [Keeper]
     /// The control socket is there.
@@ -97,12 +97,12 @@ points! {
     PlaceAcquired "place_acquired" [Keeper]
     /// The stub is born; nobody knows.
     StubBorn "stub_born" [Keeper]
-    /// The understudy is told who it is.
+    /// The standby is told who it is.
     BirthTold "birth_told" [Keeper]
     /// The first state is complete under another name.
     StateWritten "state_written" [Keeper]
     /// It is the last line of state.jsonl.
-    StatePublished "state_published" [Keeper Understudy Front Command]
+    StatePublished "state_published" [Keeper Standby Front Command]
     /// The stub's identity is on record.
     IdentityRecorded "identity_recorded" [Keeper]
     /// The keeper has left the caller's session; the stub waits for its go.
@@ -113,12 +113,12 @@ points! {
     ExecSeen "exec_seen" [Keeper]
     /// "running" is on record.
     RunningPublished "running_published" [Keeper]
-    /// The understudy knows.
+    /// The standby knows.
     RunningTold "running_told" [Keeper]
     /// The starter knows.
     StarterTold "starter_told" [Keeper]
     /// A line is added to the history.
-    EventLogged "event_logged" [Keeper Understudy Command]
+    EventLogged "event_logged" [Keeper Standby Command]
     /// "ready" is on record.
     ReadyPublished "ready_published" [Keeper]
 
@@ -134,52 +134,52 @@ points! {
     /// Everyone is asked, and continued.
     AllAsked "all_asked" [Keeper]
     /// The end of the root is seen, and not told.
-    RootExitSeen "root_exit_seen" [Keeper Understudy Front]
+    RootExitSeen "root_exit_seen" [Keeper Standby Front]
     /// The tree can't grow.
-    Braked "braked" [Keeper Understudy Front]
+    Braked "braked" [Keeper Standby Front]
     /// The root's group is killed.
-    GroupKilled "group_killed" [Keeper Understudy Front]
+    GroupKilled "group_killed" [Keeper Standby Front]
     /// The namespace's init is killed.
-    InitKilled "init_killed" [Keeper Understudy Front]
+    InitKilled "init_killed" [Keeper Standby Front]
     /// The cgroup is killed.
-    CgroupKilled "cgroup_killed" [Keeper Understudy Front Command]
+    CgroupKilled "cgroup_killed" [Keeper Standby Front Command]
     /// One pass of the sweep is done.
-    Swept "swept" [Keeper Understudy Front]
+    Swept "swept" [Keeper Standby Front]
     /// One round of the kill is done.
-    KillRoundDone "kill_round_done" [Keeper Understudy Front Command]
+    KillRoundDone "kill_round_done" [Keeper Standby Front Command]
 
     // The end.
     /// Everyone is dead, as far as was counted; the proof begins.
-    FinishBegun "finish_begun" [Keeper Understudy Front]
+    FinishBegun "finish_begun" [Keeper Standby Front]
     /// The search for marked processes is done.
-    Audited "audited" [Keeper Understudy Front]
+    Audited "audited" [Keeper Standby Front]
     /// The root is collected.
-    RootCollected "root_collected" [Keeper Understudy Front]
+    RootCollected "root_collected" [Keeper Standby Front]
     /// The last of the output is on disk.
-    OutputFinished "output_finished" [Keeper Understudy]
+    OutputFinished "output_finished" [Keeper Standby]
     /// The cgroup is removed; no receipt is written.
-    PlaceReleased "place_released" [Keeper Understudy Front]
+    PlaceReleased "place_released" [Keeper Standby Front]
     /// receipt.json is complete under another name.
-    ReceiptWritten "receipt_written" [Keeper Understudy Front Command]
+    ReceiptWritten "receipt_written" [Keeper Standby Front Command]
     /// receipt.json is there; the state is the old one.
-    ReceiptKept "receipt_kept" [Keeper Understudy Front Command]
+    ReceiptKept "receipt_kept" [Keeper Standby Front Command]
     /// The end is on record and in the history; the lock is in `live/`.
-    EndLogged "end_logged" [Keeper Understudy Front]
+    EndLogged "end_logged" [Keeper Standby Front]
     /// The control socket is removed.
-    SocketRemoved "socket_removed" [Keeper Understudy Front Command]
+    SocketRemoved "socket_removed" [Keeper Standby Front Command]
     /// The lock is in `done/`.
-    Settled "settled" [Keeper Understudy Front Command]
-    /// The understudy, or the front, is told.
+    Settled "settled" [Keeper Standby Front Command]
+    /// The standby, or the front, is told.
     EndTold "end_told" [Keeper]
     /// It has heard.
-    EndHeard "end_heard" [Understudy Front]
+    EndHeard "end_heard" [Standby Front]
     /// A job that never ran has given its name back; its record is there.
     NameGiven "name_given" [Keeper]
     /// The directory of a job that never ran, or was removed, is gone; its notes are there.
-    RecordRemoved "record_removed" [Keeper Understudy Command]
+    RecordRemoved "record_removed" [Keeper Standby Command]
 
     // Between two lives.
-    /// The understudy knows that it waits.
+    /// The standby knows that it waits.
     RestTold "rest_told" [Keeper]
     /// The wait is over; nothing of the next life exists.
     WaitOver "wait_over" [Keeper]
@@ -190,13 +190,13 @@ points! {
 
     // The keeper is lost.
     /// It is known; nothing is done.
-    KeeperMissed "keeper_missed" [Understudy Front]
+    KeeperMissed "keeper_missed" [Standby Front]
     /// Its corpse is collected: its children are ours.
-    KeeperCollected "keeper_collected" [Understudy Front]
+    KeeperCollected "keeper_collected" [Standby Front]
     /// The tree is held by us.
-    HoldTaken "hold_taken" [Understudy Front]
+    HoldTaken "hold_taken" [Standby Front]
     /// All is done; the starter, if one waits, is not told.
-    TakenOver "taken_over" [Understudy Front]
+    TakenOver "taken_over" [Standby Front]
 
     // Everyone is lost, and a command finishes.
     /// The lock is ours.
@@ -261,9 +261,9 @@ mod armed {
     const ROLES: [(Role, &str); 5] = [
         (Role::Command, "command"),
         (Role::Front, "front"),
-        (Role::Understudy, "understudy"),
+        (Role::Standby, "standby"),
         (Role::Keeper, "keeper"),
-        (Role::Aide, "aide"),
+        (Role::Helper, "helper"),
     ];
 
     /// The place in [`ROLES`]. A fork inherits it, and says what it is itself.

@@ -166,7 +166,7 @@ impl Job {
         let (mut line, mut watch) = (None, None);
         let mut keepers = Keepers::Unknown;
         // Pinned now: when the job is over there is no lock any more that would prove which process it is.
-        let understudy = self.keeper_in(|record| record.understudy);
+        let standby = self.keeper_in(|record| record.standby);
         loop {
             if !asked {
                 (asked, line) = self.ask_to_stop(stop, &mut keepers)?;
@@ -194,7 +194,7 @@ impl Job {
             match settle(&self.dir, survivors, keepers)? {
                 Standing::Over | Standing::Finished => {
                     // One that was stopped could not end with its job.
-                    understudy.map(|understudy| understudy.signal(Signal::CONT));
+                    standby.map(|standby| standby.signal(Signal::CONT));
                     return ended(false);
                 }
                 Standing::Kept => {}
@@ -260,8 +260,7 @@ impl Job {
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
         let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
-        let front =
-            record.understudy.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
+        let front = record.standby.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
         let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
         // It has been asked, and would take a second request for impatience.
         if !stop.kill && record.state == JobState::Stopping.word() {

@@ -1,4 +1,4 @@
-//! Jobs whose keeper and understudy were killed: whoever meets one finishes its stop, from its record alone.
+//! Jobs whose keeper and standby were killed: whoever meets one finishes its stop, from its record alone.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -31,7 +31,7 @@ const TELL_VERB: &str = "__tell";
 /// What became of a job that nobody seemed to keep.
 #[derive(Clone, Debug)]
 pub enum Finish {
-    /// It is kept after all: its understudy is about to take over.
+    /// It is kept after all: its standby is about to take over.
     Kept,
     /// Nothing of it had run. Its record is removed.
     Removed,
@@ -377,7 +377,7 @@ fn has_keeper(job: &JobDir, record: &Record) -> bool {
     let in_front = || job.spec().is_ok_and(|spec| spec.mode == Mode::Run);
     let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
     let fronts = |id: ProcId| quell_contain::is_alive(id) && quell_sys::is_quell(id.pid) && in_front();
-    record.keeper.is_some_and(keeps) || record.understudy.is_some_and(|id| keeps(id) || fronts(id))
+    record.keeper.is_some_and(keeps) || record.standby.is_some_and(|id| keeps(id) || fronts(id))
 }
 
 /// Whether no instruction of the program has run, although the record says so: its lock is as it was made, and the kernel
@@ -513,7 +513,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         cgroup: old.and_then(|old| old.cgroup.clone()),
         root: old.and_then(|old| old.root),
         keeper: None,
-        understudy: None,
+        standby: None,
         run: receipt.run,
         ready: old.and_then(|old| old.ready.clone()),
         session: receipt.held.session,
@@ -531,7 +531,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     };
     job.make_dir()?;
     // It was put aside for this.
-    job.use_spare()?;
+    job.release_reserve()?;
     if lost.spec.is_none() {
         let started = receipt.started.wall.clone();
         let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);

@@ -24,7 +24,7 @@ impl Job {
         let Some(rules) = spec.background.clone() else {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         };
-        let launch = self.dir().launch().map_err(Error::io(self.dir().dir().join("launch.json")))?;
+        let launch = self.dir().launch().map_err(Error::io(self.dir().dir().join("launch.private.json")))?;
         if launch.test {
             // The guard judges tests by more than the record holds: what was approved then is not approved now.
             return Err(Error::State(format!("{} is a test run: run it again with `quell test`", self.id())));

@@ -422,7 +422,7 @@ impl Quell {
         point(Point::KeepExecuted);
         // Else the keeper's end would be open here as long as the command.
         drop(command);
-        // What was executed forks and exits; it is the keeper's understudy that goes on, as nobody's child.
+        // What was executed forks and exits; it is the keeper's standby that goes on, as nobody's child.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(&bytes).and_then(|()| {

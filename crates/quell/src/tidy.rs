@@ -18,10 +18,10 @@ impl Quell {
     /// Removes some of the finished jobs that `rules` don't keep; none if that was done within the last hour, or somebody
     /// is doing it now. The work is bounded: at most 200 jobs go.
     ///
-    /// When it was last done is the time of the file `tidied` in the home. The first call only makes that file: a home
+    /// When it was last done is the time of the file `last-gc` in the home. The first call only makes that file: a home
     /// that is new has nothing to remove.
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
-        let path = self.home().dir().join("tidied");
+        let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
         let old = match quell_sys::open_own(&path, Use::Read) {
             Ok(file) => Some(file),

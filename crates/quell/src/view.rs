@@ -132,7 +132,7 @@ pub struct JobView {
     pub keeper: Option<ProcId>,
     /// Who would finish the stop if the keeper were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub understudy: Option<ProcId>,
+    pub standby: Option<ProcId>,
     /// Whom it lives for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
@@ -331,7 +331,7 @@ impl Records {
                 .and_then(|record| record.root)
                 .or_else(|| receipt.and_then(|receipt| receipt.root.id)),
             keeper: record.and_then(|record| record.keeper),
-            understudy: record.and_then(|record| record.understudy),
+            standby: record.and_then(|record| record.standby),
             owner: background.and_then(|background| background.owner),
             run: record.map_or(1, |record| record.run),
             restart_limit_reached: receipt.is_some_and(|receipt| receipt.restart_limit_reached),

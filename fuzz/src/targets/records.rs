@@ -38,7 +38,7 @@ fn same(one: &Value, two: &Value) -> bool {
     }
 }
 
-/// state.jsonl, spec.json, launch.json, receipt.json and a line of events.jsonl: the first byte does not choose, since each
+/// state.jsonl, spec.json, launch.private.json, receipt.json and a line of events.jsonl: the first byte does not choose, since each
 /// of them may be in the place of another.
 pub fn records(input: &[u8]) {
     round_trip::<Record>(input);

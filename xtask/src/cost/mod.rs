@@ -39,13 +39,13 @@ enum Counter {
 enum Verb {
     /// Front and keeper; instructions are counted to the same end, or until valgrind can't follow.
     Run,
-    /// A job that ends by itself: client, understudy and keeper to their end. Instructions: the client's.
+    /// A job that ends by itself: client, standby and keeper to their end. Instructions: the client's.
     Start,
     /// The client's side. No instructions: those of a wait depend on how busy the machine is.
     Stop,
     /// Of a job that is over: what it takes to find it and to say so.
     StopOver,
-    /// The other side of a stop: a job from its start to its end, client, understudy and keeper.
+    /// The other side of a stop: a job from its start to its end, client, standby and keeper.
     Kept,
     /// The same with more processes.
     KeptMany,

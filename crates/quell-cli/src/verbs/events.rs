@@ -140,7 +140,7 @@ fn describe(what: &Happening) -> (&'static str, String) {
             let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };
             ("restart limit", format!("it was started again {times} and will not be any more"))
         }
-        Happening::UnderstudyLost => ("understudy lost", "the keeper goes on alone".into()),
+        Happening::StandbyLost => ("standby lost", "the keeper goes on alone".into()),
         Happening::Lost { finished_by } => ("keeper lost", format!("finished by {finished_by}")),
         Happening::HookFailed { hook, why, .. } => ("hook failed", format!("{hook}: {why}")),
     }

@@ -43,8 +43,8 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
     };
     match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
-        // the caller looks like an aide is no proof, so it gives no more rights than that.
-        Err(Error::Refused(_)) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_an_aide() => {
+        // the caller looks like a helper is no proof, so it gives no more rights than that.
+        Err(Error::Refused(_)) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_a_helper() => {
             let policy = settings().map(|loaded| loaded.config.guard.clone());
             quell::guard::admit(policy, None, Wish { verb: "start", ..Wish::default() })
         }

@@ -100,7 +100,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     let over = if job.root.is_some_and(|root| has_exited(root, job)) { " (has exited)" } else { "" };
     row("root", pid(job.root).map(|root| root + over));
     row("keeper", pid(job.keeper));
-    row("understudy", pid(job.understudy));
+    row("standby", pid(job.standby));
     row("owner", job.owner.map(|owner| owner_of(owner, status)));
     row("session", job.session.as_deref().map(printable));
     let tags: Vec<String> =

@@ -69,7 +69,7 @@ pub fn may_live(left: &Left<'_>) -> Option<String> {
     if alive > 0 { Some(format!("{alive} of its processes are alive")) } else { left.doubt().after_loss() }
 }
 
-/// Kills what is left of a job whose keeper and understudy are gone, and counts. `now` is the job's clock.
+/// Kills what is left of a job whose keeper and standby are gone, and counts. `now` is the job's clock.
 ///
 /// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the
 /// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last

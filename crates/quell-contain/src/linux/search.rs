@@ -35,7 +35,7 @@ const COLD: Duration = Duration::from_millis(500);
 /// How many of the latest pids one look of a hunt reads.
 const LATEST: u32 = 1024;
 
-/// What the record says of a job whose keeper and understudy are gone.
+/// What the record says of a job whose keeper and standby are gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'a> {
     /// Which job.

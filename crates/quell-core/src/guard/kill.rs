@@ -22,7 +22,7 @@ pub struct ProcessFacts {
     pub caller_uid: u32,
     /// The process that asks, or one of those above it.
     pub above_caller: Option<Kin>,
-    /// One of quell's own: a front, a keeper, an understudy.
+    /// One of quell's own: a front, a keeper, a standby.
     pub is_quell: bool,
     /// The job that it is in, unless that is the caller's own.
     pub job: Option<String>,

@@ -9,7 +9,7 @@ pub enum File {
     Done,
 }
 
-/// Who has locked it. Keeper and understudy of a background job share one lock; the front of a foreground job has none
+/// Who has locked it. Keeper and standby of a background job share one lock; the front of a foreground job has none
 /// until it takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
@@ -117,7 +117,7 @@ pub struct Scene {
     pub told: Option<Why>,
     pub program: Program,
     pub keeper: At,
-    /// The understudy, or the front.
+    /// The standby, or the front.
     pub watcher: At,
     pub clients: [At; 2],
     /// The keeper's last word is in the line.

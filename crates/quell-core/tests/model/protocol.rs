@@ -1,4 +1,4 @@
-//! The protocol that keepers, understudies, fronts and clients keep on disk, with a SIGKILL of any of them at any step.
+//! The protocol that keepers, standbys, fronts and clients keep on disk, with a SIGKILL of any of them at any step.
 //!
 //! The steps are those of `quell-keeper/src/linux/{background,front,supervise,finish}.rs`, `quell-store/src/{home,job}.rs`
 //! and `quell/src/recover.rs`; each is named after its function (`disk.rs`). A step is one system call that others can see.
@@ -193,14 +193,14 @@ impl Protocol {
         }
     }
 
-    /// The understudy or the front.
+    /// The standby or the front.
     fn watcher(&self, scene: &Scene, next: &mut Next) {
         let at = scene.watcher;
         let mut go = |name, what: &dyn Fn(&mut Scene)| add(next, true, name, scene, what);
         match at {
             At::Gone => {}
             At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
-                go("the understudy makes the record", &|to| {
+                go("the standby makes the record", &|to| {
                     to.watcher = create(self.lacks, to, at, At::Fork);
                     to.watcher_has_lock = to.watcher_has_lock || to.holder == Holder::Crew;
                 });

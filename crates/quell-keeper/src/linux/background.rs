@@ -1,11 +1,11 @@
-//! A job in the background: its understudy, which a caller executes, and the keeper below it.
+//! A job in the background: its standby, which a caller executes, and the keeper below it.
 //!
 //! ```text
-//!   caller ──socket──▶ understudy ── keeper ── root ── …
+//!   caller ──socket──▶ standby ── keeper ── root ── …
 //!                      (subreaper)   (subreaper)        the tree
 //! ```
 //!
-//! The understudy does for a keeper what the front does in the foreground: it watches, and finishes the stop if the keeper
+//! The standby does for a keeper what the front does in the foreground: it watches, and finishes the stop if the keeper
 //! is killed. It shares the keeper's lock, and the pipes with output that the keeper had not read yet.
 
 use std::io::{BufRead, BufReader, Write};
@@ -18,10 +18,10 @@ use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
 
-use super::aide::{self, Brief};
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence};
 use super::front::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
+use super::helper::{self, Brief};
 use super::input::Input;
 use super::prepare;
 use super::spec::job_of;
@@ -32,13 +32,13 @@ use super::wire::{Line, Note, StartFailure};
 use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
 
-/// The name of an understudy.
-const UNDERSTUDY_NAME: &str = "quell-understudy";
+/// The name of a standby.
+const STANDBY_NAME: &str = "quell-standby";
 
 /// The exit code of a request that the guard refuses.
 const REFUSED: u8 = 4;
 
-/// The whole life of an understudy. Its standard input is a socket on which the request comes as one line of JSON, and on
+/// The whole life of a standby. Its standard input is a socket on which the request comes as one line of JSON, and on
 /// which the reply goes back; its standard output is what the job reads, if that was given.
 ///
 /// Before: this process was executed for nothing else, and has one thread. `admit` decides whether the request may be
@@ -80,7 +80,7 @@ pub fn stand_by(
         Ok((Forked::Parent(_), _)) => return std::process::ExitCode::SUCCESS,
         Err(_) => return std::process::ExitCode::FAILURE,
     };
-    fault::act_as(Role::Understudy);
+    fault::act_as(Role::Standby);
     point(Point::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
@@ -107,11 +107,11 @@ pub fn reply(starter: &mut UnixStream, reply: &StartReply) {
 pub struct Backstage {
     pub ends: Ends,
     pub owner: Option<PidFd>,
-    pub aide: Option<Line>,
+    pub helper: Option<Line>,
     pub lock: Lock,
     pub nest: Option<Nest>,
     pub stdin: OwnedFd,
-    pub understudy: Option<ProcId>,
+    pub standby: Option<ProcId>,
     pub mask: Mask,
 }
 
@@ -130,7 +130,7 @@ fn serve(
         ));
     }
     let _ = quell_sys::leave_session();
-    quell_sys::set_name(UNDERSTUDY_NAME);
+    quell_sys::set_name(STANDBY_NAME);
     if !background.nested {
         quell_sys::say_that_i_keep();
     }
@@ -173,7 +173,7 @@ fn serve(
         point(Point::NameClaimed);
     }
     let nest = nest.or_else(|| if background.nested { None } else { Nest::enter_scope(id) });
-    let aide = aide::start(&Brief {
+    let helper = helper::start(&Brief {
         job: Some(&store),
         command: job.spec.command.clone(),
         cwd: request.cwd.as_deref(),
@@ -183,10 +183,10 @@ fn serve(
         interval: background.ready_interval,
         timeout: background.ready_timeout,
     });
-    let aide = aide.map_err(|error| failed(system("start an aide")(error)))?;
-    point(Point::AideStarted);
-    let understudy = quell_contain::identify(quell_sys::pid());
-    let backstage = Backstage { ends, owner, aide, lock, nest, stdin, understudy, mask };
+    let helper = helper.map_err(|error| failed(system("start a helper")(error)))?;
+    point(Point::HelperStarted);
+    let standby = quell_contain::identify(quell_sys::pid());
+    let backstage = Backstage { ends, owner, helper, lock, nest, stdin, standby, mask };
     let outcome = split(request, plan, job, backstage, starter);
     if outcome.is_err() {
         let _ = store.remove();
@@ -244,7 +244,7 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
     let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
     let failed = |error: std::io::Error| record_error(request, error.to_string());
     let lock = store.create(&job.spec, Some(&launch)).map_err(failed)?;
-    if let Err(error) = store.put_aside() {
+    if let Err(error) = store.reserve_space() {
         let _ = store.remove();
         return Err(failed(error));
     }
@@ -302,7 +302,7 @@ fn keep(
                 crew,
                 starter,
                 published: None,
-                aide: None,
+                helper: None,
             };
             Keeper { request, plan, stdin, run: 0 }.live(job, kit, evidence);
         }
@@ -317,7 +317,7 @@ fn keep(
 #[derive(Clone, Debug, Default)]
 pub struct Crew {
     pub keeper: Option<ProcId>,
-    pub understudy: Option<ProcId>,
+    pub standby: Option<ProcId>,
     pub nest: Option<Nest>,
     pub mask: Mask,
 }
@@ -337,11 +337,12 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     let listener = store.listen().map_err(record)?;
     point(Point::Listening);
     listener.set_nonblocking(true).map_err(record)?;
-    let mut desk = Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.aide);
+    let mut desk =
+        Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.helper);
     desk.socket = store.socket();
     let crew = Crew {
         keeper: quell_contain::identify(quell_sys::pid()),
-        understudy: backstage.understudy,
+        standby: backstage.standby,
         nest: backstage.nest,
         mask: backstage.mask,
     };

@@ -1,5 +1,5 @@
 //! Where a background job's keeper meets the world: clients at its control socket, the owner it lives for, its output and
-//! input, its aide. It carries; what is asked for is decided by the supervisor.
+//! input, its helper. It carries; what is asked for is decided by the supervisor.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -10,7 +10,7 @@ use quell_core::{Cause, Receipt};
 use quell_store::JobDir;
 use quell_sys::{PidFd, Polled};
 
-use super::aide::{self, AideNote, Task};
+use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
 use super::ready::Readiness;
 use super::taps::Taps;
@@ -71,7 +71,7 @@ pub struct Desk {
     calls: u64,
     owner: Option<PidFd>,
     ends_by: Option<Instant>,
-    aide: Option<Line>,
+    helper: Option<Line>,
     restarts: u32,
     delay: Duration,
     /// Why there will be no other run, once somebody has asked for the end of the job.
@@ -84,7 +84,7 @@ impl Desk {
         taps: Taps,
         listener: Option<UnixListener>,
         owner: Option<PidFd>,
-        aide: Option<Line>,
+        helper: Option<Line>,
     ) -> Self {
         Self {
             ends_by: rules.ttl.map(|ttl| Instant::now() + ttl),
@@ -99,7 +99,7 @@ impl Desk {
             next_key: 0,
             calls: 0,
             owner,
-            aide,
+            helper,
             restarts: 0,
             ending: None,
         }
@@ -111,7 +111,7 @@ impl Desk {
         self.taps.polled(fds);
         fds.extend(self.input.polled());
         fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
-        fds.extend(self.aide.as_ref().map(|aide| Polled::Read(aide.as_fd())));
+        fds.extend(self.helper.as_ref().map(|helper| Polled::Read(helper.as_fd())));
         fds.extend(self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd())));
         for client in &self.clients {
             if !client.line.is_unheard() {
@@ -138,7 +138,7 @@ impl Desk {
         let taps = [next(), if self.taps.ends.terminal().is_none() { next() } else { false }];
         let input = self.input.polled().is_some() && next();
         let owner = self.owner.is_some() && next();
-        let aide = self.aide.is_some() && next();
+        let helper = self.helper.is_some() && next();
         let listener = self.listener.is_some() && next();
         let calling: Vec<bool> = self
             .clients
@@ -164,8 +164,8 @@ impl Desk {
             self.owner = None;
             wishes.push(Wish::OwnerGone);
         }
-        if aide {
-            self.hear_aide();
+        if helper {
+            self.hear_helper();
         }
         self.hear_clients(&calling, &mut wishes);
         if listener {
@@ -180,16 +180,16 @@ impl Desk {
         wishes
     }
 
-    fn hear_aide(&mut self) {
-        let Some(aide) = &mut self.aide else { return };
-        let arrived = aide.hear::<AideNote>();
-        for AideNote::Found(found) in arrived.messages {
+    fn hear_helper(&mut self) {
+        let Some(helper) = &mut self.helper else { return };
+        let arrived = helper.hear::<HelperNote>();
+        for HelperNote::Found(found) in arrived.messages {
             if let Some(readiness) = &mut self.readiness {
                 readiness.found(found);
             }
         }
         if arrived.closed {
-            self.aide = None;
+            self.helper = None;
         }
     }
 
@@ -314,18 +314,18 @@ impl Desk {
         self.owner = None;
     }
 
-    /// Tells the aide of an event that hooks wait for.
+    /// Tells the helper of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
-        if let Some(aide) = &mut self.aide {
-            aide::tell(aide, &self.rules.hooks, event);
+        if let Some(helper) = &mut self.helper {
+            helper::tell(helper, &self.rules.hooks, event);
         }
     }
 
-    /// Gives the aide something to do.
+    /// Gives the helper something to do.
     pub fn give(&mut self, task: &Task) {
-        if let Some(aide) = &mut self.aide {
-            // An aide that is gone, or so far behind that its line is full, does no more.
-            let _ = aide.mention(task);
+        if let Some(helper) = &mut self.helper {
+            // A helper that is gone, or so far behind that its line is full, does no more.
+            let _ = helper.mention(task);
         }
     }
 

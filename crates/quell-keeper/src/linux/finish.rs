@@ -72,7 +72,7 @@ impl Supervisor {
             cgroup: recorded.cgroup,
             root: recorded.root,
             keeper: self.kit.crew.keeper,
-            understudy: self.kit.crew.understudy,
+            standby: self.kit.crew.standby,
             run: self.run,
             ready: self.ready.clone(),
             session: self.job.session,
@@ -242,7 +242,7 @@ impl Supervisor {
             && let Some(desk) = self.desk()
         {
             desk.dismiss();
-            // Whoever waited was told, and nobody waits for this but the understudy, which sees to it that it ends.
+            // Whoever waited was told, and nobody waits for this but the standby, which sees to it that it ends.
             if self.kit.front.is_some() {
                 let _ = store.harden();
             }
@@ -256,7 +256,7 @@ pub(super) fn insist(store: &JobDir, write: impl Fn() -> std::io::Result<()>) ->
     let until = Instant::now() + DISK_PATIENCE;
     let mut kept = write();
     while is_full(&kept) && Instant::now() < until {
-        let _ = store.use_spare();
+        let _ = store.release_reserve();
         kept = write();
         if is_full(&kept) {
             // Nothing tells when a disk has room again.

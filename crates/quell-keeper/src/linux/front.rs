@@ -16,10 +16,10 @@ use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, Point, Role, point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
-use super::aide::{self, Brief};
 use super::background::{Backstage, Crew};
 use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
+use super::helper::{self, Brief};
 use super::prepare::{self, open_outlets};
 use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
@@ -99,7 +99,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
     // Before the strays are listed, and before this process is a subreaper: it is no part of the job.
-    let aide = start_aide(&request, id)?;
+    let helper = start_helper(&request, id)?;
     let plan = Plan {
         id,
         program,
@@ -125,7 +125,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
             drop((line, signal_fd));
-            keep(&request, &plan, outlets, evidence, keeper_line, aide)
+            keep(&request, &plan, outlets, evidence, keeper_line, helper)
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
@@ -134,13 +134,13 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
             let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
             let front = Front::new(request, plan, keeper, line, signal_fd);
-            Front { owner, aide, ..front }.wait(outlets, evidence)
+            Front { owner, helper, ..front }.wait(outlets, evidence)
         }
     }
 }
 
 /// The process that runs the hooks of a job in the foreground, if there are any.
-fn start_aide(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError> {
+fn start_helper(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError> {
     let job = request.home.as_ref().map(|home| Home::at(home).job(id));
     let brief = Brief {
         job: job.as_ref(),
@@ -152,7 +152,7 @@ fn start_aide(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError>
         interval: Duration::ZERO,
         timeout: Duration::ZERO,
     };
-    aide::start(&brief).map_err(system("start an aide"))
+    helper::start(&brief).map_err(system("start a helper"))
 }
 
 /// The keeper's whole life. It makes everything that has to be put away again, so that a front that is killed leaves
@@ -163,7 +163,7 @@ fn keep(
     outlets: Vec<Outlet>,
     evidence: Evidence,
     mut front: Line,
-    aide: Option<Line>,
+    helper: Option<Line>,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
@@ -186,7 +186,7 @@ fn keep(
             };
             let crew = Crew {
                 keeper: quell_contain::identify(quell_sys::pid()),
-                understudy: plan.front,
+                standby: plan.front,
                 ..Crew::default()
             };
             let kit = Kit {
@@ -197,7 +197,7 @@ fn keep(
                 crew,
                 starter: None,
                 published: None,
-                aide,
+                helper,
             };
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, 1);
             supervisor.start(&plan.program, &rules);
@@ -271,7 +271,7 @@ pub struct Front {
     /// Whom a foreground job lives for, besides us.
     owner: Option<PidFd>,
     /// The process that runs the hooks of a job in the foreground.
-    pub(super) aide: Option<Line>,
+    pub(super) helper: Option<Line>,
 }
 
 /// The owner, pinned, if it is the one that is meant and lives.
@@ -307,7 +307,7 @@ impl Front {
             slim_at: None,
             starter: None,
             owner: None,
-            aide: None,
+            helper: None,
         };
         front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
         front
@@ -320,7 +320,7 @@ impl Front {
         }
     }
 
-    /// An understudy's life: it waits beside its keeper until the job has ended, and tells the starter that it runs.
+    /// A standby's life: it waits beside its keeper until the job has ended, and tells the starter that it runs.
     pub fn stand_by(
         mut self,
         starter: Option<UnixStream>,

@@ -1,6 +1,5 @@
 //! Linux.
 
-mod aide;
 mod background;
 mod caller;
 mod desk;
@@ -8,6 +7,7 @@ mod evidence;
 mod finish;
 mod flood;
 mod front;
+mod helper;
 mod input;
 mod prepare;
 mod ready;
@@ -19,9 +19,9 @@ mod taps;
 mod waiting;
 mod wire;
 
-pub use aide::{News, is_below_an_aide, is_run_by_an_aide, tell_hooks};
 pub use background::stand_by;
 pub use front::run;
+pub use helper::{News, is_below_a_helper, is_run_by_a_helper, tell_hooks};
 pub use prepare::{check, find_program};
 
 /// What the fuzzer calls; no part of the interface.

@@ -1,4 +1,4 @@
-//! Whether a job is ready: a line of its output, a port that it listens on, and what its aide has found out.
+//! Whether a job is ready: a line of its output, a port that it listens on, and what its helper has found out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use quell_store::{MATCHED, Stream, line_matches};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-/// What an aide looks for, as it may take its time.
+/// What a helper looks for, as it may take its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
     /// An answer over HTTP.
@@ -18,7 +18,7 @@ pub enum Probe {
     Cmd,
 }
 
-/// What an aide has found.
+/// What a helper has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
     /// There was a good answer over HTTP from this address.
@@ -103,7 +103,7 @@ impl Readiness {
         }
     }
 
-    /// An aide has found out.
+    /// A helper has found out.
     pub fn found(&mut self, found: Found) {
         match found {
             Found::Answer(address) => self.answered = Some(address),

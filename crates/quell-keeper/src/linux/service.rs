@@ -7,9 +7,9 @@ use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Unti
 use quell_store::wall;
 use quell_sys::fault::{Point, point};
 
-use super::aide::{self, Task};
 use super::caller::caller_of;
 use super::desk::Wish;
+use super::helper::{self, Task};
 use super::ready::Readiness;
 use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
@@ -167,7 +167,7 @@ impl Supervisor {
 
     /// Whether the job has a history or hooks.
     pub(super) fn is_told(&self) -> bool {
-        self.kit.desk.is_some() || self.kit.aide.is_some()
+        self.kit.desk.is_some() || self.kit.helper.is_some()
     }
 
     /// Writes the history of a background job, and tells its hooks. A job in the foreground has hooks only.
@@ -177,8 +177,8 @@ impl Supervisor {
         }
         let (spec, run) = (&self.job.spec, self.run);
         let event = JobEvent::new(spec, wall(), run, what);
-        if let Some(aide) = &mut self.kit.aide {
-            aide::tell(aide, spec.hooks(), &event);
+        if let Some(helper) = &mut self.kit.helper {
+            helper::tell(helper, spec.hooks(), &event);
         }
         let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
         // A record that was removed on purpose needs no history.

@@ -70,7 +70,7 @@ pub struct End {
 
 /// What a keeper has for all runs of its program.
 pub struct Kit {
-    /// The front or the understudy, while it lives.
+    /// The front or the standby, while it lives.
     pub front: Option<Line>,
     /// SIGCHLD.
     pub signals: SignalFd,
@@ -85,7 +85,7 @@ pub struct Kit {
     /// The state that was last put on record.
     pub published: Option<Record>,
     /// The process that runs the hooks of a job in the foreground.
-    pub aide: Option<Line>,
+    pub helper: Option<Line>,
 }
 
 /// One run of a job under supervision.
@@ -154,7 +154,7 @@ impl Supervisor {
         }
     }
 
-    /// The front's or the understudy's, after its keeper was lost: what is left is killed, counted and put on record.
+    /// The front's or the standby's, after its keeper was lost: what is left is killed, counted and put on record.
     /// `known` is what the keeper had said of the job.
     pub fn finish(job: Job, hold: Hold, evidence: Evidence, kit: Kit, known: Known, run: u32) -> End {
         let (life, actions) = Life::orphaned(job.rules, known);
@@ -169,7 +169,7 @@ impl Supervisor {
         }
         let record = this.job.store.as_ref().and_then(|store| store.record().ok());
         this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
-        this.happen(Happening::Lost { finished_by: "its understudy".into() });
+        this.happen(Happening::Lost { finished_by: "its standby".into() });
         this.carry_out(actions);
         this.run()
     }
@@ -481,8 +481,8 @@ impl Supervisor {
             // is not begun: whoever wanted it would not be told.
             let begun = !matches!(self.life.state(), State::Created | State::Starting);
             if self.kit.desk.is_some() && begun {
-                self.happen(Happening::UnderstudyLost);
-                self.kit.crew.understudy = None;
+                self.happen(Happening::StandbyLost);
+                self.kit.crew.standby = None;
                 return self.publish();
             }
             self.ask_stop(

@@ -1,4 +1,4 @@
-//! What a front or an understudy does when its keeper was killed: it finishes the stop, and puts the end on record.
+//! What a front or a standby does when its keeper was killed: it finishes the stop, and puts the end on record.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ impl Front {
             crew: Crew::default(),
             starter: None,
             published: None,
-            aide: self.aide,
+            helper: self.helper,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
         point(Point::TakenOver);
@@ -82,17 +82,13 @@ impl Front {
         point(Point::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
         let desk = taps.ok().map(|taps| {
-            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.aide);
+            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.helper);
             // Without a keeper there is no other run, whatever has ended this one.
             desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
             Box::new(desk)
         });
-        let crew = Crew {
-            understudy: backstage.understudy,
-            nest: backstage.nest,
-            mask: backstage.mask,
-            keeper: None,
-        };
+        let crew =
+            Crew { standby: backstage.standby, nest: backstage.nest, mask: backstage.mask, keeper: None };
         let kit = Kit {
             front: None,
             signals: self.signals,
@@ -101,7 +97,7 @@ impl Front {
             crew,
             starter: None,
             published: None,
-            aide: None,
+            helper: None,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
         point(Point::TakenOver);

@@ -1,8 +1,8 @@
 //! The job's output, from the pipes (or the terminal) into its capture.
 //!
-//! The pipes are made before the keeper is forked, so that its understudy has them too: what was written and not read
+//! The pipes are made before the keeper is forked, so that its standby has them too: what was written and not read
 //! when a keeper is killed is still there, and what it was just taking out has gone to the disk, or to a relay that the
-//! understudy has as well (`flood.rs`), in one step. Nobody waits for their end, as the keeper holds both ends, and a process
+//! standby has as well (`flood.rs`), in one step. Nobody waits for their end, as the keeper holds both ends, and a process
 //! that got away could hold one for ever: what counts is what has been written when the tree is gone.
 
 use std::io;

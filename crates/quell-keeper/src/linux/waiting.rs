@@ -68,7 +68,7 @@ impl Pause<'_> {
         }
     }
 
-    /// Does what the understudy says; a reason to end the job, if it is one.
+    /// Does what the standby says; a reason to end the job, if it is one.
     fn hear_front(&mut self) -> Option<(Cause, Actor)> {
         let front = self.kit.front.as_mut()?;
         let arrived = front.hear::<Order>();
@@ -82,8 +82,8 @@ impl Pause<'_> {
             });
         }
         if arrived.closed {
-            (self.kit.front, self.kit.crew.understudy) = (None, None);
-            self.happen(Happening::UnderstudyLost);
+            (self.kit.front, self.kit.crew.standby) = (None, None);
+            self.happen(Happening::StandbyLost);
         }
         if matches!(stop, Some((Cause::OwnerGone, _))) {
             self.happen(Happening::OwnerGone { kept: false });

@@ -9,7 +9,7 @@ use quell_store::Home;
 use quell_sys::Stat;
 
 /// What quell's own processes are called; who calls itself so is left alone, too.
-const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-understud", "quell-aide", "quell-init"];
+const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-standby", "quell-helper", "quell-init"];
 
 /// How many bytes of a name the kernel keeps.
 const SHORT: usize = 15;

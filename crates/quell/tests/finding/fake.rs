@@ -134,7 +134,7 @@ impl Fake {
             cgroup: None,
             root: Some(ProcId { pid: 4_000_000, start: 1 }),
             keeper: None,
-            understudy: None,
+            standby: None,
             run: 1,
             ready: None,
             session: SessionKind::Own,

@@ -161,7 +161,7 @@ fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
     }
     for id in [old(2), young(2)] {
         fs::create_dir(dir(id)).unwrap();
-        fs::write(dir(id).join("launch.json"), "{}").unwrap();
+        fs::write(dir(id).join("launch.private.json"), "{}").unwrap();
     }
     for id in [old(3), young(3)] {
         fs::create_dir(dir(id)).unwrap();

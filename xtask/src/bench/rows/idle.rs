@@ -55,7 +55,7 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, what: What, count: usize) -> Row<'a> 
             Ok(figure)
         }
     })
-    .quell("quell start", "keeper and understudy: either can be killed", move || {
+    .quell("quell start", "keeper and standby: either can be killed", move || {
         for _ in 0..count {
             let file = lab.fresh("ready");
             let mut command = lab.quell(&["start", "--"]);

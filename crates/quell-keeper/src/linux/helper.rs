@@ -1,4 +1,4 @@
-//! The aide of a job: a process beside the keeper that runs hooks and looks for readiness where that may take its time.
+//! The helper of a job: a process beside the keeper that runs hooks and looks for readiness where that may take its time.
 //! A job in the foreground has one only if hooks are configured. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
 //! `quell run` of its own, with its own time limit, and leaves nothing behind. Nothing that fails here harms the job.
 
@@ -25,13 +25,13 @@ use serde::{Deserialize, Serialize};
 use super::ready::{Found, Probe};
 use super::wire::Line;
 
-/// The name of an aide.
-const AIDE_NAME: &str = "quell-aide";
+/// The name of a helper.
+const HELPER_NAME: &str = "quell-helper";
 
 /// What any pipe takes without a reader.
 const PIPE_TAKES: usize = 4096;
 
-/// From the keeper to its aide.
+/// From the keeper to its helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
     /// Something happened that hooks wait for.
@@ -44,14 +44,14 @@ pub enum Task {
     Rest,
 }
 
-/// From the aide to the keeper.
+/// From the helper to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum AideNote {
+pub enum HelperNote {
     /// A probe has succeeded.
     Found(Found),
 }
 
-/// What an aide knows of its job.
+/// What a helper knows of its job.
 pub struct Brief<'a> {
     /// Where a failed hook is noted, if the job has a record.
     pub job: Option<&'a JobDir>,
@@ -84,23 +84,23 @@ impl Brief<'_> {
     }
 }
 
-/// Tells the aide at the other end of `line` of an event, if one of `hooks` waits for it.
+/// Tells the helper at the other end of `line` of an event, if one of `hooks` waits for it.
 pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
     let is_awaited = |at: HookEvent| hooks.iter().any(|hook| hook.on.contains(&at));
     if event.what.hook_event().is_some_and(is_awaited) {
-        // An aide that is gone, or so far behind that its line is full, does no more.
+        // A helper that is gone, or so far behind that its line is full, does no more.
         let _ = line.mention(&Task::Event(Box::new(event.clone())));
     }
 }
 
-/// Starts an aide and gives the line to it; none where there is nothing to do for one.
+/// Starts a helper and gives the line to it; none where there is nothing to do for one.
 ///
 /// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
 pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
     if brief.hooks.is_empty() && brief.ready.http.is_none() && brief.ready.cmd.is_none() {
         return Ok(None);
     }
-    let (line, aides) = Line::pair()?;
+    let (line, helpers) = Line::pair()?;
     match quell_sys::fork()? {
         Forked::Parent(between) => {
             quell_sys::wait_exit(between.pid())?;
@@ -110,19 +110,19 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
         Forked::Child => {
             drop(line);
             if let Ok(Forked::Child) = quell_sys::fork() {
-                quell_sys::set_name(AIDE_NAME);
-                fault::act_as(Role::Aide);
-                point(Point::AideBegun);
+                quell_sys::set_name(HELPER_NAME);
+                fault::act_as(Role::Helper);
+                point(Point::HelperBegun);
                 // The lock is the keeper's: a hook that takes its time must not look like one that lives. The caller's
                 // pipes, terminal and directory must not be kept busy by hooks either.
-                quell_sys::keep_open_only(aides.as_fd());
+                quell_sys::keep_open_only(helpers.as_fd());
                 let _ = quell_sys::let_go_of(true, true, true);
                 let _ = quell_sys::leave_session();
                 let _ = std::env::set_current_dir("/");
                 if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
-                    Aide {
+                    Helper {
                         brief,
-                        line: aides,
+                        line: helpers,
                         signals,
                         running: Vec::new(),
                         probing: Vec::new(),
@@ -149,7 +149,7 @@ pub struct News {
     pub events: Vec<JobEvent>,
 }
 
-/// The whole life of a process that has an aide tell the hooks of a lost job.
+/// The whole life of a process that has a helper tell the hooks of a lost job.
 ///
 /// Before: this process was executed for nothing else, and has one thread. The guard admits the hooks.
 pub fn tell_hooks(news: News) -> ExitCode {
@@ -170,7 +170,7 @@ pub fn tell_hooks(news: News) -> ExitCode {
     };
     if let Ok(Some(mut line)) = start(&brief) {
         for event in news.events {
-            // An aide that is gone does no more.
+            // A helper that is gone does no more.
             let _ = line.say(&Task::Event(Box::new(event)));
         }
     }
@@ -194,7 +194,7 @@ enum What {
     Abandoned,
 }
 
-struct Aide<'a> {
+struct Helper<'a> {
     brief: &'a Brief<'a>,
     line: Line,
     signals: SignalFd,
@@ -205,7 +205,7 @@ struct Aide<'a> {
     next: Option<Instant>,
 }
 
-impl Aide<'_> {
+impl Helper<'_> {
     fn serve(&mut self) {
         let mut closed = false;
         while !closed || !self.running.is_empty() {
@@ -367,7 +367,7 @@ impl Aide<'_> {
     fn found(&mut self, found: Found) {
         if self.probing.contains(&found.probe()) {
             self.probing.retain(|other| *other != found.probe());
-            let _ = self.line.mention(&AideNote::Found(found));
+            let _ = self.line.mention(&HelperNote::Found(found));
         }
     }
 
@@ -391,22 +391,22 @@ fn quell_run(timeout: Duration) -> Command {
     command
 }
 
-/// Whether this process looks as if an aide had executed it. That is not a proof: a process can fork, and then execute quell
-/// by a link of an aide's name.
-pub fn is_run_by_an_aide() -> bool {
-    quell_sys::stat(quell_sys::parent()).is_ok_and(|parent| looks_like_an_aide(&parent))
+/// Whether this process looks as if a helper had executed it. That is not a proof: a process can fork, and then execute quell
+/// by a link of a helper's name.
+pub fn is_run_by_a_helper() -> bool {
+    quell_sys::stat(quell_sys::parent()).is_ok_and(|parent| looks_like_a_helper(&parent))
 }
 
 /// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: else one that calls quell
 /// would call itself without end.
-pub fn is_below_an_aide() -> bool {
+pub fn is_below_a_helper() -> bool {
     let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
     std::iter::successors(above(quell_sys::pid()), |stat| above(stat.pid))
-        .any(|stat| looks_like_an_aide(&stat))
+        .any(|stat| looks_like_a_helper(&stat))
 }
 
-fn looks_like_an_aide(stat: &Stat) -> bool {
-    stat.comm == AIDE_NAME && quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+fn looks_like_a_helper(stat: &Stat) -> bool {
+    stat.comm == HELPER_NAME && quell_sys::execute_one_file(stat.pid, quell_sys::pid())
 }
 
 fn why_of(code: i32) -> String {
