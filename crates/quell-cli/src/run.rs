@@ -277,7 +277,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         RootOutcome::Signaled { signal, .. } => {
             // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
             if finished.interrupted && signal == Signal::INT {
-                quell_sys::die_of(signal);
+                quell_sys::exit_by_signal(signal);
             }
             ExitCode::from(128 + signal.number() as u8)
         }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::JobId;
-use quell_sys::Use;
-use quell_sys::fault::{Point, point};
+use quell_sys::OpenMode;
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::job::{JobDir, Liveness};
 
@@ -179,7 +179,8 @@ impl Home {
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
                 && old().is_ok_and(|age| age > UNBORN_AGE)
-                && quell_sys::open_own(&entry.path(), Use::Read).is_ok_and(|file| file.try_lock().is_ok())
+                && quell_sys::open_private(&entry.path(), OpenMode::Read)
+                    .is_ok_and(|file| file.try_lock().is_ok())
             {
                 gone_is_fine(fs::remove_file(entry.path()))?;
                 cleared += 1;
@@ -254,7 +255,7 @@ impl Home {
         }
         let new = names.join(format!(".{id}"));
         let link = symlink(id.to_string(), &new).and_then(|()| {
-            point(Point::NameLinked);
+            fault_point(FaultPoint::NameLinked);
             fs::rename(&new, names.join(name))
         });
         link.map_err(|error| {
@@ -295,7 +296,7 @@ fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
 
 /// An exclusive lock on `path`, waited for a little.
 fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
-    let file = quell_sys::open_own(path, Use::Append)?;
+    let file = quell_sys::open_private(path, OpenMode::Append)?;
     let deadline = Instant::now() + patience;
     loop {
         match file.try_lock() {

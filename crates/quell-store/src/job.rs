@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record, State};
-use quell_sys::fault::{Point, point};
-use quell_sys::{PidFd, Use};
+use quell_sys::fault::{FaultPoint, fault_point};
+use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,7 +79,7 @@ impl Lock {
     /// about to be over.
     pub fn finishing(&self) -> io::Result<()> {
         let own = quell_sys::stat(quell_sys::pid())?;
-        let mut file = quell_sys::open_own(&self.path, Use::Change)?;
+        let mut file = quell_sys::open_private(&self.path, OpenMode::Change)?;
         file.set_len(0)?;
         file.write_all(format!("{FINISHING} {} {}\n", own.pid, own.start).as_bytes())
     }
@@ -140,15 +140,15 @@ impl JobDir {
     pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
         let lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
-            point(Point::DirMade);
+            fault_point(FaultPoint::DirMade);
             if let Some(launch) = launch {
                 write_new(&self.dir.join("launch.private.json"), &line_of(launch)?)?;
-                point(Point::LaunchWritten);
+                fault_point(FaultPoint::LaunchWritten);
             }
             // As a whole: whoever finds it can read it, and knows that the lock was taken before.
-            self.replace("spec.json", &line_of(spec)?, Point::SpecWritten)
+            self.replace("spec.json", &line_of(spec)?, FaultPoint::SpecWritten)
         });
-        point(Point::Recorded);
+        fault_point(FaultPoint::Recorded);
         match made {
             Ok(()) => Ok(lock),
             Err(error) => {
@@ -168,12 +168,12 @@ impl JobDir {
         let hidden = self.home.sub("live").join(format!(".{}", self.id));
         let file = private_file().create_new(true).open(&hidden)?;
         let locked = file.try_lock().map_err(io::Error::from);
-        point(Point::LockMade);
+        fault_point(FaultPoint::LockMade);
         if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
             let _ = fs::remove_file(&hidden);
             return Err(error);
         }
-        point(Point::LockShown);
+        fault_point(FaultPoint::LockShown);
         Ok(Lock { file, path: self.live_path() })
     }
 
@@ -191,7 +191,7 @@ impl JobDir {
         }
         self.make_dir()?;
         if self.spec().is_err() {
-            self.replace("spec.json", &line_of(spec)?, Point::SpecWritten)?;
+            self.replace("spec.json", &line_of(spec)?, FaultPoint::SpecWritten)?;
         }
         match record {
             Some(record) if self.record().is_err() => self.publish(record),
@@ -233,7 +233,7 @@ impl JobDir {
     pub fn liveness_by(&self, record: Option<&Record>) -> io::Result<Liveness> {
         let path = self.live_path();
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
-        match quell_sys::open_own(&path, Use::Read) {
+        match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => self.try_lock(file, record),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.without_lock(),
             Err(error) => Err(at(&path)(error)),
@@ -307,15 +307,15 @@ impl JobDir {
     pub fn publish(&self, record: &Record) -> io::Result<()> {
         let line = line_of(record)?;
         if !self.append_state(&line)? {
-            self.replace(STATES, &line, Point::StateWritten)?;
+            self.replace(STATES, &line, FaultPoint::StateWritten)?;
         }
-        point(Point::StatePublished);
+        fault_point(FaultPoint::StatePublished);
         Ok(())
     }
 
     /// Appends a state; false if that has to be the first line of a new file.
     fn append_state(&self, line: &[u8]) -> io::Result<bool> {
-        let file = match quell_sys::open_own(&self.dir.join(STATES), Use::Extend) {
+        let file = match quell_sys::open_private(&self.dir.join(STATES), OpenMode::Extend) {
             Ok(file) => file,
             // None yet; or what is there is none of ours, and is replaced.
             Err(_) => return Ok(false),
@@ -340,8 +340,8 @@ impl JobDir {
 
     /// Writes the receipt beside the state.
     pub fn keep(&self, receipt: &Receipt) -> io::Result<()> {
-        self.replace("receipt.json", &line_of(receipt)?, Point::ReceiptWritten)?;
-        point(Point::ReceiptKept);
+        self.replace("receipt.json", &line_of(receipt)?, FaultPoint::ReceiptWritten)?;
+        fault_point(FaultPoint::ReceiptKept);
         Ok(())
     }
 
@@ -355,11 +355,11 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("reserve")))
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], written: Point) -> io::Result<()> {
+    fn replace(&self, name: &str, bytes: &[u8], written: FaultPoint) -> io::Result<()> {
         let old = self.dir.join(name);
         let new = old.with_extension("new");
         let replaced = write_new(&new, bytes).and_then(|()| {
-            point(written);
+            fault_point(written);
             let rename = |flags| renameat_with(CWD, &new, CWD, &old, flags);
             // A rename over a file has ext4 write the new one to the disk at once, which is nothing to wait for: see
             // `harden`.
@@ -385,7 +385,7 @@ impl JobDir {
     pub fn harden(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)?.flatten() {
             // What is no file of quell's own has nothing to be kept; of an empty one that is its name, which the directory has.
-            let file = quell_sys::open_own(&entry.path(), Use::Read).ok();
+            let file = quell_sys::open_private(&entry.path(), OpenMode::Read).ok();
             if let Some(file) = file.filter(|file| file.metadata().map_or(true, |found| found.len() > 0)) {
                 file.sync_all()?;
             }
@@ -397,7 +397,7 @@ impl JobDir {
     pub fn settle(&self) -> io::Result<()> {
         gone_is_fine(fs::remove_file(self.dir.join("control.sock")))?;
         self.release_reserve()?;
-        point(Point::SocketRemoved);
+        fault_point(FaultPoint::SocketRemoved);
         let is_missing = |moved: &io::Result<()>| {
             moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
@@ -411,7 +411,7 @@ impl JobDir {
             moved = private_file().open(self.done_path()).map(drop);
         }
         moved?;
-        point(Point::Settled);
+        fault_point(FaultPoint::Settled);
         Ok(())
     }
 
@@ -419,7 +419,7 @@ impl JobDir {
     pub fn remove(&self) -> io::Result<()> {
         // The directory goes first: a lock without one is swept away, one without a lock would never be found.
         gone_is_fine(fs::remove_dir_all(&self.dir))?;
-        point(Point::RecordRemoved);
+        fault_point(FaultPoint::RecordRemoved);
         gone_is_fine(fs::remove_file(self.done_path()))?;
         gone_is_fine(fs::remove_file(self.live_path()))
     }
@@ -450,7 +450,7 @@ impl JobDir {
     }
 
     fn bytes(&self, name: &'static str) -> io::Result<Vec<u8>> {
-        quell_sys::read_own(&self.place(name)?.path(), RECORD_CAP).map_err(at(&self.dir.join(name)))
+        quell_sys::read_private(&self.place(name)?.path(), RECORD_CAP).map_err(at(&self.dir.join(name)))
     }
 
     fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> io::Result<T> {
@@ -465,14 +465,14 @@ impl JobDir {
         let path = self.dir.join("events.jsonl");
         let mut bytes = serde_json::to_vec(event)?;
         bytes.push(b'\n');
-        let mut file = quell_sys::open_own(&path, Use::Append).map_err(at(&path))?;
+        let mut file = quell_sys::open_private(&path, OpenMode::Append).map_err(at(&path))?;
         if file.metadata()?.len() > EVENTS_CAP {
             fs::rename(&path, self.dir.join("events.old.jsonl"))?;
-            file = quell_sys::open_own(&path, Use::Append).map_err(at(&path))?;
+            file = quell_sys::open_private(&path, OpenMode::Append).map_err(at(&path))?;
         }
         // One write, so that two writers don't mix.
         file.write_all(&bytes)?;
-        point(Point::EventLogged);
+        fault_point(FaultPoint::EventLogged);
         Ok(())
     }
 
@@ -481,7 +481,7 @@ impl JobDir {
         let mut events = Vec::new();
         for name in ["events.old.jsonl", "events.jsonl"] {
             let path = self.dir.join(name);
-            match quell_sys::read_own(&path, 2 * EVENTS_CAP) {
+            match quell_sys::read_private(&path, 2 * EVENTS_CAP) {
                 Ok(bytes) => events.extend(
                     bytes
                         .split(|&byte| byte == b'\n')

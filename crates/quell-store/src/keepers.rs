@@ -219,7 +219,7 @@ impl JobDir {
 
     /// The process that says in the lock file that it finishes the job, if that is true: it lives and has the lock open.
     fn finisher(&self) -> Option<ProcId> {
-        let text = quell_sys::read_own(&self.live_path(), 64).ok()?;
+        let text = quell_sys::read_private(&self.live_path(), 64).ok()?;
         let id = Lock::finisher_in(&text)?;
         (living(id).is_some() && self.is_open_in(id.pid)).then_some(id)
     }
@@ -227,7 +227,7 @@ impl JobDir {
     /// Takes the lock of a job whose keepers are known to be gone, whatever process holds the file: a new file takes its
     /// place, locked before it can be found.
     pub fn seize(&self) -> io::Result<Liveness> {
-        match quell_sys::open_own(&self.live_path(), quell_sys::Use::Read) {
+        match quell_sys::open_private(&self.live_path(), quell_sys::OpenMode::Read) {
             Ok(file) => match file.try_lock() {
                 Ok(()) => self.locked(file),
                 Err(fs::TryLockError::WouldBlock) => self.replace_lock(&file),

@@ -24,13 +24,13 @@ macro_rules! points {
     ($($(#[$doc:meta])* $name:ident $step:literal [$($role:ident)*])*) => {
         /// A step that is done, before the next one is. All of them are here, with the roles that pass them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Point { $($(#[$doc])* $name,)* }
+        pub enum FaultPoint { $($(#[$doc])* $name,)* }
 
         #[cfg(feature = "faults")]
-        impl Point {
+        impl FaultPoint {
             /// All of them: the step's name, and who passes it.
-            pub const ALL: &[(Point, &str, &[Role])] =
-                &[$((Point::$name, $step, &[$(Role::$role),*]),)*];
+            pub const ALL: &[(FaultPoint, &str, &[Role])] =
+                &[$((FaultPoint::$name, $step, &[$(Role::$role),*]),)*];
         }
     };
 }
@@ -235,7 +235,7 @@ pub const VARIABLES: &[&str] = &[];
 /// Passes a point.
 #[cfg(not(all(feature = "faults", target_os = "linux")))]
 #[inline(always)]
-pub fn point(_point: Point) {}
+pub fn fault_point(_point: FaultPoint) {}
 
 /// Says as what this process goes on.
 #[cfg(not(all(feature = "faults", target_os = "linux")))]
@@ -243,7 +243,7 @@ pub fn point(_point: Point) {}
 pub fn act_as(_role: Role) {}
 
 #[cfg(all(feature = "faults", target_os = "linux"))]
-pub use armed::{act_as, names, point};
+pub use armed::{act_as, fault_point, names};
 
 /// What tests have instead.
 #[cfg(all(feature = "faults", target_os = "linux"))]
@@ -256,7 +256,7 @@ mod armed {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::{Point, Role};
+    use super::{FaultPoint, Role};
 
     const ROLES: [(Role, &str); 5] = [
         (Role::Command, "command"),
@@ -324,10 +324,11 @@ mod armed {
     }
 
     /// Passes a point, or does not.
-    pub fn point(point: Point) {
+    pub fn fault_point(point: FaultPoint) {
         let plan = plan();
         let role = ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1;
-        let step = Point::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
+        let step =
+            FaultPoint::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
         let name = format!("{role}.{step}");
         let fault = plan.faults.iter().find(|fault| fault.at == name && fault.is_due());
         if let Some(log) = &plan.log
@@ -349,9 +350,9 @@ mod armed {
 
     /// All points with all who pass them, as a fault is asked for.
     pub fn names() -> Vec<String> {
-        let of = |(_, step, roles): &(Point, &str, &[Role])| {
+        let of = |(_, step, roles): &(FaultPoint, &str, &[Role])| {
             roles.iter().map(|role| format!("{}.{step}", word(*role))).collect::<Vec<_>>()
         };
-        Point::ALL.iter().flat_map(of).collect()
+        FaultPoint::ALL.iter().flat_map(of).collect()
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quell_core::{JobId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
@@ -231,14 +231,14 @@ fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(Error::Io { path: job.dir().to_owned(), error }),
     };
-    point(Point::TakenOut);
+    fault_point(FaultPoint::TakenOut);
     if let Some(name) = name {
         home.unclaim(name, id);
     }
     if ours {
         remove_all(&out)?;
     }
-    point(Point::TakenAway);
+    fault_point(FaultPoint::TakenAway);
     job.remove().map_err(Error::io(job.dir()))?;
     Ok(ours)
 }

@@ -146,7 +146,7 @@ impl EventFeed {
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 fn open(path: &std::path::Path) -> io::Result<Option<File>> {
-    match quell_sys::open_own(path, quell_sys::Use::Read) {
+    match quell_sys::open_private(path, quell_sys::OpenMode::Read) {
         Ok(file) if file.metadata()?.len() > LARGEST => {
             let why = format!("a history larger than {LARGEST} bytes is none of quell's");
             Err(io::Error::new(io::ErrorKind::InvalidData, why))

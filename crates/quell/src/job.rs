@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell_core::{AskScope, JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_store::{JobDir, Liveness, Role, Watch};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
@@ -250,7 +250,7 @@ impl Job {
             let Stop { kill, grace, ask, reason, leftovers } = stop.clone();
             let call = Call::Stop { kill, grace, ask, reason, leftovers };
             keeper.say(&call)?;
-            point(Point::StopSent);
+            fault_point(FaultPoint::StopSent);
             return Ok(match self.hear_stop(&mut keeper, keepers)? {
                 Heard::Answer(_) => (true, Some(keeper)),
                 Heard::Gone => (false, None),

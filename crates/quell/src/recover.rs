@@ -14,7 +14,7 @@ use quell_core::{
 };
 use quell_keeper::{Mask, News, RunError};
 use quell_store::{JobDir, Liveness, Lock, wall};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::{Error, Result};
 
@@ -201,10 +201,10 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
     let case = Case::of(job, &lock, keepers)?;
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
-        point(Point::LostLocked);
+        fault_point(FaultPoint::LostLocked);
         // A courtesy to others who wait; without it they think that it is kept.
         let _ = lock.finishing();
-        point(Point::FinishingSaid);
+        fault_point(FaultPoint::FinishingSaid);
     }
     let (lost, done) = match case {
         Case::Kept => return Ok(Finish::Kept),
@@ -215,7 +215,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
         Case::Unmade(spec) => {
             let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
             quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: wall() });
-            point(Point::UnmadeEmptied);
+            fault_point(FaultPoint::UnmadeEmptied);
             job.remove().map_err(failed)?;
             return Ok(Finish::Removed);
         }
@@ -231,7 +231,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
             let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
-            point(Point::LostKilled);
+            fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
                 // It is left to a command that can see its processes.
                 return Err(Error::NotProvenDead(format!(
@@ -252,7 +252,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
         return Ok(Finish::Stopped(Box::new(receipt)));
     }
     put_on_record(job, &lost, &receipt).map_err(failed)?;
-    point(Point::LostSettled);
+    fault_point(FaultPoint::LostSettled);
     // Until here: whoever waits for the lock finds a job that is over.
     drop(lock);
     Ok(Finish::Stopped(Box::new(receipt)))
@@ -541,7 +541,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
-    point(Point::LossLogged);
+    fault_point(FaultPoint::LossLogged);
     if !survived {
         news.extend(log_once(job, receipt, Happening::ended(receipt))?);
     }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use quell_core::{Background, JobId, JobSpec, LaunchFile, Stdin};
 use quell_keeper::{BackgroundRequest, Environment, RunRequest};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::start::{is_inside_a_job, open_input, owner_lives};
 use crate::{Error, Job, Result, Start, Stop};
@@ -39,7 +39,7 @@ impl Job {
         crate::roles::check_request(&request)?;
         quell_keeper::check(&request)?;
         self.stop(stop)?;
-        point(Point::RestartStopped);
+        fault_point(FaultPoint::RestartStopped);
         self.quell.start_request(&request, stdin)
     }
 

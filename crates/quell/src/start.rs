@@ -17,7 +17,7 @@ use quell_core::{
 };
 use quell_keeper::{BackgroundRequest, Environment, Mask, RunError, RunRequest, StartReply, TestTerms};
 use quell_store::{Home, Liveness};
-use quell_sys::fault::{self, Point, point};
+use quell_sys::fault::{self, FaultPoint, fault_point};
 
 use crate::{Error, Job, Quell, Result};
 
@@ -419,14 +419,14 @@ impl Quell {
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
         let mut keeper = command.spawn().map_err(|error| Error::NoProgram(format!("{error}")))?;
-        point(Point::KeepExecuted);
+        fault_point(FaultPoint::KeepExecuted);
         // Else the keeper's end would be open here as long as the command.
         drop(command);
         // What was executed forks and exits; it is the keeper's standby that goes on, as nobody's child.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(&bytes).and_then(|()| {
-            point(Point::RequestSent);
+            fault_point(FaultPoint::RequestSent);
             BufReader::new(&ours).read_line(&mut line)
         });
         let _ = keeper.wait();

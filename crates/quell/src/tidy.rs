@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use quell_sys::Use;
+use quell_sys::OpenMode;
 
 use crate::gc::collect;
 use crate::{Error, GcReport, GcRules, Quell, Result};
@@ -23,13 +23,13 @@ impl Quell {
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
-        let old = match quell_sys::open_own(&path, Use::Read) {
+        let old = match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
         let Some(stamp) = old else {
-            quell_sys::open_own(&path, Use::Append).map_err(failed)?;
+            quell_sys::open_private(&path, OpenMode::Append).map_err(failed)?;
             return Ok(None);
         };
         // A time in the future is that of another clock.
@@ -44,7 +44,7 @@ impl Quell {
             return Ok(None);
         }
         // Before the work: one that can't be done is not tried again at each start.
-        let touch = quell_sys::open_own(&path, Use::Append);
+        let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
         collect(self.home(), rules, false, Some(AT_ONCE)).map(Some)
     }

@@ -81,7 +81,7 @@ pub(super) fn audit(mark: &Mark<'_>, roll: &mut Roll, patience: Duration) -> (Ro
         for pid in candidates(&here) {
             // The cheapest question first: of most of them it is the only one.
             if pid == me
-                || quell_sys::keeps_or_is_kernels(pid)
+                || quell_sys::is_keeper_or_kernel_thread(pid)
                 || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
                 || !bears(pid, mark.marker)
             {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use quell_core::{JobId, Limits};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 /// What the kernel calls the file system (`CGROUP2_SUPER_MAGIC`).
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -146,7 +146,7 @@ impl Cgroup {
             path = own.join(Self::name(id));
             fs::create_dir(&path).map_err(at(&path))?;
         }
-        point(Point::CgroupMade);
+        fault_point(FaultPoint::CgroupMade);
         let made = Self::prepare(&own, &path, limits);
         if made.is_err() {
             let _ = fs::remove_dir(&path);

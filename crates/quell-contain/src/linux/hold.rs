@@ -396,7 +396,7 @@ impl Hold {
         match &self.place {
             Place::Pidns { report, .. } => report.as_ref().map(|report| Polled::Read(report.as_fd())),
             Place::Reaper | Place::Cgroup(_) | Place::Scope { .. } => {
-                self.cgroup().and_then(Cgroup::events).map(Polled::News)
+                self.cgroup().and_then(Cgroup::events).map(Polled::Priority)
             }
         }
     }

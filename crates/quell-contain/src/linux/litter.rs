@@ -97,7 +97,7 @@ impl Litter {
             }
             cgroup.kill().map_err(|error| error.to_string())?;
             let news: Vec<BorrowedFd<'_>> = cgroup.events().into_iter().collect();
-            let polled: Vec<Polled<'_>> = news.iter().map(|news| Polled::News(*news)).collect();
+            let polled: Vec<Polled<'_>> = news.iter().map(|news| Polled::Priority(*news)).collect();
             let _ = quell_sys::poll_until(&polled, Some(deadline.min(Instant::now() + KILL_AGAIN)));
         }
         Ok(())

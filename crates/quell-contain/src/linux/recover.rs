@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quell_core::{
     Fate, Held, HeldBy, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
 };
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent};
 
 use super::cgroup::Cgroup;
@@ -190,14 +190,14 @@ impl Work<'_> {
     fn round(&mut self, deadline: Instant) -> bool {
         let began = (self.now)();
         let found = self.brake(deadline);
-        point(Point::LostBraked);
+        fault_point(FaultPoint::LostBraked);
         let mut round = Round::default();
         for cgroup in self.cgroups {
             match cgroup.kill() {
                 Ok(()) => round.note = "cgroup.kill".into(),
                 Err(error) => round.note = format!("cgroup.kill failed: {error}"),
             }
-            point(Point::CgroupKilled);
+            fault_point(FaultPoint::CgroupKilled);
         }
         // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
         // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
@@ -220,7 +220,7 @@ impl Work<'_> {
                 let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(deadline));
             }
         }
-        point(Point::KillRoundDone);
+        fault_point(FaultPoint::KillRoundDone);
         let populated = self.wait_empty(deadline);
         populated || found.iter().any(|(member, _)| !self.refused.contains(&member.id))
     }
@@ -353,7 +353,7 @@ fn becomes_empty(cgroup: &Cgroup, deadline: Instant) -> bool {
         }
         let Some(news) = cgroup.events() else { return true };
         let again = deadline.min(Instant::now() + KILL_AGAIN);
-        let _ = quell_sys::poll_until(&[Polled::News(news)], Some(again));
+        let _ = quell_sys::poll_until(&[Polled::Priority(news)], Some(again));
         if cgroup.populated().unwrap_or(true) {
             let _ = cgroup.kill();
         }

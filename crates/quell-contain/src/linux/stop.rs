@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use quell_core::{AskScope, Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
 use super::audit::{self, Mark};
@@ -217,7 +217,7 @@ impl Hold {
         // Who of the group was alive just now hears it in the next instant.
         let heard = group.filter(|group| quell_sys::signal_group(*group, signal).is_ok());
         if heard.is_some() {
-            point(Point::GroupAsked);
+            fault_point(FaultPoint::GroupAsked);
         }
         let is_heard = |in_group: bool| in_group && heard.is_some();
         for (id, in_group) in &set {
@@ -236,7 +236,7 @@ impl Hold {
             }
         }
         self.roll = roll;
-        point(Point::AllAsked);
+        fault_point(FaultPoint::AllAsked);
         round
     }
 
@@ -246,13 +246,13 @@ impl Hold {
         let mut roll = std::mem::take(&mut self.roll);
         let mut trail = std::mem::take(&mut self.trail);
         self.brake(&mut roll, &mut trail);
-        point(Point::Braked);
+        fault_point(FaultPoint::Braked);
         if self.group
             && let Some(root) = self.root
             && quell_sys::signal_group(root.pid, Signal::KILL).is_ok()
         {
             round.note = format!("KILL to the group {}", root.pid);
-            point(Point::GroupKilled);
+            fault_point(FaultPoint::GroupKilled);
         }
         match (&self.place, self.root) {
             (Place::Pidns { .. }, Some(init)) => {
@@ -261,7 +261,7 @@ impl Hold {
                     quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
                 round.push(Signal::KILL, init, result);
                 round.note = "KILL to the namespace's init".into();
-                point(Point::InitKilled);
+                fault_point(FaultPoint::InitKilled);
             }
             (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
         }
@@ -270,11 +270,11 @@ impl Hold {
                 Ok(()) => round.note = "cgroup.kill".into(),
                 Err(error) => round.note = format!("cgroup.kill failed: {error}"),
             }
-            point(Point::CgroupKilled);
+            fault_point(FaultPoint::CgroupKilled);
         }
         self.sweep(&mut roll, &mut trail, &mut round);
         (self.roll, self.trail) = (roll, trail);
-        point(Point::KillRoundDone);
+        fault_point(FaultPoint::KillRoundDone);
         round
     }
 
@@ -333,7 +333,7 @@ impl Hold {
                 struck.extend((result == Sent::Yes).then_some(seen.stat.pid));
             });
             struck.into_iter().for_each(|pid| trail.strike(pid));
-            point(Point::Swept);
+            fault_point(FaultPoint::Swept);
             round.settled = new == 0;
             if self.reap_for(roll).is_ok_and(|living| living == 0) || new == 0 {
                 break;

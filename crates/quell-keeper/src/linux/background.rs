@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
 use quell_core::{HeldBy, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
-use quell_sys::fault::{self, Point, Role, point};
+use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
 
 use super::desk::Desk;
@@ -50,7 +50,7 @@ pub fn stand_by(
     let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
     // Nobody's pipe is held open by a background job.
     quell_sys::close_inherited(&inherited);
-    let _ = quell_sys::let_go_of(true, true, true);
+    let _ = quell_sys::redirect_to_null(true, true, true);
     let (Ok(socket), Ok(stdin)) = taken else { return std::process::ExitCode::FAILURE };
     // Read as a file: a request that comes from anything else than a socket has to pass the guard, too.
     let socket = std::fs::File::from(socket);
@@ -81,7 +81,7 @@ pub fn stand_by(
         Err(_) => return std::process::ExitCode::FAILURE,
     };
     fault::act_as(Role::Standby);
-    point(Point::RequestRead);
+    fault_point(FaultPoint::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
     match serve(request, nest, &mut starter, stdin) {
@@ -132,7 +132,7 @@ fn serve(
     let _ = quell_sys::leave_session();
     quell_sys::set_name(STANDBY_NAME);
     if !background.nested {
-        quell_sys::say_that_i_keep();
+        quell_sys::mark_as_keeper();
     }
     quell_sys::restore_default(Signal::CHLD);
     signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
@@ -157,7 +157,7 @@ fn serve(
         return Err(RunError::Start("a background job needs a record".into()));
     };
     let ends = Ends::open(background.rules.pty).map_err(system("make the pipes for its output"))?;
-    point(Point::PipesMade);
+    fault_point(FaultPoint::PipesMade);
     let lock = record(&request, &job)?;
     let failed = |error| {
         let _ = store.remove();
@@ -170,7 +170,7 @@ fn serve(
                 NameError::Io { .. } => record_error(&request, error.to_string()),
             })
         })?;
-        point(Point::NameClaimed);
+        fault_point(FaultPoint::NameClaimed);
     }
     let nest = nest.or_else(|| if background.nested { None } else { Nest::enter_scope(id) });
     let helper = helper::start(&Brief {
@@ -184,7 +184,7 @@ fn serve(
         timeout: background.ready_timeout,
     });
     let helper = helper.map_err(|error| failed(system("start a helper")(error)))?;
-    point(Point::HelperStarted);
+    fault_point(FaultPoint::HelperStarted);
     let standby = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, helper, lock, nest, stdin, standby, mask };
     let outcome = split(request, plan, job, backstage, starter);
@@ -215,7 +215,7 @@ fn split(
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
-            point(Point::KeeperForked);
+            fault_point(FaultPoint::KeeperForked);
             let front = Front::new(request, plan, keeper, line, signal_fd);
             front.stand_by(copy, job, backstage, evidence)
         }
@@ -288,7 +288,7 @@ fn keep(
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
-    point(Point::KeeperBegun);
+    fault_point(FaultPoint::KeeperBegun);
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
@@ -333,9 +333,9 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     quell_sys::set_subreaper().map_err(other)?;
     let record = |error: std::io::Error| StartFailure::Record(error.to_string());
     let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
-    point(Point::TapsOpened);
+    fault_point(FaultPoint::TapsOpened);
     let listener = store.listen().map_err(record)?;
-    point(Point::Listening);
+    fault_point(FaultPoint::Listening);
     listener.set_nonblocking(true).map_err(record)?;
     let mut desk =
         Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.helper);
@@ -366,7 +366,7 @@ impl Keeper<'_> {
                 Ok(hold) => (hold, None),
                 Err(failure) => (Hold::nothing(self.plan.id, &self.plan.marker), Some(failure)),
             };
-            point(Point::PlaceAcquired);
+            fault_point(FaultPoint::PlaceAcquired);
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, self.run);
             let stdio = match refused {
                 Some(failure) => Err(failure),

@@ -31,5 +31,5 @@ pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
 
 /// By its name, or by its file if that may be read and is called otherwise.
 fn is_quell(stat: &Stat) -> bool {
-    stat.comm == "quell" || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+    stat.comm == "quell" || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quell_core::{
     Happening, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, State, Step, StepKind, Verdict,
 };
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use quell_store::JobDir;
 
@@ -128,7 +128,7 @@ impl Supervisor {
     /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
     pub(super) fn finish_up(&mut self) {
         self.look_no_more();
-        point(Point::FinishBegun);
+        fault_point(FaultPoint::FinishBegun);
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         survivors.extend(self.hold.doubtful());
@@ -140,7 +140,7 @@ impl Supervisor {
                 format!("{found} marked processes outside the tree"),
                 round.signals,
             );
-            point(Point::Audited);
+            fault_point(FaultPoint::Audited);
             survivors.extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>());
         }
         match (&verdict, self.hold.collect_root()) {
@@ -154,20 +154,20 @@ impl Supervisor {
             (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
             (Verdict::Unproven { .. }, _) => {}
         }
-        point(Point::RootCollected);
+        fault_point(FaultPoint::RootCollected);
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
         let mut receipt =
             self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
         self.finish_output(&mut receipt);
         if self.kit.desk.is_some() {
-            point(Point::OutputFinished);
+            fault_point(FaultPoint::OutputFinished);
         }
         if verdict == Verdict::Gone
             && let Err(error) = self.hold.release()
         {
             receipt.troubles.push(format!("the cgroup could not be removed: {error}"));
         }
-        point(Point::PlaceReleased);
+        fault_point(FaultPoint::PlaceReleased);
         let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
         // What could not be started the first time is an error for the caller, and nothing to be tried again.
         let tried = self.run > 1 || self.failed.is_none();
@@ -198,7 +198,7 @@ impl Supervisor {
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
             if let Some(name) = &self.job.spec.name {
                 store.home().unclaim(name, self.job.spec.id);
-                point(Point::NameGiven);
+                fault_point(FaultPoint::NameGiven);
             }
             if let Err(error) = store.remove() {
                 receipt.troubles.push(format!("the record could not be removed: {error}"));
@@ -223,7 +223,7 @@ impl Supervisor {
         if let Some(delay) = self.again {
             self.happen(Happening::Restarting { delay });
         }
-        point(Point::EndLogged);
+        fault_point(FaultPoint::EndLogged);
         // Nobody watches over one who is alone: what it leaves undone after the end would stay so.
         if last && self.kit.front.is_none() {
             let _ = store.harden();

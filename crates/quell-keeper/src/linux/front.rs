@@ -13,7 +13,7 @@ use quell_core::{
     State, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
-use quell_sys::fault::{self, Point, Role, point};
+use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
 
 use super::background::{Backstage, Crew};
@@ -129,9 +129,9 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
-            point(Point::KeeperForked);
+            fault_point(FaultPoint::KeeperForked);
             // What the program closes must be closed; only what quell says something on stays open here.
-            let _ = quell_sys::let_go_of(true, !request.uses_stdout, false);
+            let _ = quell_sys::redirect_to_null(true, !request.uses_stdout, false);
             quell_sys::close_inherited(&plan.inherited);
             let front = Front::new(request, plan, keeper, line, signal_fd);
             Front { owner, helper, ..front }.wait(outlets, evidence)
@@ -167,7 +167,7 @@ fn keep(
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
-    point(Point::KeeperBegun);
+    fault_point(FaultPoint::KeeperBegun);
     // The keeper is spoken to over its line. What is sent to it by signal, such as an outer job's request to its whole
     // tree, is meant for the front, which has got it too.
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
@@ -232,7 +232,7 @@ fn prepare_keeper(
             Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
         }
     })?;
-    point(Point::PlaceAcquired);
+    fault_point(FaultPoint::PlaceAcquired);
     Ok((job, hold, watch, lock))
 }
 
@@ -379,7 +379,7 @@ impl Front {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
-                        point(Point::EndHeard);
+                        fault_point(FaultPoint::EndHeard);
                         self.collect_keeper();
                         return Some(end);
                     }
@@ -414,7 +414,7 @@ impl Front {
             }
             if self.slim_at.is_some_and(|due| due <= Instant::now()) {
                 self.slim_at = None;
-                quell_sys::let_go_of_code();
+                quell_sys::drop_code_pages();
             }
             let due = self.answer_due.into_iter().chain(self.phase_due).min();
             if due.is_some_and(|due| due <= Instant::now()) {
@@ -533,7 +533,7 @@ impl Front {
                 self.told = Told { held, root: Some(root), inner, cgroup, base };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
-                point(Point::BirthHeard);
+                fault_point(FaultPoint::BirthHeard);
                 None
             }
             Note::Heard => None,

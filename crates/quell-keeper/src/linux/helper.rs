@@ -18,7 +18,7 @@ use quell_core::{
     Happening, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
 };
 use quell_store::{Home, JobDir, wall};
-use quell_sys::fault::{self, Point, Role, point};
+use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
 use serde::{Deserialize, Serialize};
 
@@ -112,11 +112,11 @@ pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
             if let Ok(Forked::Child) = quell_sys::fork() {
                 quell_sys::set_name(HELPER_NAME);
                 fault::act_as(Role::Helper);
-                point(Point::HelperBegun);
+                fault_point(FaultPoint::HelperBegun);
                 // The lock is the keeper's: a hook that takes its time must not look like one that lives. The caller's
                 // pipes, terminal and directory must not be kept busy by hooks either.
                 quell_sys::keep_open_only(helpers.as_fd());
-                let _ = quell_sys::let_go_of(true, true, true);
+                let _ = quell_sys::redirect_to_null(true, true, true);
                 let _ = quell_sys::leave_session();
                 let _ = std::env::set_current_dir("/");
                 if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
@@ -153,7 +153,7 @@ pub struct News {
 ///
 /// Before: this process was executed for nothing else, and has one thread. The guard admits the hooks.
 pub fn tell_hooks(news: News) -> ExitCode {
-    let _ = quell_sys::let_go_of(true, true, true);
+    let _ = quell_sys::redirect_to_null(true, true, true);
     let _ = quell_sys::leave_session();
     quell_sys::restore_default(Signal::CHLD);
     let job = Home::at(news.home).job(news.job);
@@ -237,7 +237,7 @@ impl Helper<'_> {
     }
 
     fn take(&mut self, task: Task) {
-        point(Point::TaskHeard);
+        fault_point(FaultPoint::TaskHeard);
         match task {
             Task::Event(event) => self.on_event(&event),
             Task::Probe => {
@@ -406,7 +406,7 @@ pub fn is_below_a_helper() -> bool {
 }
 
 fn looks_like_a_helper(stat: &Stat) -> bool {
-    stat.comm == HELPER_NAME && quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+    stat.comm == HELPER_NAME && quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }
 
 fn why_of(code: i32) -> String {
@@ -429,7 +429,7 @@ fn describe(action: &HookAction) -> String {
 /// Appends `line` to `file`. A fifo that nobody reads is an error, and not waited for.
 fn append(file: &Path, line: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(quell_sys::AT_ONCE);
+    options.append(true).create(true).mode(0o600).custom_flags(quell_sys::OPEN_NONBLOCK);
     options.open(file)?.write_all(line)
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Until};
 use quell_store::wall;
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
 use super::desk::Wish;
@@ -52,7 +52,7 @@ impl Supervisor {
                 let manner = if kill { Manner::Kill } else { Manner::Within(grace) };
                 if let Some(desk) = self.desk() {
                     desk.answer(key, &Answer::Heard);
-                    point(Point::StopHeard);
+                    fault_point(FaultPoint::StopHeard);
                 }
                 let (cause, actor) = match self.life.own_end().filter(|_| leftovers) {
                     Some(own_end) => own_end,
@@ -160,7 +160,7 @@ impl Supervisor {
             self.ready = Some(self.evidence.now());
             self.take_down_members(self.hold.living());
             self.publish();
-            point(Point::ReadyPublished);
+            fault_point(FaultPoint::ReadyPublished);
             self.happen(Happening::Ready { after });
         }
     }

@@ -15,7 +15,7 @@ use quell_core::{
     ProcId, Receipt, Record, Request, RootOutcome, SessionKind, State, Step, StepKind, Until,
 };
 use quell_store::{JobDir, Lock};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 
 use super::background::{self, Crew};
@@ -191,7 +191,7 @@ impl Supervisor {
         if let Err(failure) = self.try_start(program, rules) {
             self.fail_start(failure);
         }
-        let _ = quell_sys::let_go_of(true, true, true);
+        let _ = quell_sys::redirect_to_null(true, true, true);
         // A mount must not be kept busy by a keeper.
         let _ = std::env::set_current_dir("/");
     }
@@ -210,14 +210,14 @@ impl Supervisor {
             SpawnError::Containment(why) => StartFailure::Containment(why),
             SpawnError::Process(error) => StartFailure::Other(error.to_string()),
         })?;
-        point(Point::StubBorn);
+        fault_point(FaultPoint::StubBorn);
         self.evidence.troubles.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             let inner = self.hold.recorded().inner;
             self.say(&Note::Born { held: self.hold.kind(), root, inner, cgroup });
         }
-        point(Point::BirthTold);
+        fault_point(FaultPoint::BirthTold);
         self.birth = Some(birth);
         let troubles = self.evidence.troubles.len();
         self.step(Event::Spawned);
@@ -228,18 +228,18 @@ impl Supervisor {
             return Err(StartFailure::Record(trouble));
         }
         self.note_begun();
-        point(Point::IdentityRecorded);
+        fault_point(FaultPoint::IdentityRecorded);
         self.evidence.step(StepKind::Born, String::new(), vec![]);
         // Out of the caller's group before the program can signal it. A keeper that has left it already stays where it is.
         if self.run == 1 {
             quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
         }
-        point(Point::SessionLeft);
+        fault_point(FaultPoint::SessionLeft);
         if let Some(birth) = &self.birth {
             let mut go =
                 File::from(birth.go.try_clone().map_err(|error| StartFailure::Other(error.to_string()))?);
             go.write_all(b"g").map_err(|error| StartFailure::Other(error.to_string()))?;
-            point(Point::GoGiven);
+            fault_point(FaultPoint::GoGiven);
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Supervisor {
         if self.again.is_some() {
             if let Some(front) = &mut self.kit.front {
                 let _ = front.mention(&Note::Resting(end.receipt.root.outcome.clone()));
-                point(Point::RestTold);
+                fault_point(FaultPoint::RestTold);
             }
             return (end, self.again, self.job, self.kit);
         }
@@ -283,7 +283,7 @@ impl Supervisor {
             };
             // A front that is gone does not want to know.
             let _ = front.say(&note);
-            point(Point::EndTold);
+            fault_point(FaultPoint::EndTold);
         }
         (end, None, self.job, self.kit)
     }
@@ -334,7 +334,7 @@ impl Supervisor {
         self.grant(wishes);
         if self.slim_at.is_some_and(|due| due <= Instant::now()) {
             self.slim_at = None;
-            quell_sys::let_go_of_code();
+            quell_sys::drop_code_pages();
         }
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
@@ -353,17 +353,17 @@ impl Supervisor {
             Ok(()) if self.life.state() != State::Starting => {}
             Ok(()) => {
                 self.hold.executed();
-                point(Point::ExecSeen);
+                fault_point(FaultPoint::ExecSeen);
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
                 self.step(Event::Executed);
-                point(Point::RunningPublished);
+                fault_point(FaultPoint::RunningPublished);
                 self.say(&Note::Running);
-                point(Point::RunningTold);
+                fault_point(FaultPoint::RunningTold);
                 // Before the caller hears of it: who kills us right after that still finds it told.
                 self.happen(Happening::Started { root: self.hold.shown_root() });
                 if let Some(mut starter) = self.kit.starter.take() {
                     background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
-                    point(Point::StarterTold);
+                    fault_point(FaultPoint::StarterTold);
                 }
                 self.look_for_readiness();
                 self.slim_at = self.kit.desk.as_ref().map(|_| Instant::now() + LASTING);
@@ -411,7 +411,7 @@ impl Supervisor {
 
     fn notice_root_exit(&mut self) {
         if let Some(outcome) = self.hold.root_exit() {
-            point(Point::RootExitSeen);
+            fault_point(FaultPoint::RootExitSeen);
             // What the stub had to say before it died goes first: a start that failed is no death from outside.
             self.read_status_if_there();
             if self.life.state() == State::Ended {
@@ -507,7 +507,7 @@ impl Supervisor {
         if self.life.state() != State::Ended {
             self.evidence.step(StepKind::StopAsked, who_asked(cause, &actor), vec![]);
             self.happen(Happening::StopAsked { cause, actor: actor.clone() });
-            point(Point::StopNoted);
+            fault_point(FaultPoint::StopNoted);
         }
         self.step(Event::StopAsked(Request { cause, actor, manner, ask }));
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quell_contain::Hold;
 use quell_core::{Actor, Cause, Member, ProcId, Receipt, RootOutcome, State, Step, StepKind, Verdict};
 use quell_store::{JobDir, Liveness, Lock};
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::background::{Backstage, Crew};
 use super::desk::Desk;
@@ -28,9 +28,9 @@ impl Front {
         outlets: Vec<Outlet>,
         mut evidence: Evidence,
     ) -> Result<Finished, RunError> {
-        point(Point::KeeperMissed);
+        fault_point(FaultPoint::KeeperMissed);
         let lost = self.collect_keeper();
-        point(Point::KeeperCollected);
+        fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
         let mut job = job_of(&self.request, plan, outlets, &Mask::default());
         // It may have died before there was a record; none is made for what never ran.
@@ -43,7 +43,7 @@ impl Front {
         }
         let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
-        point(Point::HoldTaken);
+        fault_point(FaultPoint::HoldTaken);
         let kit = Kit {
             front: None,
             signals: self.signals,
@@ -55,7 +55,7 @@ impl Front {
             helper: self.helper,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
-        point(Point::TakenOver);
+        fault_point(FaultPoint::TakenOver);
         let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
         Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
     }
@@ -67,9 +67,9 @@ impl Front {
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
-        point(Point::KeeperMissed);
+        fault_point(FaultPoint::KeeperMissed);
         let lost = self.collect_keeper();
-        point(Point::KeeperCollected);
+        fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
         let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
         if ended_already(store).is_some() {
@@ -79,7 +79,7 @@ impl Front {
         let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         let mut evidence = self.run_evidence.unwrap_or(evidence);
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
-        point(Point::HoldTaken);
+        fault_point(FaultPoint::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
         let desk = taps.ok().map(|taps| {
             let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.helper);
@@ -100,7 +100,7 @@ impl Front {
             helper: None,
         };
         let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
-        point(Point::TakenOver);
+        fault_point(FaultPoint::TakenOver);
         // A starter that still waits has nothing to wait for.
         match (self.starter, end.receipt.verdict) {
             (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),

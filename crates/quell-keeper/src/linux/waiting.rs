@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quell_core::{Actor, Cause, Happening, JobEvent, Moment, Receipt, State, Step, StepKind};
 use quell_store::wall;
 use quell_sys::Polled;
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::desk::Wish;
 use super::finish::insist;
@@ -62,7 +62,7 @@ impl Pause<'_> {
                 return false;
             }
             if Instant::now() >= until {
-                point(Point::WaitOver);
+                fault_point(FaultPoint::WaitOver);
                 return true;
             }
         }
@@ -140,7 +140,7 @@ impl Pause<'_> {
     /// and since when, is news.
     fn end(mut self, cause: Cause, actor: Actor) {
         let Some(store) = &self.job.store else { return };
-        point(Point::WaitEnding);
+        fault_point(FaultPoint::WaitEnding);
         let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
         let ended = Moment { at, wall: wall() };
         let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
@@ -159,7 +159,7 @@ impl Pause<'_> {
             })
         };
         let published = insist(store, end);
-        point(Point::WaitEndPublished);
+        fault_point(FaultPoint::WaitEndPublished);
         self.happen(Happening::StopAsked { cause, actor });
         self.happen(Happening::ended(&receipt));
         // Only now: whoever waits for its end finds the whole history.

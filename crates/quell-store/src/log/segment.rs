@@ -26,7 +26,7 @@ pub(super) struct Opened {
 impl Opened {
     /// None if it is gone or was not made yet: then there is nothing in it.
     pub fn open(dir: &Path, stream: Stream, id: SegmentId) -> io::Result<Option<Self>> {
-        let open = |path: PathBuf| match quell_sys::open_own(&path, quell_sys::Use::Read) {
+        let open = |path: PathBuf| match quell_sys::open_private(&path, quell_sys::OpenMode::Read) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),

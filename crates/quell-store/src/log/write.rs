@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quell_core::StreamTotals;
-use quell_sys::Use;
-use quell_sys::fault::{Point as Step, point};
+use quell_sys::OpenMode;
+use quell_sys::fault::{FaultPoint as Step, fault_point};
 
 pub use pipe::Taken;
 
@@ -233,7 +233,7 @@ impl CaptureWriter {
             options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
         };
         let log = open(id.log(&self.dir, self.stream))?;
-        point(Step::SegmentMade);
+        fault_point(Step::SegmentMade);
         let made = open(id.idx(&self.dir, self.stream)).and_then(|mut idx| {
             idx.write_all(&start.to_bytes())?;
             Ok(Files { log, idx })
@@ -272,7 +272,7 @@ impl CaptureWriter {
 
     /// A segment that an earlier writer left, and the point at its end; none if it has no first point or no bytes' file.
     fn look(&self, id: SegmentId) -> io::Result<Option<(Segment, Point)>> {
-        let open = |path: PathBuf| match quell_sys::open_own(&path, Use::Read) {
+        let open = |path: PathBuf| match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
@@ -312,7 +312,7 @@ impl CaptureWriter {
 
     /// Opens the last segment that an earlier writer left, and brings its index to the end of its bytes.
     fn reopen(&mut self, id: SegmentId) -> io::Result<()> {
-        let open = |path: PathBuf| quell_sys::open_own(&path, Use::Change).map_err(at(&path));
+        let open = |path: PathBuf| quell_sys::open_private(&path, OpenMode::Change).map_err(at(&path));
         let mut log = open(id.log(&self.dir, self.stream))?;
         let mut idx = open(id.idx(&self.dir, self.stream))?;
         let (bytes, length) = (self.last().bytes, log.metadata()?.len());

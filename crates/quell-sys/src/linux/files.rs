@@ -13,11 +13,11 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// The flags with which an open, of a fifo too, waits for nobody and takes no terminal.
-pub const AT_ONCE: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
+pub const OPEN_NONBLOCK: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum OpenMode {
     /// To read it.
     Read,
     /// To read and write it where it is.
@@ -36,17 +36,17 @@ pub fn is_trusted(found: &Metadata) -> bool {
 
 /// Opens one of quell's own files: a regular one, of this user's or root's, at this very place. Never waits, whatever is
 /// there, and follows no link in the last part of `path`. What is checked is what is opened, not its name.
-pub fn open_own(path: &Path, to: Use) -> io::Result<File> {
+pub fn open_private(path: &Path, to: OpenMode) -> io::Result<File> {
     let mut options = OpenOptions::new();
     match to {
-        Use::Read => options.read(true),
-        Use::Change => options.read(true).write(true),
-        Use::Extend => options.read(true).append(true),
-        Use::Append => options.read(true).append(true).create(true).mode(0o600),
+        OpenMode::Read => options.read(true),
+        OpenMode::Change => options.read(true).write(true),
+        OpenMode::Extend => options.read(true).append(true),
+        OpenMode::Append => options.read(true).append(true).create(true).mode(0o600),
     };
     // What is no file at all is as good as a damaged one: whoever can do without it does.
     let no_file = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-    options.custom_flags(libc::O_NOFOLLOW | AT_ONCE);
+    options.custom_flags(libc::O_NOFOLLOW | OPEN_NONBLOCK);
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => no_file("it is a link, which quell never makes there"),
         // A fifo without a reader, or a socket.
@@ -65,9 +65,9 @@ pub fn open_own(path: &Path, to: Use) -> io::Result<File> {
 }
 
 /// All of one of quell's own files, if that is at most `most` bytes.
-pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_private(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
-    open_own(path, Use::Read)?.take(most + 1).read_to_end(&mut bytes)?;
+    open_private(path, OpenMode::Read)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let why = format!("it is larger than {most} bytes, which no such file of quell's is");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -177,13 +177,13 @@ mod tests {
         ];
         for (number, lay) in lay.iter().enumerate() {
             lay();
-            for to in [Use::Read, Use::Change, Use::Append] {
-                assert!(open_own(&trap, to).is_err(), "trap {number}, {to:?}");
+            for to in [OpenMode::Read, OpenMode::Change, OpenMode::Append] {
+                assert!(open_private(&trap, to).is_err(), "trap {number}, {to:?}");
             }
             std::fs::remove_file(&trap).or_else(|_| std::fs::remove_dir(&trap)).unwrap();
         }
-        assert_eq!(read_own(&file, 5).unwrap(), b"whole");
-        assert_eq!(read_own(&file, 4).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read_private(&file, 5).unwrap(), b"whole");
+        assert_eq!(read_private(&file, 4).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub enum Polled<'a> {
     Read(BorrowedFd<'a>),
     /// Room for a page.
     Write(BorrowedFd<'a>),
-    /// News in a file such as cgroup.events.
-    News(BorrowedFd<'a>),
+    /// Priority data: a change in a file such as cgroup.events.
+    Priority(BorrowedFd<'a>),
 }
 
 /// Waits until one of `fds` is ready or `deadline` has passed; says which are ready.
@@ -31,7 +31,7 @@ pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<V
         .map(|fd| match fd {
             Polled::Read(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::IN),
             Polled::Write(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::OUT),
-            Polled::News(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::PRI),
+            Polled::Priority(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::PRI),
         })
         .collect();
     let timeout = deadline.map(|deadline| {

@@ -234,7 +234,7 @@ fn set_limit(resource: Resource, value: u64, hard: bool) -> Result<(), i32> {
 /// The last steps of a stub: nothing of quell is left in the process but its environment's marker.
 pub(crate) fn become_program(program: &Program, arrays: &Arrays, rules: &ChildRules, status: RawFd) -> ! {
     signals::reset_for_exec(&rules.keep_ignored);
-    super::process::keep_no_more();
+    super::process::clear_keeper_mark();
     if let Some(stdio) = &rules.stdio {
         for (fd, from) in (0..).zip(stdio.descriptors) {
             // SAFETY: nothing in this process uses its old standard descriptors any more.

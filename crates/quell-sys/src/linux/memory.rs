@@ -2,7 +2,7 @@
 
 /// Lets go of the pages of the program's own file that this process has looked at: its code and its constants. They stay in
 /// the kernel's cache, and those that are needed again are mapped again; a keeper that waits needs a tenth of them.
-pub fn let_go_of_code() {
+pub fn drop_code_pages() {
     #[cfg(target_pointer_width = "64")]
     for (start, length) in segments() {
         // SAFETY: these are private mappings of a file that nobody has written to: what is read there later is the same.
@@ -77,7 +77,7 @@ mod tests {
         }
         let before = resident_code();
         let text = format!("{:?}", segments());
-        let_go_of_code();
+        drop_code_pages();
         let after = resident_code();
         assert!(after < before * 3 / 4, "{before} KiB, then {after} KiB");
         assert_eq!(text, format!("{:?}", segments()));

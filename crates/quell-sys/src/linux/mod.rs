@@ -1,7 +1,7 @@
 //! Linux.
 #![allow(unsafe_code)]
 
-mod early;
+mod closed_stdio;
 mod files;
 mod host;
 mod launch;
@@ -14,9 +14,10 @@ mod signals;
 mod stream;
 mod wait;
 
-pub use early::closed_at_start;
+pub use closed_stdio::closed_at_start;
 pub use files::{
-    AT_ONCE, Use, check_room, connect_within, is_trusted, open_own, raised_rights, read_own, read_text,
+    OPEN_NONBLOCK, OpenMode, check_room, connect_within, is_trusted, open_private, raised_rights,
+    read_private, read_text,
 };
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, open_files_allowed, own_home,
@@ -26,20 +27,20 @@ pub use host::{
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
 };
-pub use memory::let_go_of_code;
+pub use memory::drop_code_pages;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, close_inherited, die_of, fork, fork_into, has_terminal, inherited_descriptors, is_stopped,
-    keep_open_only, keeps_or_is_kernels, leave_session, let_go_of, may_execute, parent, pgid, pid,
-    replace_stdin, say_that_i_keep, set_name, set_subreaper, signal_group, stack_limit, stop_self,
-    take_descriptor, uid,
+    Forked, close_inherited, exit_by_signal, fork, fork_into, has_terminal, inherited_descriptors,
+    is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session, mark_as_keeper, may_execute,
+    parent, pgid, pid, redirect_to_null, replace_stdin, set_name, set_subreaper, signal_group, stack_limit,
+    stop_self, take_descriptor, uid,
 };
 pub use procfs::{
-    Stat, cgroups, children, cmdline, execute_one_file, execute_the_same, executed, first_own_children,
-    holds_socket, in_first_pid_namespace, inner_pid, is_gone, is_locked_here, is_quell, listeners,
-    living_thread, mount_namespace, newest_pid, open_files, own_children, own_pid_namespace, pid_max,
-    pid_namespace, pids, proc_is_ours, stat, threads_on_host, uid_of, users_of, variable_lists, variable_of,
+    Stat, cgroups, children, cmdline, executed, first_own_children, holds_socket, in_first_pid_namespace,
+    inner_pid, is_gone, is_locked_here, is_quell, listeners, living_thread, mount_namespace, newest_pid,
+    open_files, own_children, own_pid_namespace, pid_max, pid_namespace, pids, proc_is_ours, same_executable,
+    same_executable_file, stat, threads_on_host, uid_of, users_of, variable_lists, variable_of,
     whole_cmdline,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};

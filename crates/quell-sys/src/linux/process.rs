@@ -66,7 +66,7 @@ fn check_threads() -> io::Result<()> {
 const KEEPS: (Resource, u64) = (Resource::Locks, 0x7175_656c);
 
 /// Lets others know that this process keeps a job and has none of a job's own environment.
-pub fn say_that_i_keep() {
+pub fn mark_as_keeper() {
     let (resource, mark) = KEEPS;
     let _ = setrlimit(resource, Rlimit { current: Some(mark), ..getrlimit(resource) });
 }
@@ -77,7 +77,7 @@ pub fn stack_limit() -> Option<u64> {
 }
 
 /// Takes that back, for a program that is to be executed here.
-pub(crate) fn keep_no_more() {
+pub(crate) fn clear_keeper_mark() {
     let (resource, mark) = KEEPS;
     let limit = getrlimit(resource);
     if limit.current == Some(mark) {
@@ -86,7 +86,7 @@ pub(crate) fn keep_no_more() {
 }
 
 /// Whether `pid` says that it keeps a job, or is a thread of the kernel. Both have no environment of a job.
-pub fn keeps_or_is_kernels(pid: u32) -> bool {
+pub fn is_keeper_or_kernel_thread(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit writes the struct that it is given, the others take a number.
@@ -142,7 +142,7 @@ pub fn has_terminal() -> bool {
 }
 
 /// Lets go of standard descriptors: /dev/null takes their places, so that nobody waits for this process to close a pipe.
-pub fn let_go_of(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
+pub fn redirect_to_null(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     if stdin {
         rustix::stdio::dup2_stdin(&null)?;
@@ -208,7 +208,7 @@ pub fn is_stopped(pid: u32) -> bool {
 }
 
 /// Ends this process by `signal`, as if nothing had ever handled it. Comes back only if the signal doesn't kill.
-pub fn die_of(signal: Signal) {
+pub fn exit_by_signal(signal: Signal) {
     // SAFETY: SIG_DFL is a valid disposition; setrlimit reads a whole struct.
     unsafe {
         libc::signal(signal.number(), libc::SIG_DFL);

@@ -317,7 +317,7 @@ pub fn living_thread(pid: u32, leader: &Stat) -> u32 {
 }
 
 /// Whether two files that are executed, by this and by that process, have the same bytes in them.
-pub fn execute_the_same(one: u32, other: u32) -> bool {
+pub fn same_executable(one: u32, other: u32) -> bool {
     let open = |pid: u32| File::open(format!("/proc/{pid}/exe"));
     let same = || -> io::Result<bool> {
         let (mut one, mut other) = (open(one)?, open(other)?);
@@ -347,7 +347,7 @@ pub fn executed(pid: u32) -> Option<std::path::PathBuf> {
 }
 
 /// Whether two processes execute the very same file. Not if that can't be read of one of them.
-pub fn execute_one_file(one: u32, other: u32) -> bool {
+pub fn same_executable_file(one: u32, other: u32) -> bool {
     let file = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).map(|found| (found.dev(), found.ino()));
     matches!((file(one), file(other)), (Ok(one), Ok(other)) if one == other)
 }
@@ -356,7 +356,7 @@ pub fn execute_one_file(one: u32, other: u32) -> bool {
 /// replaced meanwhile is.
 pub fn is_quell(pid: u32) -> bool {
     let named = |path: PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"quell"));
-    execute_one_file(pid, super::pid()) || executed(pid).is_some_and(named)
+    same_executable_file(pid, super::pid()) || executed(pid).is_some_and(named)
 }
 
 /// The text of /proc/PID/cgroup.

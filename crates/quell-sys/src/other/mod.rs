@@ -21,7 +21,7 @@ pub fn own_home() -> Option<std::path::PathBuf> {
 }
 
 /// Ends this process by `signal`, where there are signals.
-pub fn die_of(_signal: quell_core::Signal) {}
+pub fn exit_by_signal(_signal: quell_core::Signal) {}
 
 /// How large the stack may become, where that is limited, in bytes.
 pub fn stack_limit() -> Option<u64> {

@@ -87,7 +87,8 @@ impl Asker {
     /// The process that wants what this one was executed for: its parent, or the caller of that one if it is quell, too.
     pub(crate) fn of_caller() -> Self {
         let parent = quell_sys::stat(quell_sys::parent()).ok();
-        let is_quell = |parent: &&quell_sys::Stat| quell_sys::execute_one_file(parent.pid, quell_sys::pid());
+        let is_quell =
+            |parent: &&quell_sys::Stat| quell_sys::same_executable_file(parent.pid, quell_sys::pid());
         let caller = parent.as_ref().filter(is_quell);
         let caller = caller.and_then(|parent| quell_sys::stat(parent.ppid).ok());
         Self::new(caller.or(parent))
@@ -123,7 +124,7 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     let cause = line.cause.as_deref().map(short);
     let line = AuditLine { target: short(&line.target), cause, actor, ..line.clone() };
     let path = path(home);
-    let open = || quell_sys::open_own(&path, quell_sys::Use::Append);
+    let open = || quell_sys::open_private(&path, quell_sys::OpenMode::Append);
     home.check()?;
     let mut file = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => home.make().and_then(|()| open())?,
@@ -167,7 +168,7 @@ fn end_of(file: &mut File) -> (u64, bool) {
 
 /// What can be read of it; a line that was cut by a crash is passed over.
 pub(super) fn read(home: &Home) -> io::Result<Vec<AuditLine>> {
-    let bytes = |path: PathBuf| match quell_sys::read_own(&path, 4 * CAP) {
+    let bytes = |path: PathBuf| match quell_sys::read_private(&path, 4 * CAP) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     };

@@ -85,7 +85,7 @@ pub(super) enum Found {
 /// Opens the file as it is. The caller holds the lock.
 pub(super) fn open(home: &Home) -> Found {
     let path = home.index_path();
-    match quell_sys::open_own(&path, quell_sys::Use::Read) {
+    match quell_sys::open_private(&path, quell_sys::OpenMode::Read) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Bad,
         // SQLite would follow a link, and wait for a fifo.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use quell_core::JobId;
 use quell_store::Home;
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::row::{self, Row};
@@ -22,7 +22,7 @@ pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     let done = home.done().map_err(Error::io(home.dir().join("done")))?;
     for batch in done.chunks(BATCH) {
         add(db, home, batch)?;
-        point(Point::IndexAdded);
+        fault_point(FaultPoint::IndexAdded);
         for &id in batch {
             // If this fails, it is taken in once more.
             let _ = home.indexed(id);

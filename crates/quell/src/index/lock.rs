@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use quell_store::Home;
-use quell_sys::Use;
+use quell_sys::OpenMode;
 
 /// How long it is waited for, which is enough for the making of an index of a hundred thousand jobs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ fn take(
     deadline: Instant,
 ) -> Option<File> {
     let path = home.dir().join(name);
-    let file = quell_sys::open_own(&path, Use::Append).ok()?;
+    let file = quell_sys::open_private(&path, OpenMode::Append).ok()?;
     loop {
         match lock(&file) {
             Ok(()) => return Some(file),

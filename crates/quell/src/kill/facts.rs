@@ -29,7 +29,7 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
         kernel_thread: is_kernels(stat),
         is_quell: is_quells(stat)
             || names.iter().any(|name| name == "quell")
-            || quell_sys::execute_the_same(thread, quell_sys::pid()),
+            || quell_sys::same_executable(thread, quell_sys::pid()),
         names,
         words,
         file_unknown: executed.is_none(),
@@ -63,7 +63,7 @@ fn is_kernels(stat: &Stat) -> bool {
 
 /// One of those that keep a job, by its name or by the file that it executes.
 fn is_quells(stat: &Stat) -> bool {
-    QUELLS.contains(&stat.comm.as_str()) || quell_sys::execute_one_file(stat.pid, quell_sys::pid())
+    QUELLS.contains(&stat.comm.as_str()) || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }
 
 fn last(path: &Path) -> Option<String> {

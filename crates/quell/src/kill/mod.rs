@@ -15,7 +15,7 @@ use quell_core::{
     StopPlan, Until, Verdict,
 };
 use quell_sys::Sent;
-use quell_sys::fault::{Point, point};
+use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Serialize, Serializer};
 
 pub use self::set::Member;
@@ -137,7 +137,7 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     }
     let (mut set, decision) = look(gate, number, kill).map_err(|error| gate.failed("kill", pid, error))?;
     let decision = gate.decided("kill", pid, decision)?;
-    point(Point::VictimValidated);
+    fault_point(FaultPoint::VictimValidated);
     let begun = Instant::now();
     let root = set.root();
     let name = set.name();

@@ -79,7 +79,7 @@ impl Cgroup {
             if text.contains("populated 0") {
                 break;
             }
-            poll_until(&[Polled::News(events.as_fd())], Some(start + PATIENCE)).map_err(failed)?;
+            poll_until(&[Polled::Priority(events.as_fd())], Some(start + PATIENCE)).map_err(failed)?;
             if start.elapsed() > PATIENCE {
                 return Err("cgroup.kill did not empty the cgroup".into());
             }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use quell_sys::fault::{Point as Step, point};
+use quell_sys::fault::{FaultPoint as Step, fault_point};
 
 use super::{CaptureWriter, POINT, line_ends};
 
@@ -61,7 +61,7 @@ impl CaptureWriter {
             // A full disk, or one that can't do this.
             Err(_) => return Taken::Refused,
         };
-        point(Step::OutputTaken);
+        fault_point(Step::OutputTaken);
         let mut lines = 0;
         let read = read_back(&files.log, before, length, buffer, |bytes| {
             lines += line_ends(bytes);
