@@ -292,7 +292,7 @@ fn a_path_or_nothing_is_no_job() {
     ] {
         let found = quell.job(text);
         assert!(
-            matches!(&found, Err(quell::Error::BadJob(_) | quell::Error::NoSuchJob(_))),
+            matches!(&found, Err(quell::Error::InvalidJob(_) | quell::Error::NoSuchJob(_))),
             "{text:?}: {found:?}"
         );
         let done = lab.quell("stop").args(["--", text]).finish();

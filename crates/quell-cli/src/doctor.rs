@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use quell_contain::Doctor;
-use quell_core::HeldBy;
+use quell_core::ContainmentKind;
 
 use crate::args::DoctorArgs;
 use crate::output;
@@ -14,7 +14,7 @@ pub fn doctor(args: &DoctorArgs) -> ExitCode {
     let found = quell_contain::doctor();
     let text =
         if args.json { format!("{}\n", quell_core::success("doctor", &found)) } else { describe(&found) };
-    let strong = found.containments.iter().any(|held| *held != HeldBy::Reaper);
+    let strong = found.containments.iter().any(|held| *held != ContainmentKind::Reaper);
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
     output::to_stdout(&text).unwrap_or(verdict)
 }
@@ -26,8 +26,9 @@ fn describe(found: &Doctor) -> String {
         let mark = if ability.ok { "yes" } else { "no " };
         let _ = writeln!(text, "  {mark}  {:width$}  {}", ability.name, ability.detail);
     }
-    let word =
-        |held: &HeldBy| serde_json::to_value(held).ok().and_then(|word| word.as_str().map(str::to_owned));
+    let word = |held: &ContainmentKind| {
+        serde_json::to_value(held).ok().and_then(|word| word.as_str().map(str::to_owned))
+    };
     let list: Vec<String> = found.containments.iter().filter_map(word).collect();
     let _ = writeln!(text, "\nheld by: {}", if list.is_empty() { "nothing".into() } else { list.join(", ") });
     match &found.auto {

@@ -1,6 +1,6 @@
 //! What `quell doctor` reports, on every platform.
 
-use quell_core::HeldBy;
+use quell_core::ContainmentKind;
 use serde::Serialize;
 
 /// One ability of the host.
@@ -24,9 +24,9 @@ pub struct Doctor {
     /// What was tried, in the order in which it matters.
     pub abilities: Vec<Ability>,
     /// The containments that `--contain` would accept here.
-    pub containments: Vec<HeldBy>,
+    pub containments: Vec<ContainmentKind>,
     /// What `--contain auto` takes here; nothing where jobs can't be run at all.
-    pub auto: Option<HeldBy>,
+    pub auto: Option<ContainmentKind>,
     /// What could defeat that.
     pub defeated_by: Vec<String>,
 }

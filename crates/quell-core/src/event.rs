@@ -32,12 +32,12 @@ pub struct JobEvent {
     pub run: u32,
     /// What happened.
     #[serde(flatten)]
-    pub what: Happening,
+    pub what: EventKind,
 }
 
 impl JobEvent {
     /// What happened to the job of `spec` at `time`, in its run of that number.
-    pub fn new(spec: &JobSpec, time: String, run: u32, what: Happening) -> Self {
+    pub fn new(spec: &JobSpec, time: String, run: u32, what: EventKind) -> Self {
         let (name, session, tags) = (spec.name.clone(), spec.session.clone(), spec.tags.clone());
         Self { time, job: spec.id, name, session, tags, run, what }
     }
@@ -47,7 +47,7 @@ impl JobEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Happening {
+pub enum EventKind {
     /// The job is on record.
     Created,
     /// The program runs.
@@ -162,7 +162,7 @@ pub enum Happening {
     },
 }
 
-impl Happening {
+impl EventKind {
     /// The end of the run that `receipt` is about.
     pub fn ended(receipt: &Receipt) -> Self {
         Self::Ended {

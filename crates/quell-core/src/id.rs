@@ -14,7 +14,7 @@ pub struct JobId(Ulid);
 /// A text that is no job id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
-pub struct BadId(String);
+pub struct InvalidId(String);
 
 impl JobId {
     /// An id from the wall clock and 80 random bits (the upper 48 bits of `random` are not used).
@@ -41,19 +41,19 @@ impl fmt::Debug for JobId {
 }
 
 impl FromStr for JobId {
-    type Err = BadId;
+    type Err = InvalidId;
 
-    fn from_str(text: &str) -> Result<Self, BadId> {
-        let id = Ulid::from_string(text).map_err(|_| BadId(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let id = Ulid::from_string(text).map_err(|_| InvalidId(text.to_owned()))?;
         // The decoder takes lower case and overflowing first characters too; only the canonical form names a job.
-        if id.to_string() == text { Ok(Self(id)) } else { Err(BadId(text.to_owned())) }
+        if id.to_string() == text { Ok(Self(id)) } else { Err(InvalidId(text.to_owned())) }
     }
 }
 
 impl TryFrom<String> for JobId {
-    type Error = BadId;
+    type Error = InvalidId;
 
-    fn try_from(text: String) -> Result<Self, BadId> {
+    fn try_from(text: String) -> Result<Self, InvalidId> {
         text.parse()
     }
 }

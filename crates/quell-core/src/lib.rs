@@ -1,7 +1,7 @@
 //! The words of quell, without any I/O: what a job is, how it lives and ends, how a stop is planned and what a
 //! receipt says. Everything that talks to a kernel is in other crates and is told here what to do.
 //!
-//! The key types: [`JobId`], [`JobSpec`], [`Life`] (the lifecycle as a total state × event table), [`StopPlan`],
+//! The key types: [`JobId`], [`JobSpec`], [`Lifecycle`] (the lifecycle as a total state × event table), [`StopPlan`],
 //! [`Receipt`]. [`account`] turns a receipt into the few lines that a person reads.
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod envelope;
 mod event;
 pub mod guard;
 mod id;
-mod life;
+mod lifecycle;
 pub mod paths;
 mod plan;
 mod receipt;
@@ -22,23 +22,26 @@ mod text;
 mod units;
 
 pub use envelope::{ErrorBody, failure, json, success};
-pub use event::{Happening, JobEvent};
-pub use id::{BadId, JobId};
-pub use life::{Action, Count, Event, Known, Life, LifeRules, Manner, Request, State};
+pub use event::{EventKind, JobEvent};
+pub use id::{InvalidId, JobId};
+pub use lifecycle::{
+    Action, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase, StopMode, StopRequest,
+};
 pub use plan::{AskScope, StopPlan};
 pub use receipt::{
-    Actor, Cause, Counts, Fate, Grace, Held, JobBrief, KillReason, Member, Moment, Output, ProcId, Receipt,
-    RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
+    Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Moment, Output, ProcId,
+    Receipt, RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
 };
-pub use signal::{BadSignal, Signal};
+pub use signal::{InvalidSignal, Signal};
 pub use spec::{
-    Background, BadAssignment, BadEnvironment, Contain, HeldBy, Hook, HookAction, HookEvent, JobSpec,
-    LaunchFile, Leak, Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy, RestartRules,
-    SessionKind, Stdin, Until, parse_assignment, parse_environment,
+    Background, Contain, ContainmentKind, Hook, HookAction, HookEvent, InvalidAssignment, InvalidEnvironment,
+    JobSpec, LaunchFile, Leak, Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy,
+    RestartRules, SessionKind, Stdin, Until, parse_assignment, parse_environment,
 };
 pub use text::{is_unsafe, printable, printable_lines, push_escape};
 pub use units::{
-    BadCores, BadDuration, BadSize, format_duration, parse_cores, parse_duration, parse_size, seconds,
+    InvalidCores, InvalidDuration, InvalidSize, format_duration, parse_cores, parse_duration, parse_size,
+    seconds,
 };
 
 /// The name and version of quell's JSON, in every object that it prints or writes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{HeldBy, SessionKind};
+use crate::spec::{ContainmentKind, SessionKind};
 use crate::{AskScope, JobId, Signal};
 
 /// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
@@ -316,9 +316,9 @@ pub struct JobBrief {
 /// How the tree was held, and what could defeat that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Held {
+pub struct ContainmentInfo {
     /// The containment.
-    pub containment: HeldBy,
+    pub containment: ContainmentKind,
     /// Whose session the root was in.
     pub session: SessionKind,
     /// The cgroup, where there is one.
@@ -404,7 +404,7 @@ pub struct Receipt {
     /// When the count was done.
     pub ended: Moment,
     /// How it was held.
-    pub held: Held,
+    pub held: ContainmentInfo,
     /// Why it ended.
     pub cause: Cause,
     /// Who brought that about.

@@ -13,7 +13,7 @@ pub struct Signal(i32);
 /// A text that names no signal.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no signal: give a name such as TERM, INT or SIGKILL, or a number from 1 to {MAX}")]
-pub struct BadSignal(String);
+pub struct InvalidSignal(String);
 
 /// The highest signal number (SIGRTMAX on Linux).
 const MAX: i32 = if cfg!(target_os = "linux") { 64 } else { 31 };
@@ -134,22 +134,22 @@ impl fmt::Debug for Signal {
 }
 
 impl FromStr for Signal {
-    type Err = BadSignal;
+    type Err = InvalidSignal;
 
-    fn from_str(text: &str) -> Result<Self, BadSignal> {
+    fn from_str(text: &str) -> Result<Self, InvalidSignal> {
         let upper = text.to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);
         let by_number = text.parse().ok().and_then(Self::new);
         let by_name =
             NAMES.iter().find(|(known, ..)| *known == name).and_then(|row| Self::new(number_here(row)));
-        by_number.or(by_name).ok_or_else(|| BadSignal(text.to_owned()))
+        by_number.or(by_name).ok_or_else(|| InvalidSignal(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for Signal {
-    type Error = BadSignal;
+    type Error = InvalidSignal;
 
-    fn try_from(text: String) -> Result<Self, BadSignal> {
+    fn try_from(text: String) -> Result<Self, InvalidSignal> {
         text.parse()
     }
 }

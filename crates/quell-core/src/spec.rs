@@ -29,7 +29,7 @@ pub enum Contain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum HeldBy {
+pub enum ContainmentKind {
     /// Subreaper sweep, session and group.
     Reaper,
     /// A cgroup v2 that quell made below its own.
@@ -412,7 +412,7 @@ pub struct Record {
     pub since: Moment,
     /// How it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<HeldBy>,
+    pub held: Option<ContainmentKind>,
     /// The cgroup that holds it, as a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
@@ -501,35 +501,35 @@ pub struct LaunchFile {
 /// A `K=V` without its `=` or its key.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no assignment: write KEY=VALUE")]
-pub struct BadAssignment(String);
+pub struct InvalidAssignment(String);
 
 /// A line of an environment file that is no assignment.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {error}")]
-pub struct BadEnvironment {
+pub struct InvalidEnvironment {
     /// Which, from 1 on.
     line: usize,
     /// Why.
-    error: BadAssignment,
+    error: InvalidAssignment,
 }
 
 /// Reads the text of an environment file: one `KEY=VALUE` a line, empty lines, and comments that begin with `#`.
-pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, BadEnvironment> {
+pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, InvalidEnvironment> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
     lines
         .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
-        .map(|(line, text)| parse_assignment(text).map_err(|error| BadEnvironment { line, error }))
+        .map(|(line, text)| parse_assignment(text).map_err(|error| InvalidEnvironment { line, error }))
         .collect()
 }
 
 /// Reads `KEY=VALUE`; the value may be empty and may hold more `=`. A key with a blank, as in `export KEY=VALUE`, is none.
-pub fn parse_assignment(text: &str) -> Result<(String, String), BadAssignment> {
+pub fn parse_assignment(text: &str) -> Result<(String, String), InvalidAssignment> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !key.contains([' ', '\t']) && !text.contains('\0') => {
             Ok((key.to_owned(), value.to_owned()))
         }
         // What may be a secret is not shown.
-        Some((key, _)) => Err(BadAssignment(format!("{key}=…"))),
-        None => Err(BadAssignment(text.to_owned())),
+        Some((key, _)) => Err(InvalidAssignment(format!("{key}=…"))),
+        None => Err(InvalidAssignment(text.to_owned())),
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 /// A text that is no duration.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s")]
-pub struct BadDuration(String);
+pub struct InvalidDuration(String);
 
 /// A text that is no size.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{0}` is no size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
 )]
-pub struct BadSize(String);
+pub struct InvalidSize(String);
 
 /// A text that is no number of cores.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no number of cores: write a number above 0, such as 0.5 or 2")]
-pub struct BadCores(String);
+pub struct InvalidCores(String);
 
 /// Splits `1.5s` into its number and its unit. Only plain decimal numbers count: no sign, no exponent, no `inf`.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -91,8 +91,8 @@ pub mod seconds {
 
 /// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`, and several of them with the larger unit first, as [`format_duration`] writes
 /// them: `1m30s`. A bare number is seconds, as for timeout(1).
-pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
-    let bad = || BadDuration(text.to_owned());
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
+    let bad = || InvalidDuration(text.to_owned());
     let (mut rest, mut total, mut last_unit) = (text, 0.0, f64::INFINITY);
     loop {
         let (number, tail) = split(rest).ok_or_else(bad)?;
@@ -124,8 +124,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
 }
 
 /// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` behind the letter.
-pub fn parse_size(text: &str) -> Result<u64, BadSize> {
-    let bad = || BadSize(text.to_owned());
+pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
+    let bad = || InvalidSize(text.to_owned());
     let (number, unit) = split(text).ok_or_else(bad)?;
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
@@ -140,10 +140,10 @@ pub fn parse_size(text: &str) -> Result<u64, BadSize> {
 }
 
 /// Reads a number of cores such as `0.5` or `2`.
-pub fn parse_cores(text: &str) -> Result<f64, BadCores> {
+pub fn parse_cores(text: &str) -> Result<f64, InvalidCores> {
     match split(text) {
         Some((cores, "")) if (0.01..=100_000.0).contains(&cores) => Ok(cores),
-        Some(_) | None => Err(BadCores(text.to_owned())),
+        Some(_) | None => Err(InvalidCores(text.to_owned())),
     }
 }
 

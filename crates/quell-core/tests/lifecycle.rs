@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome,
-    State, StopPlan, Until, Verdict,
+    Action, Actor, AskScope, Cause, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase,
+    RootOutcome, StopMode, StopPlan, StopRequest, Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -60,7 +60,7 @@ struct Nature {
 #[derive(Clone, Debug)]
 struct World {
     nature: Nature,
-    life: Life,
+    life: Lifecycle,
     exists: bool,
     root_alive: bool,
     children: usize,
@@ -78,14 +78,14 @@ struct World {
 
 impl World {
     fn new(nature: Nature) -> Self {
-        let rules = LifeRules {
+        let rules = LifecycleRules {
             plan: StopPlan { ask: nature.ask, ..StopPlan::default() },
             until: nature.until,
             timeout: nature.timeout.then_some(Duration::from_secs(1)),
         };
         Self {
             nature,
-            life: Life::new(rules),
+            life: Lifecycle::new(rules),
             exists: false,
             root_alive: false,
             children: 0,
@@ -105,13 +105,13 @@ impl World {
         self.children + usize::from(self.root_alive)
     }
 
-    fn feed(&mut self, event: Event) {
+    fn feed(&mut self, event: LifecycleEvent) {
         let before = self.life.state();
-        if before == State::Asking && event == Event::Deadline {
+        if before == Phase::Asking && event == LifecycleEvent::Deadline {
             self.kill_allowed = true;
         }
         let actions = self.life.step(event);
-        if before == State::Ended {
+        if before == Phase::Ended {
             assert!(actions.is_empty(), "an ended job acts");
         }
         for action in actions {
@@ -156,8 +156,8 @@ impl World {
                 if self.root_alive {
                     self.root_ends();
                 }
-                if self.life.state() == State::Killing {
-                    self.feed(Event::Counted(Count::Alive(0)));
+                if self.life.state() == Phase::Killing {
+                    self.feed(LifecycleEvent::Counted(Count::Alive(0)));
                 }
             }
             Action::Finish => self.finished += 1,
@@ -166,85 +166,90 @@ impl World {
 
     fn root_ends(&mut self) {
         self.root_alive = false;
-        self.feed(Event::RootExited(RootOutcome::Exited { code: 0 }));
+        self.feed(LifecycleEvent::RootExited(RootOutcome::Exited { code: 0 }));
     }
 
     fn count(&mut self) {
         if self.counts_to_fail > 0 {
             self.counts_to_fail -= 1;
-            self.feed(Event::Counted(Count::Unknown("the fake kernel refuses".into())));
+            self.feed(LifecycleEvent::Counted(Count::Unknown("the fake kernel refuses".into())));
         } else {
-            self.feed(Event::Counted(Count::Alive(self.alive())));
+            self.feed(LifecycleEvent::Counted(Count::Alive(self.alive())));
         }
     }
 
     /// What the keeper does after each event once somebody may be dying.
     fn count_if_wanted(&mut self) {
-        if matches!(self.life.state(), State::Draining | State::Asking | State::Killing) {
+        if matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing) {
             self.count();
         }
     }
 
-    fn stop(&mut self, cause: Cause, manner: Manner) {
+    fn stop(&mut self, cause: Cause, mode: StopMode) {
         let state = self.life.state();
-        let insisted = manner == Manner::Kill || (state == State::Asking && manner == Manner::Ask);
-        self.kill_allowed |= insisted || state == State::Starting;
-        if !matches!(state, State::Ended) {
+        let insisted = mode == StopMode::Kill || (state == Phase::Asking && mode == StopMode::Ask);
+        self.kill_allowed |= insisted || state == Phase::Starting;
+        if !matches!(state, Phase::Ended) {
             self.first_cause.get_or_insert(cause);
         }
-        self.feed(Event::StopAsked(Request { cause, actor: Actor::Unknown, manner, ask: None }));
+        self.feed(LifecycleEvent::StopAsked(StopRequest { cause, actor: Actor::Unknown, mode, ask: None }));
     }
 
     fn stimulate(&mut self, stimulus: Stimulus) {
-        if self.life.state() == State::Ended {
+        if self.life.state() == Phase::Ended {
             // What happens to survivors afterwards is another story; the job itself must not stir any more.
-            for event in [Event::Deadline, Event::Counted(Count::Alive(3)), Event::Executed, Event::Spawned] {
+            for event in [
+                LifecycleEvent::Deadline,
+                LifecycleEvent::Counted(Count::Alive(3)),
+                LifecycleEvent::Executed,
+                LifecycleEvent::Spawned,
+            ] {
                 self.feed(event);
             }
             return;
         }
         match stimulus {
             Stimulus::Spawn => {
-                if self.life.state() == State::Created && !self.exists {
+                if self.life.state() == Phase::Created && !self.exists {
                     self.exists = true;
                     self.root_alive = true;
-                    self.feed(Event::Spawned);
+                    self.feed(LifecycleEvent::Spawned);
                 }
             }
             Stimulus::Exec => {
-                if self.life.state() == State::Starting && self.root_alive {
+                if self.life.state() == Phase::Starting && self.root_alive {
                     self.children = self.nature.children;
-                    self.feed(Event::Executed);
+                    self.feed(LifecycleEvent::Executed);
                 }
             }
             Stimulus::ExecFails => {
-                if self.life.state() == State::Starting && self.root_alive {
+                if self.life.state() == Phase::Starting && self.root_alive {
                     self.first_cause.get_or_insert(Cause::StartFailed);
                     self.kill_allowed = true;
                     self.root_alive = false;
-                    self.feed(Event::StartFailed("the fake kernel refuses".into()));
+                    self.feed(LifecycleEvent::StartFailed("the fake kernel refuses".into()));
                 }
             }
             Stimulus::RootExits => {
-                if self.root_alive && self.life.state() != State::Starting {
-                    if self.life.state() == State::Running {
+                if self.root_alive && self.life.state() != Phase::Starting {
+                    if self.life.state() == Phase::Running {
                         self.first_cause.get_or_insert(Cause::OwnExit);
                     }
                     self.root_ends();
                 }
             }
             Stimulus::ChildExits => self.children = self.children.saturating_sub(1),
-            Stimulus::Stop => self.stop(Cause::User, Manner::Ask),
-            Stimulus::KillNow => self.stop(Cause::User, Manner::Kill),
-            Stimulus::FrontDies => self.stop(Cause::FrontLost, Manner::Within(Duration::from_millis(500))),
+            Stimulus::Stop => self.stop(Cause::User, StopMode::Ask),
+            Stimulus::KillNow => self.stop(Cause::User, StopMode::Kill),
+            Stimulus::FrontDies => self.stop(Cause::FrontLost, StopMode::Within(Duration::from_millis(500))),
             Stimulus::Timer => {
                 if self.armed {
                     self.armed = false;
-                    if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
+                    if matches!(self.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
                         self.first_cause.get_or_insert(Cause::Timeout);
                     }
-                    self.kill_allowed |= self.life.state() == State::Starting;
-                    self.feed(Event::Deadline);
+                    self.kill_allowed |= self.life.state() == Phase::Starting;
+                    self.feed(LifecycleEvent::Deadline);
                 }
             }
         }
@@ -260,18 +265,18 @@ impl World {
         let rest = may_ask_root && self.root_asks == 1 && !self.root_alive && self.children > 0;
         assert!(!rest || self.asks == 1 || self.kills > 0, "the rest was forgotten: {self:?}");
         assert!(self.finished <= 1, "finished twice: {self:?}");
-        assert_eq!(self.life.state() == State::Ended, self.finished == 1, "{self:?}");
-        assert_eq!(self.life.state() == State::Ended, self.life.verdict().is_some(), "{self:?}");
+        assert_eq!(self.life.state() == Phase::Ended, self.finished == 1, "{self:?}");
+        assert_eq!(self.life.state() == Phase::Ended, self.life.verdict().is_some(), "{self:?}");
         if self.life.verdict() == Some(&Verdict::Gone) {
             assert_eq!(self.alive(), 0, "said gone, and it is not: {self:?}");
         }
         if let Some(Verdict::Survivors { count }) = self.life.verdict() {
             assert_eq!(*count, self.alive(), "{self:?}");
         }
-        if matches!(self.life.state(), State::Asking | State::Killing) {
+        if matches!(self.life.state(), Phase::Asking | Phase::Killing) {
             assert!(self.armed, "a stop without a deadline never ends: {self:?}");
         }
-        if self.life.state() == State::Ended {
+        if self.life.state() == Phase::Ended {
             let (cause, _) = self.life.ending().expect("an ended job has a cause");
             // A root that ends by itself while others live on settles nothing before the count does.
             let drained_first = self.first_cause == Some(Cause::OwnExit) && self.nature.until == Until::Tree;
@@ -286,7 +291,7 @@ impl World {
         for _ in 0..worst {
             self.stimulate(Stimulus::Timer);
         }
-        assert_eq!(self.life.state(), State::Ended, "it never ends: {self:?}");
+        assert_eq!(self.life.state(), Phase::Ended, "it never ends: {self:?}");
     }
 }
 
@@ -323,7 +328,7 @@ fn natures() -> Vec<Nature> {
 fn explore(world: &World, depth: usize, visited: &mut u64) {
     *visited += 1;
     world.clone().must_end();
-    if depth == 0 || world.life.state() == State::Ended {
+    if depth == 0 || world.life.state() == Phase::Ended {
         return;
     }
     for stimulus in ALL {
@@ -367,27 +372,27 @@ fn a_kill_is_repeated_until_the_count_is_zero() {
 #[test]
 fn a_root_that_is_asked_alone_has_the_grace_and_what_it_leaves_a_short_time_at_least() {
     let plan = StopPlan { ask: AskScope::Root, ..StopPlan::default() };
-    let mut life = Life::new(LifeRules { plan, until: Until::Root, timeout: None });
-    life.step(Event::Spawned);
-    life.step(Event::Executed);
-    let (cause, actor, manner) = (Cause::User, Actor::Unknown, Manner::Ask);
-    let asked = life.step(Event::StopAsked(Request { cause, actor, manner, ask: None }));
+    let mut life = Lifecycle::new(LifecycleRules { plan, until: Until::Root, timeout: None });
+    life.step(LifecycleEvent::Spawned);
+    life.step(LifecycleEvent::Executed);
+    let (cause, actor, mode) = (Cause::User, Actor::Unknown, StopMode::Ask);
+    let asked = life.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask: None }));
     let ask = |to| Action::Ask { signal: plan.signal, to };
     assert_eq!(asked, [Action::Publish, Action::Arm(plan.grace), ask(AskScope::Root), Action::Count]);
-    assert_eq!(life.step(Event::Counted(Count::Alive(3))), []);
-    assert_eq!(life.step(Event::RootExited(RootOutcome::Exited { code: 0 })), [Action::Count]);
-    let rest = life.step(Event::Counted(Count::Alive(2)));
+    assert_eq!(life.step(LifecycleEvent::Counted(Count::Alive(3))), []);
+    assert_eq!(life.step(LifecycleEvent::RootExited(RootOutcome::Exited { code: 0 })), [Action::Count]);
+    let rest = life.step(LifecycleEvent::Counted(Count::Alive(2)));
     assert_eq!(rest, [Action::Extend(plan.brief), ask(AskScope::Tree), Action::Count]);
-    assert_eq!(life.step(Event::Counted(Count::Alive(1))), []);
-    assert!(life.step(Event::Deadline).contains(&Action::Kill));
+    assert_eq!(life.step(LifecycleEvent::Counted(Count::Alive(1))), []);
+    assert!(life.step(LifecycleEvent::Deadline).contains(&Action::Kill));
 }
 
 #[test]
 fn an_orphaned_job_is_killed_at_once_and_says_why() {
-    let rules = LifeRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
-    let (mut life, actions) = Life::orphaned(rules, Known::default());
+    let rules = LifecycleRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
+    let (mut life, actions) = Lifecycle::orphaned(rules, LastKnown::default());
     assert!(actions.contains(&Action::Kill));
-    life.step(Event::Counted(Count::Alive(0)));
+    life.step(LifecycleEvent::Counted(Count::Alive(0)));
     assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));
     assert_eq!(life.verdict(), Some(&Verdict::Gone));
 }

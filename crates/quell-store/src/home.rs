@@ -165,7 +165,7 @@ impl Home {
     }
 
     /// Removes the locks of jobs whose makers were killed before anything of them could be found; how many there were.
-    pub fn clear_unborn(&self) -> io::Result<usize> {
+    pub fn remove_stale_locks(&self) -> io::Result<usize> {
         let entries = match fs::read_dir(self.sub("live")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             other => other?,
@@ -190,7 +190,7 @@ impl Home {
     }
 
     /// Removes the links of those who were killed while they claimed a name; how many there were.
-    pub fn clear_half_claimed(&self) -> io::Result<usize> {
+    pub fn remove_stale_name_links(&self) -> io::Result<usize> {
         let names = self.sub("names");
         let half = || -> io::Result<Vec<PathBuf>> {
             let entries = match fs::read_dir(&names) {
@@ -247,9 +247,9 @@ impl Home {
         private_dirs(&names).map_err(failed)?;
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
-            && !matches!(self.job(by).liveness(), Ok(Liveness::Over) | Err(_))
+            && !matches!(self.job(by).liveness(), Ok(Liveness::Ended) | Err(_))
             // Its end is on record a little before its lock is gone.
-            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::State::Ended.word())
+            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::Phase::Ended.word())
         {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }
@@ -265,7 +265,7 @@ impl Home {
     }
 
     /// Takes `name` away from `id`, if that still bears it.
-    pub fn unclaim(&self, name: &str, id: JobId) {
+    pub fn release_name(&self, name: &str, id: JobId) {
         if let Ok(_claims) = lock_within(&self.sub("names").join(".lock"), CLAIM_PATIENCE)
             && self.named(name) == Some(id)
         {

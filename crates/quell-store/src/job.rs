@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, ProcId, Receipt, Record, State};
+use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Phase, ProcId, Receipt, Record};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -42,7 +42,7 @@ const STATES_CAP: u64 = 64 * 1024;
 /// How large a file of the record may be: more than any command line and environment that the kernel takes.
 const RECORD_CAP: u64 = 64 * 1024 * 1024;
 
-/// The lock that says: somebody keeps this job. Held as long as the file is open in any process.
+/// The lock that says: somebody keeps this job. ContainmentInfo as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -96,13 +96,13 @@ impl Lock {
 #[derive(Debug)]
 pub enum Liveness {
     /// A keeper or its standby lives.
-    Kept,
+    Supervised,
     /// Another process finishes its stop.
     Finishing,
     /// It was kept, has not ended, and nobody keeps it. The lock is ours now.
-    Lost(Lock),
+    Orphaned(Lock),
     /// It has ended, or was never there.
-    Over,
+    Ended,
 }
 
 /// One job on disk.
@@ -194,7 +194,7 @@ impl JobDir {
             self.replace("spec.json", &line_of(spec)?, FaultPoint::SpecWritten)?;
         }
         match record {
-            Some(record) if self.record().is_err() => self.publish(record),
+            Some(record) if self.record().is_err() => self.append_state(record),
             Some(_) | None => Ok(()),
         }
     }
@@ -244,7 +244,7 @@ impl JobDir {
     /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
-            Ok(record) if record.state == State::Ended.word() => return Ok(Liveness::Over),
+            Ok(record) if record.state == Phase::Ended.word() => return Ok(Liveness::Ended),
             Ok(record) => Some(record),
             Err(_) => {
                 self.check_room()?;
@@ -254,10 +254,10 @@ impl JobDir {
         let alive = |record: &Record| record.keeper.into_iter().chain(record.standby).any(is_alive);
         let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
         if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
-            return Ok(Liveness::Kept);
+            return Ok(Liveness::Supervised);
         }
         if record.is_none() || self.has_ended() {
-            return Ok(Liveness::Over);
+            return Ok(Liveness::Ended);
         }
         match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
             Ok(file) => {
@@ -272,7 +272,7 @@ impl JobDir {
 
     /// Whether its record says so.
     pub(crate) fn has_ended(&self) -> bool {
-        self.record().is_ok_and(|record| record.state == State::Ended.word())
+        self.record().is_ok_and(|record| record.state == Phase::Ended.word())
     }
 
     fn try_lock(&self, file: File, record: Option<&Record>) -> io::Result<Liveness> {
@@ -281,7 +281,7 @@ impl JobDir {
             Err(fs::TryLockError::WouldBlock)
                 if record.is_some_and(|record| record.keeper.is_some_and(is_keeper)) =>
             {
-                Ok(Liveness::Kept)
+                Ok(Liveness::Supervised)
             }
             Err(fs::TryLockError::WouldBlock) => self.held(file),
             Err(fs::TryLockError::Error(error)) => Err(error),
@@ -293,20 +293,20 @@ impl JobDir {
         match self.live_path().symlink_metadata() {
             Ok(found) if found.ino() == file.metadata()?.ino() => {
                 self.check_room()?;
-                Ok(Liveness::Lost(Lock { file, path: self.live_path() }))
+                Ok(Liveness::Orphaned(Lock { file, path: self.live_path() }))
             }
             // Another process has replaced it meanwhile.
             Ok(_) => self.liveness(),
             // It has ended meanwhile.
-            Err(_) => Ok(Liveness::Over),
+            Err(_) => Ok(Liveness::Ended),
         }
     }
 
     /// Publishes a state. It becomes the last line of a file, of which readers take the last whole line: a file of its own for
     /// each state would cost the making of one and the removal of another.
-    pub fn publish(&self, record: &Record) -> io::Result<()> {
+    pub fn append_state(&self, record: &Record) -> io::Result<()> {
         let line = line_of(record)?;
-        if !self.append_state(&line)? {
+        if !self.append_state_line(&line)? {
             self.replace(STATES, &line, FaultPoint::StateWritten)?;
         }
         fault_point(FaultPoint::StatePublished);
@@ -314,7 +314,7 @@ impl JobDir {
     }
 
     /// Appends a state; false if that has to be the first line of a new file.
-    fn append_state(&self, line: &[u8]) -> io::Result<bool> {
+    fn append_state_line(&self, line: &[u8]) -> io::Result<bool> {
         let file = match quell_sys::open_private(&self.dir.join(STATES), OpenMode::Extend) {
             Ok(file) => file,
             // None yet; or what is there is none of ours, and is replaced.
@@ -339,7 +339,7 @@ impl JobDir {
     }
 
     /// Writes the receipt beside the state.
-    pub fn keep(&self, receipt: &Receipt) -> io::Result<()> {
+    pub fn write_receipt(&self, receipt: &Receipt) -> io::Result<()> {
         self.replace("receipt.json", &line_of(receipt)?, FaultPoint::ReceiptWritten)?;
         fault_point(FaultPoint::ReceiptKept);
         Ok(())
@@ -382,7 +382,7 @@ impl JobDir {
 
     /// Waits until everything of it is on the disk: from then on a power cut can't take its end back. It takes its time,
     /// and is for those whom nobody waits for.
-    pub fn harden(&self) -> io::Result<()> {
+    pub fn sync_all(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)?.flatten() {
             // What is no file of quell's own has nothing to be kept; of an empty one that is its name, which the directory has.
             let file = quell_sys::open_private(&entry.path(), OpenMode::Read).ok();
@@ -394,7 +394,7 @@ impl JobDir {
     }
 
     /// Says that the job has ended: from here on it is one of the finished ones. Called by whoever holds its lock.
-    pub fn settle(&self) -> io::Result<()> {
+    pub fn mark_ended(&self) -> io::Result<()> {
         gone_is_fine(fs::remove_file(self.dir.join("control.sock")))?;
         self.release_reserve()?;
         fault_point(FaultPoint::SocketRemoved);
@@ -559,7 +559,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 }
 
 /// The wall clock as text, to the millisecond.
-pub fn wall() -> String {
+pub fn now_rfc3339() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 

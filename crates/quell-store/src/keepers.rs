@@ -173,7 +173,7 @@ impl JobDir {
         let began = Instant::now();
         loop {
             match self.holder(&file) {
-                Holder::Keeper => return Ok(Liveness::Kept),
+                Holder::Keeper => return Ok(Liveness::Supervised),
                 Holder::Finisher => return Ok(Liveness::Finishing),
                 Holder::Stranger if began.elapsed() >= SAYING => {
                     self.check_room()?;

@@ -21,10 +21,10 @@ mod testing;
 mod watch;
 
 pub use home::{Home, NameError, is_name};
-pub use job::{JobDir, Liveness, Lock, wall, wall_at};
+pub use job::{JobDir, Liveness, Lock, now_rfc3339, wall_at};
 pub use keepers::{KNOCK, Keeper, Role};
 pub use log::{
-    BadCursor, CaptureWriter, Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
+    CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
     LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, line_matches,
 };
 pub use watch::Watch;

@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// What was given is neither an id, nor the beginning of one, nor a name.
     #[error("`{0}` can't be a job: it is neither an id nor a name")]
-    BadJob(String),
+    InvalidJob(String),
     /// A live job has this name.
     #[error("the name `{name}` is that of the live job {by}")]
     NameTaken {
@@ -157,7 +157,7 @@ impl Error {
             Self::Systemctl(_) => "systemctl",
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
-            Self::BadJob(_) => "bad_job",
+            Self::InvalidJob(_) => "bad_job",
             Self::NameTaken { .. } => "name_taken",
             Self::State(_) => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
@@ -191,7 +191,7 @@ impl Error {
             Self::Systemctl(_) => "try the same with systemctl itself".into(),
             Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
             Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
-            Self::BadJob(_) => {
+            Self::InvalidJob(_) => {
                 "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`"
                     .into()
             }
@@ -235,7 +235,7 @@ impl Error {
             | Self::Systemctl(_)
             | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
-            | Self::BadJob(_)
+            | Self::InvalidJob(_)
             | Self::NameTaken { .. }
             | Self::State(_)
             | Self::BadValue(_)
@@ -254,7 +254,7 @@ impl Error {
             Self::NoSuchJob(_) | Self::NoSuchProcess(_) | Self::NoSuchService(_) => 3,
             Self::Refused(_) | Self::NotPermitted(_) => 4,
             Self::Ambiguous { .. }
-            | Self::BadJob(_)
+            | Self::InvalidJob(_)
             | Self::BadValue(_)
             | Self::Variable { .. }
             | Self::UnknownVariable { .. }
@@ -286,7 +286,7 @@ impl Error {
             // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
             Self::Io { path, .. } => json!({ "path": path.display().to_string() }),
-            Self::NoSuchJob(job) | Self::BadJob(job) => json!({ "job": job }),
+            Self::NoSuchJob(job) | Self::InvalidJob(job) => json!({ "job": job }),
             Self::NotPermitted(_)
             | Self::NoSystemd { .. }
             | Self::Systemctl(_)

@@ -27,7 +27,7 @@ const FINISHED_SHOWN: usize = 10;
 /// The job that `text` means: its id, its name, or the beginning of its id in either case, if no other begins so. A name
 /// goes before a beginning.
 ///
-/// Nothing that could leave quell's home touches a path: it is [`Error::BadJob`]. The job is on record when this returns, or
+/// Nothing that could leave quell's home touches a path: it is [`Error::InvalidJob`]. The job is on record when this returns, or
 /// at least its lock is there.
 pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
     let is_unknown = |found: &Result<JobId>| matches!(found, Err(Error::NoSuchJob(_)));
@@ -83,7 +83,7 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
 fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
     // Ids and their beginnings have fewer characters than names.
     if !is_name(text) {
-        return Err(Error::BadJob(text.to_owned()));
+        return Err(Error::InvalidJob(text.to_owned()));
     }
     let upper = text.to_ascii_uppercase();
     if let Some(id) = upper.parse::<JobId>().ok().filter(|&id| home.job(id).exists()) {
@@ -164,18 +164,18 @@ pub struct TagFilter {
 /// A text that asks for no label.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no label: write KEY or KEY=VALUE")]
-pub struct BadTag(String);
+pub struct InvalidTag(String);
 
 impl FromStr for TagFilter {
-    type Err = BadTag;
+    type Err = InvalidTag;
 
-    fn from_str(text: &str) -> std::result::Result<Self, BadTag> {
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidTag> {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key, Some(value.to_owned())),
             None => (text, None),
         };
         if key.is_empty() || text.contains('\0') {
-            return Err(BadTag(text.to_owned()));
+            return Err(InvalidTag(text.to_owned()));
         }
         Ok(Self { key: key.to_owned(), value })
     }
@@ -312,7 +312,7 @@ impl Quell {
         let (first, unreadable) = list_readable(self.home(), wanted)?;
         let is_lost = |view: &&JobView| view.state == JobState::Lost;
         let mut lost: Vec<JobId> = first.jobs.iter().filter(is_lost).map(|view| view.id).collect();
-        let is_unkept = |id: &JobId| matches!(self.home().job(*id).liveness(), Ok(Liveness::Lost(_)));
+        let is_unkept = |id: &JobId| matches!(self.home().job(*id).liveness(), Ok(Liveness::Orphaned(_)));
         lost.extend(unreadable.into_iter().filter(is_unkept));
         if lost.is_empty() && filter.states.is_empty() {
             return Ok(Settled { listing: first, finished: Vec::new(), failed: Vec::new() });
@@ -336,7 +336,9 @@ fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> (Vec<JobVi
     for job in ids.iter().rev().map(|id| home.job(*id)) {
         let view = match JobView::look(&job) {
             // It is just being put on record or removed; or its record was deleted, and its keeper makes it again.
-            Err(Error::NoSuchJob(_)) if matches!(job.liveness(), Ok(Liveness::Kept)) => JobView::look(&job),
+            Err(Error::NoSuchJob(_)) if matches!(job.liveness(), Ok(Liveness::Supervised)) => {
+                JobView::look(&job)
+            }
             other => other,
         };
         match view {

@@ -158,16 +158,16 @@ fn not_live(job: &JobDir) -> Result<()> {
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
         let ended = || job.record().is_ok_and(|record| record.state == JobState::Ended.word());
         match liveness {
-            Liveness::Over => return Ok(()),
+            Liveness::Ended => return Ok(()),
             // Whoever has seen that it has ended may remove it.
-            Liveness::Kept | Liveness::Finishing if Instant::now() < deadline && ended() => {
+            Liveness::Supervised | Liveness::Finishing if Instant::now() < deadline && ended() => {
                 // A lock has no event with a deadline.
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Liveness::Kept | Liveness::Finishing => {
+            Liveness::Supervised | Liveness::Finishing => {
                 return Err(Error::State(format!("job {} is live: stop it first", job.id())));
             }
-            Liveness::Lost(_) => {
+            Liveness::Orphaned(_) => {
                 let why = format!("job {} was lost by its keeper and is not finished yet", job.id());
                 return Err(Error::State(why));
             }
@@ -233,7 +233,7 @@ fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
     };
     fault_point(FaultPoint::TakenOut);
     if let Some(name) = name {
-        home.unclaim(name, id);
+        home.release_name(name, id);
     }
     if ours {
         remove_all(&out)?;
@@ -275,13 +275,13 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         if job.dir().join("spec.json").exists() {
             continue;
         }
-        // Held, if it was free, until it is removed: no process keeps the job, and none will.
+        // ContainmentInfo, if it was free, until it is removed: no process keeps the job, and none will.
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
         let may_live = match &liveness {
-            Liveness::Kept | Liveness::Finishing => true,
+            Liveness::Supervised | Liveness::Finishing => true,
             // One that has run is finished by a sweep, and has a receipt then.
-            Liveness::Lost(lock) => lock.says_begun(),
-            Liveness::Over => false,
+            Liveness::Orphaned(lock) => lock.says_begun(),
+            Liveness::Ended => false,
         };
         if may_live {
             continue;
@@ -293,13 +293,13 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         }
     }
     if !dry_run {
-        found += home.clear_half_claimed().map_err(Error::io(home.dir().join("names")))? as u64;
+        found += home.remove_stale_name_links().map_err(Error::io(home.dir().join("names")))? as u64;
     }
     for name in entries(&home.dir().join("names"))? {
         if let Some(id) = home.named(&name).filter(|id| old(id) && !home.job(*id).exists()) {
             found += 1;
             if !dry_run {
-                home.unclaim(&name, id);
+                home.release_name(&name, id);
             }
         }
     }

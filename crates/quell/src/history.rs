@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use quell_core::{Happening, JobEvent, JobId, Mode};
+use quell_core::{EventKind, JobEvent, JobId, Mode};
 use quell_store::Watch;
 use quell_sys::{Polled, poll_until};
 
@@ -44,13 +44,13 @@ impl Job {
         // The clock of the run begins before its record does.
         let started = receipt.as_ref().map(|receipt| receipt.started.wall.clone());
         let created = started.into_iter().fold(spec.created.clone(), String::min);
-        let mut events = vec![event(created, Happening::Created)];
+        let mut events = vec![event(created, EventKind::Created)];
         if let Some(receipt) = receipt {
-            events.push(event(receipt.started.wall.clone(), Happening::Started { root: receipt.root.id }));
-            let ended = Happening::ended(&receipt);
+            events.push(event(receipt.started.wall.clone(), EventKind::Started { root: receipt.root.id }));
+            let ended = EventKind::ended(&receipt);
             events.push(event(receipt.ended.wall, ended));
         } else if let Some(record) = record.filter(|record| record.state == "running") {
-            events.push(event(record.since.wall, Happening::Started { root: record.root }));
+            events.push(event(record.since.wall, EventKind::Started { root: record.root }));
         }
         events
     }
@@ -95,7 +95,7 @@ impl EventFeed {
         let mut events = Vec::new();
         self.read_files(&path, &mut events).map_err(Error::io(path))?;
         // The file of a job in the foreground has nothing but hooks that failed.
-        self.has_history |= events.iter().any(|event| !matches!(event.what, Happening::HookFailed { .. }));
+        self.has_history |= events.iter().any(|event| !matches!(event.what, EventKind::HookFailed { .. }));
         if !self.has_history {
             let derived = self.job.derived();
             events.extend(derived.iter().skip(self.derived).cloned());

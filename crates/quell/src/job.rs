@@ -129,8 +129,8 @@ impl Job {
     /// Whether it has ended, or was never there.
     pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
-            Liveness::Over => Ok(true),
-            Liveness::Kept | Liveness::Finishing | Liveness::Lost(_) => Ok(false),
+            Liveness::Ended => Ok(true),
+            Liveness::Supervised | Liveness::Finishing | Liveness::Orphaned(_) => Ok(false),
         }
     }
 

@@ -65,7 +65,7 @@ use std::sync::OnceLock;
 
 pub use config::{Config, Loaded};
 pub use error::Error;
-pub use find::{BadTag, Filter, Listing, Settled, TagFilter, list, resolve};
+pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Left, Recovered};
 use quell_core::{
-    Actor, AskScope, Cause, Grace, Happening, Held, HeldBy, JobBrief, JobEvent, JobId, JobSpec, KillReason,
-    Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA, SessionKind, Step,
-    StepKind, StopPlan, Usage, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
+    JobSpec, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
+    SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_keeper::{Mask, News, RunError};
-use quell_store::{JobDir, Liveness, Lock, wall};
+use quell_store::{JobDir, Liveness, Lock, now_rfc3339};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::{Error, Result};
@@ -209,12 +209,12 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
     let (lost, done) = match case {
         Case::Kept => return Ok(Finish::Kept),
         Case::Over => {
-            job.settle().map_err(failed)?;
+            job.mark_ended().map_err(failed)?;
             return Ok(Finish::Settled);
         }
         Case::Unmade(spec) => {
             let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
-            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: wall() });
+            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now_rfc3339() });
             fault_point(FaultPoint::UnmadeEmptied);
             job.remove().map_err(failed)?;
             return Ok(Finish::Removed);
@@ -229,7 +229,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
                 return Err(RunError::Proc(why.into()).into());
             }
             let (age, began) = (lost.age(), Instant::now());
-            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: wall() };
+            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now_rfc3339() };
             let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
@@ -326,15 +326,15 @@ pub(crate) fn settle(job: &JobDir, survivors: Survivors, keepers: Keepers) -> Re
             // It can't go on, or only says that it finishes the job. What it has done so far can be done again.
             liveness = job.seize().map_err(failed)?;
         }
-        if keepers == Keepers::Killed && matches!(liveness, Liveness::Kept) {
+        if keepers == Keepers::Killed && matches!(liveness, Liveness::Supervised) {
             liveness = job.seize().map_err(failed)?;
         }
         let lock = match liveness {
-            Liveness::Over if deadline.is_some() => return Ok(Standing::Finished),
-            Liveness::Over => return Ok(Standing::Over),
-            Liveness::Kept => return Ok(Standing::Kept),
+            Liveness::Ended if deadline.is_some() => return Ok(Standing::Finished),
+            Liveness::Ended => return Ok(Standing::Over),
+            Liveness::Supervised => return Ok(Standing::Kept),
             Liveness::Finishing => continue,
-            Liveness::Lost(lock) => lock,
+            Liveness::Orphaned(lock) => lock,
         };
         if survivors == Survivors::Report
             && let Ok(record) = job.record()
@@ -480,14 +480,14 @@ impl Done {
 
 fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     let left = lost.left(job);
-    let ended = Moment { at: lost.last_word(), wall: wall() };
+    let ended = Moment { at: lost.last_word(), wall: now_rfc3339() };
     let note = "its host was restarted: none of its processes can be alive".into();
     let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
-    let containment = left.held.unwrap_or(HeldBy::Reaper);
+    let containment = left.held.unwrap_or(ContainmentKind::Reaper);
     let cgroup = left.cgroup.map(Path::display).map(|path| path.to_string());
     let recovered = Recovered {
-        held: Held { containment, session: left.session, cgroup, defeated_by: Vec::new() },
-        root: left.root.filter(|_| containment != HeldBy::Pidns),
+        held: ContainmentInfo { containment, session: left.session, cgroup, defeated_by: Vec::new() },
+        root: left.root.filter(|_| containment != ContainmentKind::Pidns),
         outcome: None,
         steps: vec![step],
         members: Vec::<Member>::new(),
@@ -537,39 +537,39 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
         job.restore(&mut None, &spec, None)?;
     }
-    job.keep(receipt)?;
+    job.write_receipt(receipt)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
-    news.extend(log_once(job, receipt, Happening::Lost { finished_by })?);
+    news.extend(log_once(job, receipt, EventKind::Lost { finished_by })?);
     fault_point(FaultPoint::LossLogged);
     if !survived {
-        news.extend(log_once(job, receipt, Happening::ended(receipt))?);
+        news.extend(log_once(job, receipt, EventKind::ended(receipt))?);
     }
-    job.publish(&record)?;
+    job.append_state(&record)?;
     if !survived {
-        job.settle()?;
+        job.mark_ended()?;
     }
     // It is over all the same if this fails.
-    let _ = job.harden();
+    let _ = job.sync_all();
     tell_hooks(job, lost.spec.as_deref(), news);
     Ok(())
 }
 
 /// Adds to the history what one before us, who was killed here, may have added already; the event, if it is new.
-fn log_once(job: &JobDir, receipt: &Receipt, what: Happening) -> io::Result<Option<JobEvent>> {
+fn log_once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
     let same = |old: &JobEvent| {
         old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
     };
     // The end of a run that was to be followed by another one is not the job's.
-    let of_now = |old: &&JobEvent| !matches!(old.what, Happening::Restarting { .. });
+    let of_now = |old: &&JobEvent| !matches!(old.what, EventKind::Restarting { .. });
     if job.events()?.iter().rev().take_while(of_now).any(same) {
         return Ok(None);
     }
     let event = match job.spec() {
-        Ok(spec) => JobEvent::new(&spec, wall(), receipt.run, what),
+        Ok(spec) => JobEvent::new(&spec, now_rfc3339(), receipt.run, what),
         Err(_) => {
             let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-            JobEvent { time: wall(), job: job.id(), name, session: None, tags, run: receipt.run, what }
+            JobEvent { time: now_rfc3339(), job: job.id(), name, session: None, tags, run: receipt.run, what }
         }
     };
     job.log_event(&event)?;

@@ -342,7 +342,7 @@ pub fn is_inside_a_job() -> bool {
 /// The job that this process is part of, if it lives.
 fn outer_job(home: &Home) -> Option<JobId> {
     let id: JobId = std::env::var("QUELL_JOB").ok()?.parse().ok()?;
-    matches!(home.job(id).liveness(), Ok(Liveness::Kept)).then_some(id)
+    matches!(home.job(id).liveness(), Ok(Liveness::Supervised)).then_some(id)
 }
 
 /// Whether an owner is still there.

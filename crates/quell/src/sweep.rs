@@ -191,8 +191,8 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
         }
     }
     if !dry_run {
-        home.clear_unborn().map_err(failed)?;
-        match home.clear_half_claimed() {
+        home.remove_stale_locks().map_err(failed)?;
+        match home.remove_stale_name_links() {
             // Somebody who claims a name stands still: what is half done may be that one's. It is for the next sweep.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => drop(other.map_err(failed)?),
@@ -240,15 +240,15 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     let swept = |swept| Look::Swept(Box::new(swept));
     let failed = |error: String| SweptJob { error: Some(error), ..SweptJob::new(job, SweepAction::Stop) };
     let lock = match job.liveness() {
-        Ok(Liveness::Over) => return Look::Over,
-        Ok(Liveness::Kept) => return Look::Kept,
+        Ok(Liveness::Ended) => return Look::Over,
+        Ok(Liveness::Supervised) => return Look::Kept,
         Ok(Liveness::Finishing) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
         Ok(Liveness::Finishing) => {
             let mut waited = SweptJob::new(job, SweepAction::Wait);
             waited.error = settle_lost(job).err().map(|error| error.to_string());
             return swept(waited.with_record(job));
         }
-        Ok(Liveness::Lost(lock)) => lock,
+        Ok(Liveness::Orphaned(lock)) => lock,
         Err(error) => return swept(failed(error.to_string())),
     };
     let found = match Case::of(job, &lock, Keepers::Unknown) {
@@ -286,10 +286,10 @@ fn clear(home: &Home, litter: &Litter, dry_run: bool) -> Option<Leftover> {
     let job = home.job(litter.id);
     let action = match job.liveness() {
         // One that could not be finished is in the report already.
-        Ok(Liveness::Kept | Liveness::Finishing | Liveness::Lost(_)) | Err(_) => return None,
-        Ok(Liveness::Over) if job.exists() && litter.is_populated() => LeftoverAction::Kill,
-        Ok(Liveness::Over) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
-        Ok(Liveness::Over) => return None,
+        Ok(Liveness::Supervised | Liveness::Finishing | Liveness::Orphaned(_)) | Err(_) => return None,
+        Ok(Liveness::Ended) if job.exists() && litter.is_populated() => LeftoverAction::Kill,
+        Ok(Liveness::Ended) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
+        Ok(Liveness::Ended) => return None,
     };
     let error = if dry_run { None } else { litter.clear(LITTER_PATIENCE).err() };
     Some(Leftover { path: litter.path.clone(), id: litter.id, action, error })

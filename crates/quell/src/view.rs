@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, JobSpec, Limits, Mode, Moment, Output, Owner, ProcId, Receipt, Record,
-    RestartPolicy, RootOutcome, Stdin, Verdict,
+    Actor, Cause, ContainmentKind, JobId, JobSpec, Limits, Mode, Moment, Output, Owner, ProcId, Receipt,
+    Record, RestartPolicy, RootOutcome, Stdin, Verdict,
 };
 use quell_store::{JobDir, Liveness};
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ pub struct JobView {
     pub ended: Option<String>,
     /// How it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<HeldBy>,
+    pub held: Option<ContainmentKind>,
     /// Its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<ProcId>,
@@ -218,11 +218,11 @@ impl JobView {
         };
         match liveness {
             // Its keeper may have put the state on record again, which was deleted.
-            Liveness::Kept if view.state == JobState::Created => Self::read(job),
-            Liveness::Kept | Liveness::Finishing => Ok(view),
-            Liveness::Lost(_) => Ok(Self { state: JobState::Lost, ..Self::read(job)? }),
+            Liveness::Supervised if view.state == JobState::Created => Self::read(job),
+            Liveness::Supervised | Liveness::Finishing => Ok(view),
+            Liveness::Orphaned(_) => Ok(Self { state: JobState::Lost, ..Self::read(job)? }),
             // It may have ended since it was read.
-            Liveness::Over => Ok(Self::read(job)?.kept_by_nobody()),
+            Liveness::Ended => Ok(Self::read(job)?.kept_by_nobody()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
-use quell_core::{AskScope, Happening, JobEvent, printable};
+use quell_core::{AskScope, EventKind, JobEvent, printable};
 
 use super::{envelope, fail, phrases, quell};
 use crate::args::EventsArgs;
@@ -102,46 +102,46 @@ impl Printer<'_> {
 }
 
 /// What happened: in a word, and in more.
-fn describe(what: &Happening) -> (&'static str, String) {
+fn describe(what: &EventKind) -> (&'static str, String) {
     let processes = |count: usize| if count == 1 { "1 process".into() } else { format!("{count} processes") };
     let by = |actor| phrases::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
     match what {
-        Happening::Created => ("created", String::new()),
-        Happening::Started { root } => {
+        EventKind::Created => ("created", String::new()),
+        EventKind::Started { root } => {
             ("started", root.map(|root| format!("pid {}", root.pid)).unwrap_or_default())
         }
-        Happening::Ready { after } => ("ready", format!("after {}", phrases::seconds(*after))),
-        Happening::StopAsked { cause, actor } => {
+        EventKind::Ready { after } => ("ready", format!("after {}", phrases::seconds(*after))),
+        EventKind::StopAsked { cause, actor } => {
             ("stop asked", format!("{}{}", phrases::cause(*cause), by(actor)))
         }
-        Happening::Signaled { signal, actor, members } => {
+        EventKind::Signaled { signal, actor, members } => {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
         }
-        Happening::Asked { signal, grace, members, to } => {
+        EventKind::Asked { signal, grace, members, to } => {
             let grace = quell_core::format_duration(*grace);
             let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
             ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }
-        Happening::Killed { reason, .. } => ("killed", reason.map(phrases::kill).unwrap_or_default().into()),
-        Happening::TimedOut => ("timed out", String::new()),
-        Happening::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
-        Happening::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
-        Happening::OwnerGone { kept } => {
+        EventKind::Killed { reason, .. } => ("killed", reason.map(phrases::kill).unwrap_or_default().into()),
+        EventKind::TimedOut => ("timed out", String::new()),
+        EventKind::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
+        EventKind::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
+        EventKind::OwnerGone { kept } => {
             ("owner gone", if *kept { "the job goes on" } else { "the job is stopped" }.into())
         }
-        Happening::Ended { outcome, cause, actor, verdict, .. } => {
+        EventKind::Ended { outcome, cause, actor, verdict, .. } => {
             let (outcome, verdict) = (phrases::outcome(outcome), phrases::verdict(verdict));
             ("ended", format!("{outcome}, {}{}, {verdict}", phrases::cause(*cause), by(actor)))
         }
-        Happening::Restarting { delay } => {
+        EventKind::Restarting { delay } => {
             ("restarting", format!("in {}", quell_core::format_duration(*delay)))
         }
-        Happening::RestartLimitReached { restarts } => {
+        EventKind::RestartLimitReached { restarts } => {
             let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };
             ("restart limit", format!("it was started again {times} and will not be any more"))
         }
-        Happening::StandbyLost => ("standby lost", "the keeper goes on alone".into()),
-        Happening::Lost { finished_by } => ("keeper lost", format!("finished by {finished_by}")),
-        Happening::HookFailed { hook, why, .. } => ("hook failed", format!("{hook}: {why}")),
+        EventKind::StandbyLost => ("standby lost", "the keeper goes on alone".into()),
+        EventKind::Lost { finished_by } => ("keeper lost", format!("finished by {finished_by}")),
+        EventKind::HookFailed { hook, why, .. } => ("hook failed", format!("{hook}: {why}")),
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::{Error, Filter, JobState, JobView, Quell, Settled, unix_ms_of};
-use quell_core::{HeldBy, RootOutcome, Verdict};
+use quell_core::{ContainmentKind, RootOutcome, Verdict};
 
 use super::{envelope, fail, quell, select};
 use crate::args::ListArgs;
@@ -97,12 +97,12 @@ fn age(job: &JobView, now: u64) -> String {
 }
 
 /// How a tree is held, in a word.
-pub fn held(held: HeldBy) -> &'static str {
+pub fn held(held: ContainmentKind) -> &'static str {
     match held {
-        HeldBy::Reaper => "reaper",
-        HeldBy::Cgroup => "cgroup",
-        HeldBy::Scope => "scope",
-        HeldBy::Pidns => "pidns",
+        ContainmentKind::Reaper => "reaper",
+        ContainmentKind::Cgroup => "cgroup",
+        ContainmentKind::Scope => "scope",
+        ContainmentKind::Pidns => "pidns",
     }
 }
 

@@ -8,7 +8,7 @@ use crate::output;
 
 /// The labels that are asked for.
 pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
-    let tags = texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, quell::BadTag>>();
+    let tags = texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, quell::InvalidTag>>();
     tags.map_err(|error| Error::BadValue(error.to_string()))
 }
 

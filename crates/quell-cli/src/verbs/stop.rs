@@ -116,7 +116,7 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error
         }
     }
     if args.session.is_some() || !args.tag.is_empty() {
-        let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::BadTag>>();
+        let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::InvalidTag>>();
         let tags = tags.map_err(|error| Error::BadValue(error.to_string()))?;
         let filter = Filter { tags, session: args.session.clone(), limit: Some(0), ..Filter::default() };
         jobs.extend(quell.list(&filter)?.jobs.into_iter().map(|view| quell.job_with(view.id)));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use quell_core::{HeldBy, JobId, Limits};
+use quell_core::{ContainmentKind, JobId, Limits};
 use quell_sys::UserNamespaces;
 
 use super::{cgroup, defeated_by, scope};
@@ -17,20 +17,20 @@ pub fn doctor() -> Doctor {
 
     let proc = quell_sys::proc_is_ours();
     let children = quell_sys::own_children();
-    let mut containments = vec![HeldBy::Reaper];
+    let mut containments = vec![ContainmentKind::Reaper];
     if cgroup.is_ok() {
-        containments.push(HeldBy::Cgroup);
+        containments.push(ContainmentKind::Cgroup);
     }
     if bus.is_ok() {
-        containments.push(HeldBy::Scope);
+        containments.push(ContainmentKind::Scope);
     }
     if pidns.is_ok() {
-        containments.push(HeldBy::Pidns);
+        containments.push(ContainmentKind::Pidns);
     }
     let auto = match (&cgroup, &bus) {
-        (Ok(_), _) => HeldBy::Cgroup,
-        (Err(_), Ok(())) => HeldBy::Scope,
-        (Err(_), Err(_)) => HeldBy::Reaper,
+        (Ok(_), _) => ContainmentKind::Cgroup,
+        (Err(_), Ok(())) => ContainmentKind::Scope,
+        (Err(_), Err(_)) => ContainmentKind::Reaper,
     };
     let yes_no = |ok: bool, yes: &str, no: &str| if ok { yes.to_owned() } else { no.to_owned() };
     let controllers = controllers();

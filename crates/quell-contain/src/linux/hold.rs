@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{
-    Contain, Fate, Held, HeldBy, JobId, Limits, Member, ProcId, RootOutcome, SessionKind, Signal,
+    Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SessionKind,
+    Signal,
 };
 use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
@@ -84,7 +85,7 @@ pub enum SpawnError {
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// What holds it.
-    pub held: Option<HeldBy>,
+    pub held: Option<ContainmentKind>,
     /// Its direct child.
     pub root: Option<ProcId>,
     /// The root below that, in a PID namespace.
@@ -160,12 +161,12 @@ impl Hold {
     }
 
     /// Which kind it is.
-    pub fn kind(&self) -> HeldBy {
+    pub fn kind(&self) -> ContainmentKind {
         match self.place {
-            Place::Reaper => HeldBy::Reaper,
-            Place::Cgroup(_) => HeldBy::Cgroup,
-            Place::Scope { .. } => HeldBy::Scope,
-            Place::Pidns { .. } => HeldBy::Pidns,
+            Place::Reaper => ContainmentKind::Reaper,
+            Place::Cgroup(_) => ContainmentKind::Cgroup,
+            Place::Scope { .. } => ContainmentKind::Scope,
+            Place::Pidns { .. } => ContainmentKind::Pidns,
         }
     }
 
@@ -183,8 +184,8 @@ impl Hold {
     }
 
     /// The holder and its limits, for the receipt.
-    pub fn describe(&self) -> Held {
-        Held {
+    pub fn describe(&self) -> ContainmentInfo {
+        ContainmentInfo {
             containment: self.kind(),
             session: self.session,
             cgroup: self.cgroup_path().map(|path| path.display().to_string()),
@@ -231,7 +232,7 @@ impl Hold {
         };
         self.root = Some(identity(&stat));
         // A PID namespace's init is quell's own; the root is its one child, unless it has failed.
-        if self.kind() == HeldBy::Pidns {
+        if self.kind() == ContainmentKind::Pidns {
             let below = quell_sys::children(pid, 1).unwrap_or_default();
             let inner = below.first().and_then(|&pid| quell_sys::stat(pid).ok());
             self.inner = inner.as_ref().map(identity);
@@ -304,12 +305,12 @@ impl Hold {
 
     /// The root itself, for the receipt.
     pub fn shown_root(&self) -> Option<ProcId> {
-        if self.kind() == HeldBy::Pidns { self.inner } else { self.root }
+        if self.kind() == ContainmentKind::Pidns { self.inner } else { self.root }
     }
 
     /// The program was executed: the root has left our group for certain.
     pub fn executed(&mut self) {
-        self.group = self.session == SessionKind::Own && self.kind() != HeldBy::Pidns;
+        self.group = self.session == SessionKind::Own && self.kind() != ContainmentKind::Pidns;
     }
 
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
@@ -321,10 +322,12 @@ impl Hold {
         let path = told.cgroup.or_else(|| Some(base?.join(Cgroup::name(id))));
         let cgroup = path.and_then(|path| Cgroup::open(&path).ok());
         let place = match (told.held, cgroup) {
-            (Some(HeldBy::Pidns), _) => Place::Pidns { procs: None, report: None, leaving: None },
-            (Some(HeldBy::Scope), cgroup) => Place::Scope { limits: Limits::default(), cgroup },
-            (Some(HeldBy::Cgroup | HeldBy::Reaper) | None, Some(cgroup)) => Place::Cgroup(cgroup),
-            (Some(HeldBy::Cgroup | HeldBy::Reaper) | None, None) => Place::Reaper,
+            (Some(ContainmentKind::Pidns), _) => Place::Pidns { procs: None, report: None, leaving: None },
+            (Some(ContainmentKind::Scope), cgroup) => Place::Scope { limits: Limits::default(), cgroup },
+            (Some(ContainmentKind::Cgroup | ContainmentKind::Reaper) | None, Some(cgroup)) => {
+                Place::Cgroup(cgroup)
+            }
+            (Some(ContainmentKind::Cgroup | ContainmentKind::Reaper) | None, None) => Place::Reaper,
         };
         let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
@@ -335,7 +338,7 @@ impl Hold {
                 && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
         });
         hold.group = session == SessionKind::Own
-            && hold.kind() != HeldBy::Pidns
+            && hold.kind() != ContainmentKind::Pidns
             && hold
                 .root
                 .is_some_and(|root| quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == root.pid));
@@ -345,7 +348,7 @@ impl Hold {
     /// Notes what a lost keeper had said of members: some of them may be gone by now.
     pub fn recall(&mut self, members: Vec<Member>, asked: &[ProcId]) {
         // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
-        let doomed = self.kind() == HeldBy::Pidns;
+        let doomed = self.kind() == ContainmentKind::Pidns;
         for member in members {
             if doomed {
                 self.roll.doomed(member.id);
@@ -456,7 +459,7 @@ impl Hold {
 
     /// Whether the root was stopped by job control since this was last asked.
     pub fn root_stopped(&mut self) -> bool {
-        if self.kind() == HeldBy::Pidns {
+        if self.kind() == ContainmentKind::Pidns {
             return std::mem::take(&mut self.inner_stopped);
         }
         self.root.is_some_and(|root| quell_sys::take_stop(root.pid))
@@ -467,7 +470,7 @@ impl Hold {
         let mut heard = false;
         match (self.kind(), self.root.filter(|_| !self.root_gone)) {
             // The root of a PID namespace is init's first child.
-            (HeldBy::Pidns, Some(_)) => {
+            (ContainmentKind::Pidns, Some(_)) => {
                 let mut first = true;
                 self.walk(|seen| {
                     if std::mem::take(&mut first) {
@@ -476,7 +479,7 @@ impl Hold {
                     Below::Skip
                 });
             }
-            (HeldBy::Reaper | HeldBy::Cgroup | HeldBy::Scope, Some(root)) => {
+            (ContainmentKind::Reaper | ContainmentKind::Cgroup | ContainmentKind::Scope, Some(root)) => {
                 // An unreaped child of ours: the number is its own.
                 if let Ok(pidfd) = quell_sys::PidFd::open(root.pid) {
                     heard = pidfd.signal(signal) == quell_sys::Sent::Yes;

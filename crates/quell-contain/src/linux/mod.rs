@@ -17,7 +17,7 @@ mod stop;
 mod trail;
 mod walk;
 
-use quell_core::{HeldBy, Limits, ProcId};
+use quell_core::{ContainmentKind, Limits, ProcId};
 
 pub use audit::MARK_VARIABLE;
 pub use doctor::doctor;
@@ -82,22 +82,22 @@ const ENTERED: &str = "a descendant that entered the PID namespace of another pr
      from its own processes";
 
 /// What could defeat a containment, in words for receipts, `quell status` and `quell doctor`.
-pub fn defeated_by(kind: HeldBy) -> Vec<String> {
+pub fn defeated_by(kind: ContainmentKind) -> Vec<String> {
     let common = [
         "a process that another program starts on the job's behalf (a service manager, a container engine, at, cron)",
         "a process in uninterruptible sleep, until the kernel lets go of it",
     ];
     let own: &[&str] = match kind {
-        HeldBy::Reaper => &[
+        ContainmentKind::Reaper => &[
             "a descendant that became another user, where quell is not root",
             "processes that are forked faster than they can be killed, where they resume each other from SIGSTOP",
             ENTERED,
         ],
-        HeldBy::Cgroup | HeldBy::Scope => &[
+        ContainmentKind::Cgroup | ContainmentKind::Scope => &[
             "a descendant that moved to another cgroup and became another user, where quell is not root",
             ENTERED,
         ],
-        HeldBy::Pidns => &[],
+        ContainmentKind::Pidns => &[],
     };
     own.iter().chain(&common).map(|&text| text.to_owned()).collect()
 }

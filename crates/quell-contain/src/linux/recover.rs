@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    Fate, Held, HeldBy, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Verdict,
+    ContainmentInfo, ContainmentKind, Fate, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind,
+    StopPlan, Verdict,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent};
@@ -29,7 +30,7 @@ const STEPS: usize = 64;
 #[derive(Debug)]
 pub struct Recovered {
     /// What held the job.
-    pub held: Held,
+    pub held: ContainmentInfo,
     /// The root itself, as far as it is known (in a PID namespace the record knows only its init).
     pub root: Option<ProcId>,
     /// How the root ended, if it was alive until now.
@@ -229,7 +230,7 @@ impl Work<'_> {
     /// holds is stopped, over and over, until neither a pass nor a hunt finds anybody new.
     fn brake(&mut self, deadline: Instant) -> Vec<(Proven, Bond)> {
         self.cgroups.iter().for_each(Cgroup::brake);
-        let hunted = self.cgroups.is_empty() && self.left.held != Some(HeldBy::Pidns);
+        let hunted = self.cgroups.is_empty() && self.left.held != Some(ContainmentKind::Pidns);
         let mut catch =
             Catch { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
         for _ in 0..BRAKE_PASSES {
@@ -305,7 +306,7 @@ impl Work<'_> {
     fn close(self, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
         let mut troubles = Vec::new();
         let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
-        let scope = self.left.held == Some(HeldBy::Scope);
+        let scope = self.left.held == Some(ContainmentKind::Scope);
         // A scope's directory is systemd's to remove, when it sees it empty.
         for cgroup in self.cgroups.iter().filter(|_| survivors.is_empty() && !scope) {
             if unlike_empty(cgroup).is_none()
@@ -318,15 +319,15 @@ impl Work<'_> {
         let found = self.cgroups.first().map(Cgroup::path);
         let containment = match (self.left.held, found) {
             (Some(held), _) => held,
-            (None, Some(_)) => HeldBy::Cgroup,
-            (None, None) => HeldBy::Reaper,
+            (None, Some(_)) => ContainmentKind::Cgroup,
+            (None, None) => ContainmentKind::Reaper,
         };
         let path = found.or(self.left.cgroup);
         let (members, members_omitted) = self.tally.roll.close(&survivors, Duration::ZERO);
-        let pidns = containment == HeldBy::Pidns;
+        let pidns = containment == ContainmentKind::Pidns;
         let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
         Recovered {
-            held: Held {
+            held: ContainmentInfo {
                 containment,
                 session: self.left.session,
                 cgroup: path.map(|path| path.display().to_string()),

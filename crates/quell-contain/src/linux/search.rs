@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_core::{HeldBy, JobId, ProcId, SessionKind};
+use quell_core::{ContainmentKind, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::audit::{self, Mark};
@@ -41,7 +41,7 @@ pub struct Left<'a> {
     /// Which job.
     pub id: JobId,
     /// What held it, as far as that was written down.
-    pub held: Option<HeldBy>,
+    pub held: Option<ContainmentKind>,
     /// Its root, or the init of its PID namespace. None: no instruction of the program has run, or nobody knows.
     pub root: Option<ProcId>,
     /// Its cgroup. Used only if it is named as one of quell's.
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
         if let Some(root) = self.left.root
             && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
-            let init = self.left.held == Some(HeldBy::Pidns);
+            let init = self.left.held == Some(ContainmentKind::Pidns);
             let bond = if init { Bond::Init } else { self.bond(root.pid) };
             pass.meet(&seen, bond, &mut show);
             if init {
@@ -199,7 +199,7 @@ impl<'a> Search<'a> {
         if self.left.root != Some(identity(stat)) || stat.pid == 1 {
             return false;
         }
-        if self.left.held == Some(HeldBy::Pidns) {
+        if self.left.held == Some(ContainmentKind::Pidns) {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
         let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
@@ -255,7 +255,7 @@ impl Pass<'_, '_> {
 
     fn meet_session(&mut self, show: &mut impl FnMut(&Seen, Bond)) {
         let left = self.search.left;
-        let own = left.session == SessionKind::Own && left.held != Some(HeldBy::Pidns);
+        let own = left.session == SessionKind::Own && left.held != Some(ContainmentKind::Pidns);
         let Some(root) = left.root.filter(|_| own) else { return };
         // A number that a process bears is no longer that of an older session.
         if quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) != root) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use quell_core::{AskScope, Count, HeldBy, ProcId, SentSignal, Signal, SignalResult};
+use quell_core::{AskScope, ContainmentKind, Count, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
@@ -64,7 +64,7 @@ impl Hold {
     /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
     pub fn doubt(&self) -> Option<String> {
         // A process in a PID namespace can't enter one that is outside of it.
-        let root = self.recorded().root.filter(|_| self.kind() != HeldBy::Pidns)?;
+        let root = self.recorded().root.filter(|_| self.kind() != ContainmentKind::Pidns)?;
         Doubt { born: root.start, begun: root.start, session: self.session }
             .in_other_namespaces(root, &self.homes)
     }
@@ -166,7 +166,7 @@ impl Hold {
     }
 
     fn init(&self) -> Option<ProcId> {
-        self.root.filter(|_| self.kind() == HeldBy::Pidns)
+        self.root.filter(|_| self.kind() == ContainmentKind::Pidns)
     }
 
     /// Everyone alive now, noted on the roll.
@@ -300,11 +300,11 @@ impl Hold {
         for _ in 0..BRAKE_PASSES {
             trail.list_again();
             let new = self.each_new(trail, roll, |seen| {
-                if self.kind() == HeldBy::Reaper {
+                if self.kind() == ContainmentKind::Reaper {
                     seen.pidfd.signal(Signal::STOP);
                 }
             });
-            if new == 0 || self.kind() != HeldBy::Reaper {
+            if new == 0 || self.kind() != ContainmentKind::Reaper {
                 break;
             }
         }

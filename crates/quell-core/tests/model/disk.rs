@@ -42,7 +42,7 @@ pub enum Why {
 pub enum Program {
     Unborn,
     /// Waits for its go (`Hold::spawn`).
-    Held,
+    ContainmentInfo,
     /// Has its go.
     Let,
     Runs,
@@ -64,7 +64,7 @@ pub enum At {
     Fork,
     /// `Supervisor::try_start`: the stub.
     Spawn,
-    /// `Event::Spawned`: `publish`.
+    /// `LifecycleEvent::Spawned`: `publish`.
     PublishStarting,
     Go,
     /// `read_status`.
@@ -159,7 +159,7 @@ impl Scene {
     }
 
     pub fn alive(&self) -> bool {
-        matches!(self.program, Program::Held | Program::Let | Program::Runs)
+        matches!(self.program, Program::ContainmentInfo | Program::Let | Program::Runs)
     }
 
     /// The kernel lets go of a lock when the last one who had it open is gone.
@@ -180,7 +180,7 @@ impl Scene {
             self.holder = Holder::Nobody;
         }
         // A stub that waits exits when its keeper does: the pipe is closed.
-        if self.keeper == At::Gone && self.program == Program::Held {
+        if self.keeper == At::Gone && self.program == Program::ContainmentInfo {
             self.program = Program::Dead;
         }
     }

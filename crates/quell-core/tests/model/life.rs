@@ -1,6 +1,6 @@
 //! The lifecycle in its world: all states, and the promises that hold in each.
 
-use quell_core::{Actor, Cause, Known, RootOutcome, State, Verdict};
+use quell_core::{Actor, Cause, LastKnown, Phase, RootOutcome, Verdict};
 
 use crate::explore::{Model, Move, explore};
 use crate::life_world::{Do, Ev, LifeId, Nature, Out, Root, Status, Stop, Until2, World, bit};
@@ -110,7 +110,7 @@ impl Lives {
     fn wakes(&self, world: &World, next: &mut Next) {
         let state = world.life.state();
         let again = world.uncounted && world.counting() && self.lacks != Lacks::AnotherLook;
-        if world.news || world.due || state == State::Killing || again {
+        if world.news || world.due || state == Phase::Killing || again {
             let mut to = world.clone();
             to.news = false;
             to.todo = vec![Do::LookAtDeadline];
@@ -130,7 +130,7 @@ impl Lives {
                 push(next, false, "somebody asks for a stop", to);
             }
         }
-        if state == State::Created {
+        if state == Phase::Created {
             let mut to = world.clone();
             to.root = Root::Stub;
             to.todo = vec![Do::Go, Do::Tell(Ev::Spawned)];
@@ -210,7 +210,7 @@ impl Lives {
                 Status::Open | Status::Read => {}
                 Status::Closed => {
                     to.status = Status::Read;
-                    if world.life.state() == State::Starting {
+                    if world.life.state() == Phase::Starting {
                         to.begun = true;
                         self.tell(&mut to, Ev::Executed);
                     }
@@ -269,7 +269,7 @@ impl Lives {
                     to.asked = true;
                     to.asks += if self.lacks == Lacks::Restraint { 2 } else { 1 };
                 }
-                Do::Report(count) if to.life.state() != State::Ended => self.tell(to, Ev::Counted(count)),
+                Do::Report(count) if to.life.state() != Phase::Ended => self.tell(to, Ev::Counted(count)),
                 Do::Report(_) => {}
                 Do::LookAtDeadline if to.due => {
                     (to.armed, to.due) = (false, false);
@@ -288,7 +288,7 @@ impl Lives {
             to.happened &= bit(cause);
         }
         to.uncounted &= to.counting();
-        to.may_kill |= to.life.state() == State::Killing;
+        to.may_kill |= to.life.state() == Phase::Killing;
     }
 
     fn tell(&self, world: &mut World, mut event: Ev) {
@@ -312,7 +312,7 @@ impl Lives {
             Ev::Deadline => {
                 let asked = world.asks > 0 || world.root_asked;
                 world.may_kill |= asked;
-                if !asked && state != State::Killing && world.nature.timeout {
+                if !asked && state != Phase::Killing && world.nature.timeout {
                     world.happened |= bit(Cause::Timeout);
                 }
             }
@@ -333,18 +333,18 @@ fn wrong_step(world: &World, after: LifeId, event: Ev) -> Option<&'static str> {
     }
     let Ev::Stop(stop) = event else { return None };
     match (old.state(), stop, new.state()) {
-        (State::Asking, Stop::Ask | Stop::Kill, State::Killing) => None,
-        (State::Asking, Stop::Ask | Stop::Kill, _) => Some("a second request did not kill"),
-        (State::Asking, Stop::FrontLost | Stop::OwnerGone, State::Asking) => None,
-        (State::Asking, Stop::FrontLost | Stop::OwnerGone, _) => {
+        (Phase::Asking, Stop::Ask | Stop::Kill, Phase::Killing) => None,
+        (Phase::Asking, Stop::Ask | Stop::Kill, _) => Some("a second request did not kill"),
+        (Phase::Asking, Stop::FrontLost | Stop::OwnerGone, Phase::Asking) => None,
+        (Phase::Asking, Stop::FrontLost | Stop::OwnerGone, _) => {
             Some("a stop that was to join another killed")
         }
-        (State::Running | State::Draining, Stop::Kill, State::Killing) => None,
-        (State::Running | State::Draining, Stop::Ask | Stop::FrontLost | Stop::OwnerGone, State::Asking) => {
+        (Phase::Running | Phase::Draining, Stop::Kill, Phase::Killing) => None,
+        (Phase::Running | Phase::Draining, Stop::Ask | Stop::FrontLost | Stop::OwnerGone, Phase::Asking) => {
             None
         }
-        (State::Running | State::Draining, ..) => Some("a request was not answered as it was meant"),
-        (State::Created | State::Starting | State::Killing | State::Ended, ..) => None,
+        (Phase::Running | Phase::Draining, ..) => Some("a request was not answered as it was meant"),
+        (Phase::Created | Phase::Starting | Phase::Killing | Phase::Ended, ..) => None,
     }
 }
 
@@ -379,7 +379,7 @@ impl Model for Lives {
                 }
                 for root in [None, Some(RootOutcome::Exited { code: 0 })] {
                     for ending in [None, Some((Cause::User, Actor::Unknown))] {
-                        let known = Known { root: root.clone(), ending, ..Known::default() };
+                        let known = LastKnown { root: root.clone(), ending, ..LastKnown::default() };
                         let mut orphan =
                             World::orphaned(nature(Until2::Root, false), known, self.forks, self.stops);
                         self.at_once(&mut orphan);
@@ -408,7 +408,7 @@ impl Model for Lives {
     fn broken(&self, world: &World) -> Option<String> {
         let (life, state) = (world.life.get(), world.life.state());
         let said = |text: &str| Some(text.to_owned());
-        if (state == State::Ended) != life.verdict().is_some() {
+        if (state == Phase::Ended) != life.verdict().is_some() {
             return said("an end without a verdict, or a verdict without an end");
         }
         if life.verdict() == Some(&Verdict::Gone) && world.alive() > 0 {
@@ -426,31 +426,31 @@ impl Model for Lives {
         if let Some(wrong) = world.wrong {
             return said(wrong);
         }
-        if matches!(state, State::Asking | State::Killing)
+        if matches!(state, Phase::Asking | Phase::Killing)
             && world.todo.is_empty()
             && !world.armed
             && self.lacks != Lacks::Deadlines
         {
             return said("a stop without a deadline");
         }
-        if let (State::Ended, Some((cause, _))) = (state, life.ending())
+        if let (Phase::Ended, Some((cause, _))) = (state, life.ending())
             && world.happened & bit(*cause) == 0
         {
             return Some(format!("it ended for a reason that did not happen ({cause:?})"));
         }
-        if state == State::Ended && life.ending().is_none() {
+        if state == Phase::Ended && life.ending().is_none() {
             return said("an end without a cause");
         }
         None
     }
 
     fn is_end(&self, world: &World) -> bool {
-        world.life.state() == State::Ended && world.todo.is_empty()
+        world.life.state() == Phase::Ended && world.todo.is_empty()
     }
 
     fn may_rest(&self, world: &World) -> bool {
-        let runs = world.life.state() == State::Running && world.root == Root::Runs;
-        let drains = world.life.state() == State::Draining
+        let runs = world.life.state() == Phase::Running && world.root == Root::Runs;
+        let drains = world.life.state() == Phase::Draining
             && world.nature.until == Until2::Tree
             // What can never be counted can never be known to be over.
             && (world.alive() > 0 || world.nature.failing_counts.is_none());

@@ -1,4 +1,4 @@
-//! The world around one [`Life`]: processes that fork, obey or don't, a kernel whose kills and counts fail, users, a
+//! The world around one [`Lifecycle`]: processes that fork, obey or don't, a kernel whose kills and counts fail, users, a
 //! deadline; and the keeper's loop (`supervise.rs`), step by step, so that the processes move between any two of its steps.
 
 use std::cell::RefCell;
@@ -7,17 +7,17 @@ use std::fmt;
 use std::time::Duration;
 
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, Event, Known, Life, LifeRules, Manner, Request, RootOutcome,
-    Signal, State, StopPlan, Until,
+    Action, Actor, AskScope, Cause, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase,
+    RootOutcome, Signal, StopMode, StopPlan, StopRequest, Until,
 };
 
-/// A [`Life`] by number: equal lives have one number, so that states can be compared and hashed.
+/// A [`Lifecycle`] by number: equal lives have one number, so that states can be compared and hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LifeId(usize);
 
 #[derive(Default)]
 struct Lives {
-    all: Vec<Life>,
+    all: Vec<Lifecycle>,
     numbers: HashMap<String, usize>,
     steps: HashMap<(usize, Ev), (usize, Vec<Do>)>,
 }
@@ -25,7 +25,7 @@ struct Lives {
 thread_local! { static LIVES: RefCell<Lives> = RefCell::default(); }
 
 impl LifeId {
-    pub fn of(life: Life) -> Self {
+    pub fn of(life: Lifecycle) -> Self {
         LIVES.with_borrow_mut(|lives| {
             // What a life prints is all that it has.
             let number = *lives.numbers.entry(format!("{life:?}")).or_insert(lives.all.len());
@@ -36,11 +36,11 @@ impl LifeId {
         })
     }
 
-    pub fn get(self) -> Life {
+    pub fn get(self) -> Lifecycle {
         LIVES.with_borrow(|lives| lives.all[self.0].clone())
     }
 
-    pub fn state(self) -> State {
+    pub fn state(self) -> Phase {
         LIVES.with_borrow(|lives| lives.all[self.0].state())
     }
 
@@ -99,25 +99,26 @@ pub enum Ev {
 }
 
 impl Ev {
-    fn event(self) -> Event {
-        let stop =
-            |cause, manner| Event::StopAsked(Request { cause, actor: Actor::Unknown, manner, ask: None });
+    fn event(self) -> LifecycleEvent {
+        let stop = |cause, mode| {
+            LifecycleEvent::StopAsked(StopRequest { cause, actor: Actor::Unknown, mode, ask: None })
+        };
         match self {
-            Ev::Spawned => Event::Spawned,
-            Ev::Executed => Event::Executed,
-            Ev::StartFailed => Event::StartFailed("refused".into()),
-            Ev::RootExited(out) => Event::RootExited(match out {
+            Ev::Spawned => LifecycleEvent::Spawned,
+            Ev::Executed => LifecycleEvent::Executed,
+            Ev::StartFailed => LifecycleEvent::StartFailed("refused".into()),
+            Ev::RootExited(out) => LifecycleEvent::RootExited(match out {
                 Out::Exits => RootOutcome::Exited { code: 0 },
                 Out::DiesOfTerm => RootOutcome::Signaled { signal: Signal::TERM, core: false },
                 Out::IsKilled => RootOutcome::Signaled { signal: Signal::KILL, core: false },
             }),
-            Ev::Counted(Some(alive)) => Event::Counted(Count::Alive(alive.into())),
-            Ev::Counted(None) => Event::Counted(Count::Unknown("refused".into())),
-            Ev::Stop(Stop::Ask) => stop(Cause::User, Manner::Ask),
-            Ev::Stop(Stop::Kill) => stop(Cause::User, Manner::Kill),
-            Ev::Stop(Stop::FrontLost) => stop(Cause::FrontLost, Manner::Within(Duration::from_millis(500))),
-            Ev::Stop(Stop::OwnerGone) => stop(Cause::OwnerGone, Manner::Within(Duration::from_secs(9))),
-            Ev::Deadline => Event::Deadline,
+            Ev::Counted(Some(alive)) => LifecycleEvent::Counted(Count::Alive(alive.into())),
+            Ev::Counted(None) => LifecycleEvent::Counted(Count::Unknown("refused".into())),
+            Ev::Stop(Stop::Ask) => stop(Cause::User, StopMode::Ask),
+            Ev::Stop(Stop::Kill) => stop(Cause::User, StopMode::Kill),
+            Ev::Stop(Stop::FrontLost) => stop(Cause::FrontLost, StopMode::Within(Duration::from_millis(500))),
+            Ev::Stop(Stop::OwnerGone) => stop(Cause::OwnerGone, StopMode::Within(Duration::from_secs(9))),
+            Ev::Deadline => LifecycleEvent::Deadline,
         }
     }
 }
@@ -243,7 +244,7 @@ impl World {
     pub fn new(nature: Nature, forks: u8, stops: u8) -> Self {
         Self {
             nature,
-            life: LifeId::of(Life::new(nature.rules())),
+            life: LifeId::of(Lifecycle::new(nature.rules())),
             todo: vec![],
             root: Root::Unborn,
             noticed: false,
@@ -270,11 +271,11 @@ impl World {
     }
 
     /// One whose keeper was lost while the program ran (`Supervisor::finish`).
-    pub fn orphaned(nature: Nature, known: Known, forks: u8, stops: u8) -> Self {
+    pub fn orphaned(nature: Nature, known: LastKnown, forks: u8, stops: u8) -> Self {
         let known_cause = known.ending.as_ref().map_or(Cause::KeeperLost, |(cause, _)| *cause);
         let root = if known.root.is_some() { Root::Corpse(Out::Exits) } else { Root::Runs };
         let noticed = known.root.is_some();
-        let (life, actions) = Life::orphaned(nature.rules(), known);
+        let (life, actions) = Lifecycle::orphaned(nature.rules(), known);
         Self {
             life: LifeId::of(life),
             todo: actions.iter().filter_map(Do::of).rev().collect(),
@@ -294,11 +295,11 @@ impl World {
     }
 
     pub fn idle(&self) -> bool {
-        self.todo.is_empty() && self.life.state() != State::Ended
+        self.todo.is_empty() && self.life.state() != Phase::Ended
     }
 
     pub fn counting(&self) -> bool {
-        matches!(self.life.state(), State::Draining | State::Asking | State::Killing)
+        matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing)
     }
 
     /// The root ends, of itself or not; its keeper has a SIGCHLD.
@@ -311,8 +312,8 @@ impl World {
 }
 
 impl Nature {
-    pub fn rules(self) -> LifeRules {
-        LifeRules {
+    pub fn rules(self) -> LifecycleRules {
+        LifecycleRules {
             plan: StopPlan {
                 ask: if self.root_first { AskScope::Root } else { AskScope::Tree },
                 ..StopPlan::default()

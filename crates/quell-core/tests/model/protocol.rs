@@ -128,7 +128,8 @@ impl Protocol {
                 });
             }
             At::Spawn => go("the stub is born", &|to| {
-                to.program = if self.lacks == Lacks::Handshake { Program::Let } else { Program::Held };
+                to.program =
+                    if self.lacks == Lacks::Handshake { Program::Let } else { Program::ContainmentInfo };
                 to.keeper = if self.lacks == Lacks::RecordFirst { At::Go } else { At::PublishStarting };
             }),
             At::PublishStarting => go("the keeper publishes starting", &|to| {
@@ -136,7 +137,7 @@ impl Protocol {
                 to.keeper = if self.lacks == Lacks::RecordFirst { At::AwaitExec } else { At::Go };
             }),
             At::Go => go("the go", &|to| {
-                if to.program == Program::Held {
+                if to.program == Program::ContainmentInfo {
                     to.program = Program::Let;
                 }
                 to.keeper =
@@ -314,7 +315,7 @@ impl Protocol {
                 add(next, false, "exec fails", scene, |to| to.program = Program::Dead);
             }
             Program::Runs => add(next, false, "the program exits", scene, |to| to.program = Program::Dead),
-            Program::Unborn | Program::Held | Program::Dead => {}
+            Program::Unborn | Program::ContainmentInfo | Program::Dead => {}
         }
         if scene.kills == 0 {
             return;

@@ -13,7 +13,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
-use quell_core::{HeldBy, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
+use quell_core::{
+    ContainmentKind, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin,
+};
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
@@ -262,7 +264,10 @@ fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Op
             let held = record.as_ref().and_then(|record| record.held);
             let keeper = record.and_then(|record| record.keeper);
             let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
-            if held == Some(HeldBy::Pidns) && unseen && matches!(outer.liveness(), Ok(Liveness::Kept)) {
+            if held == Some(ContainmentKind::Pidns)
+                && unseen
+                && matches!(outer.liveness(), Ok(Liveness::Supervised))
+            {
                 // We are in its PID namespace, where its keeper has no number. Nothing in there outlives it.
                 return Ok(None);
             }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
 use quell_core::{
-    Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Life, Moment, ProcId, Receipt, RootOutcome,
+    Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Lifecycle, Moment, ProcId, Receipt, RootOutcome,
     RootReport, SCHEMA, SentSignal, Signal, Step, StepKind, Verdict,
 };
-use quell_store::wall;
+use quell_store::now_rfc3339;
 use quell_sys::Polled;
 
 /// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
@@ -36,7 +36,7 @@ impl Clock {
 
     /// This instant on both clocks.
     pub fn now(&self) -> Moment {
-        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: wall() }
+        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: now_rfc3339() }
     }
 }
 
@@ -123,7 +123,7 @@ impl Evidence {
     pub fn receipt(
         &mut self,
         spec: &JobSpec,
-        life: &Life,
+        life: &Lifecycle,
         hold: &Hold,
         verdict: Verdict,
         survivors: Vec<ProcId>,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    Happening, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, State, Step, StepKind, Verdict,
+    EventKind, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step, StepKind, Verdict,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -23,9 +23,9 @@ const TOLD_AT_ONCE: usize = 16;
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
     pub(super) fn publish(&mut self) {
-        if matches!(self.life.state(), State::Asking | State::Killing) {
+        if matches!(self.life.state(), Phase::Asking | Phase::Killing) {
             self.say(&Note::Stopping {
-                killing: self.life.state() == State::Killing,
+                killing: self.life.state() == Phase::Killing,
                 grace: self.life.grace(),
                 ending: self.life.ending().cloned(),
                 leaked: self.life.leaked(),
@@ -33,7 +33,7 @@ impl Supervisor {
             });
         }
         // What is on record of the end is whole, or not there at all.
-        if self.life.state() != State::Ended {
+        if self.life.state() != Phase::Ended {
             self.write_state();
         }
     }
@@ -45,7 +45,7 @@ impl Supervisor {
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
-        let published = store.publish(&record);
+        let published = store.append_state(&record);
         self.kit.published = Some(record);
         if let Err(error) = published {
             self.trouble(format!("the record could not be written: {error}"));
@@ -54,7 +54,7 @@ impl Supervisor {
 
     fn word(&self) -> &'static str {
         match self.life.state() {
-            State::Running | State::Draining if self.ready.is_some() => "ready",
+            Phase::Running | Phase::Draining if self.ready.is_some() => "ready",
             state => state.word(),
         }
     }
@@ -94,7 +94,7 @@ impl Supervisor {
         if new || asked.is_some() {
             self.tell_members(&living, asked);
         }
-        if new && self.life.state() != State::Ended {
+        if new && self.life.state() != Phase::Ended {
             self.write_state();
         }
     }
@@ -175,7 +175,7 @@ impl Supervisor {
             Some(Next::Restart(delay)) => self.again = Some(delay),
             Some(Next::LimitReached { restarts }) => {
                 receipt.restart_limit_reached = true;
-                self.happen(Happening::RestartLimitReached { restarts });
+                self.happen(EventKind::RestartLimitReached { restarts });
             }
             Some(Next::Nothing) | None => {}
         }
@@ -193,11 +193,11 @@ impl Supervisor {
 
     /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
     fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<ProcId>) {
-        let Some(store) = self.job.store.clone() else { return self.happen(Happening::ended(receipt)) };
+        let Some(store) = self.job.store.clone() else { return self.happen(EventKind::ended(receipt)) };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
             if let Some(name) = &self.job.spec.name {
-                store.home().unclaim(name, self.job.spec.id);
+                store.home().release_name(name, self.job.spec.id);
                 fault_point(FaultPoint::NameGiven);
             }
             if let Err(error) = store.remove() {
@@ -213,22 +213,22 @@ impl Supervisor {
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let write = || store.keep(receipt).and_then(|()| store.publish(&record));
+        let write = || store.write_receipt(receipt).and_then(|()| store.append_state(&record));
         // Of a background job a user is told the end later, and from the record.
         let last = self.kit.desk.is_some() && self.again.is_none();
         let kept = if last { insist(&store, write) } else { write() };
         self.kit.published = Some(record);
         // Before it counts as over: whoever waits for that finds the whole history.
-        self.happen(Happening::ended(receipt));
+        self.happen(EventKind::ended(receipt));
         if let Some(delay) = self.again {
-            self.happen(Happening::Restarting { delay });
+            self.happen(EventKind::Restarting { delay });
         }
         fault_point(FaultPoint::EndLogged);
         // Nobody watches over one who is alone: what it leaves undone after the end would stay so.
         if last && self.kit.front.is_none() {
-            let _ = store.harden();
+            let _ = store.sync_all();
         }
-        let kept = kept.and_then(|()| if over { store.settle() } else { Ok(()) });
+        let kept = kept.and_then(|()| if over { store.mark_ended() } else { Ok(()) });
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth
             // more: its record stays, and is mended by whoever finds it without a keeper.
@@ -244,7 +244,7 @@ impl Supervisor {
             desk.dismiss();
             // Whoever waited was told, and nobody waits for this but the standby, which sees to it that it ends.
             if self.kit.front.is_some() {
-                let _ = store.harden();
+                let _ = store.sync_all();
             }
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
 use quell_core::{
-    Actor, Cause, HeldBy, JobId, Known, Member, Owner, ProcId, ReadyRules, RootOutcome, SessionKind, Signal,
-    State, Step, Verdict,
+    Actor, Cause, ContainmentKind, JobId, LastKnown, Member, Owner, Phase, ProcId, ReadyRules, RootOutcome,
+    SessionKind, Signal, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -246,7 +246,7 @@ pub struct Front {
     /// The root (or its init), watched as well as can be from here, until it ends.
     root: Option<PidFd>,
     /// What the keeper has said of the job.
-    pub(super) known: Known,
+    pub(super) known: LastKnown,
     stopping: bool,
     pub(super) interrupted: bool,
     /// When the first stop signal came.
@@ -293,7 +293,7 @@ impl Front {
             signals,
             told: Told::default(),
             root: None,
-            known: Known::default(),
+            known: LastKnown::default(),
             stopping: false,
             interrupted: false,
             asked: None,
@@ -499,7 +499,7 @@ impl Front {
         Home::at(home).job(job).record().is_ok_and(|outer| {
             // Who is outside of our PID namespace has no number here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == State::Asking.word()
+            sent_by_it && outer.state == Phase::Asking.word()
         })
     }
 
@@ -508,7 +508,7 @@ impl Front {
     fn root_hears_the_terminal(&self) -> bool {
         let in_our_group = match (self.told.held, self.told.root) {
             // A namespace's root can't be seen from here by its number; nor can it leave our group without a new session.
-            (Some(HeldBy::Pidns), _) => true,
+            (Some(ContainmentKind::Pidns), _) => true,
             // One that is gone, and of whose end we have not heard yet, may have died of just this key.
             (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,
@@ -591,7 +591,7 @@ impl Front {
 
     /// What was known of an earlier run is of no use any more.
     fn begin_run(&mut self) {
-        (self.known, self.root, self.stopping) = (Known::default(), None, false);
+        (self.known, self.root, self.stopping) = (LastKnown::default(), None, false);
         self.members.clear();
         self.phase_due = self.request.timeout.map(|timeout| Instant::now() + timeout + self.patience());
     }

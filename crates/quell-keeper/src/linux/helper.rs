@@ -15,9 +15,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    Happening, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
+    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
 };
-use quell_store::{Home, JobDir, wall};
+use quell_store::{Home, JobDir, now_rfc3339};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
 use serde::{Deserialize, Serialize};
@@ -372,10 +372,10 @@ impl Helper<'_> {
     }
 
     fn failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
-        let what = Happening::HookFailed { hook: hook.to_owned(), at, why };
+        let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
         // Where not even this can be written, there is no one else to report it to.
         if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
-            let _ = job.log_event(&JobEvent::new(&spec, wall(), run, what));
+            let _ = job.log_event(&JobEvent::new(&spec, now_rfc3339(), run, what));
         }
     }
 }

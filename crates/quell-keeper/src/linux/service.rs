@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use quell_core::{Actor, Cause, Happening, JobEvent, Manner, Receipt, State, Until};
-use quell_store::wall;
+use quell_core::{Actor, Cause, EventKind, JobEvent, Phase, Receipt, StopMode, Until};
+use quell_store::now_rfc3339;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
@@ -28,16 +28,16 @@ impl Supervisor {
             match wish {
                 Wish::OwnerGone => {
                     let kept = self.desk().is_some_and(|desk| desk.is_kept());
-                    self.happen(Happening::OwnerGone { kept });
+                    self.happen(EventKind::OwnerGone { kept });
                     if !kept {
-                        let manner = Manner::Within(self.job.rules.plan.grace);
-                        self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
+                        let mode = StopMode::Within(self.job.rules.plan.grace);
+                        self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
                     }
                 }
                 Wish::TimeToLiveOver => {
-                    self.happen(Happening::TimedOut);
-                    let manner = Manner::Within(self.job.rules.plan.grace);
-                    self.ask_stop(Cause::Timeout, Actor::Quell, manner);
+                    self.happen(EventKind::TimedOut);
+                    let mode = StopMode::Within(self.job.rules.plan.grace);
+                    self.ask_stop(Cause::Timeout, Actor::Quell, mode);
                 }
                 Wish::Call { key, pid, uid, call } => self.on_call(key, pid, uid, call),
             }
@@ -49,7 +49,7 @@ impl Supervisor {
         let answer = match call {
             Call::Stop { kill, grace, ask, reason, leftovers } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);
-                let manner = if kill { Manner::Kill } else { Manner::Within(grace) };
+                let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
                 if let Some(desk) = self.desk() {
                     desk.answer(key, &Answer::Heard);
                     fault_point(FaultPoint::StopHeard);
@@ -58,7 +58,7 @@ impl Supervisor {
                     Some(own_end) => own_end,
                     None => (Cause::User, client(pid, uid, reason, &self.kit.crew.mask)),
                 };
-                return self.ask_stop_of(cause, actor, manner, ask);
+                return self.ask_stop_of(cause, actor, mode, ask);
             }
             Call::Signal { signal, tree } => {
                 let sent =
@@ -66,7 +66,7 @@ impl Supervisor {
                 if sent > 0 {
                     let actor = client(pid, uid, None, &self.kit.crew.mask);
                     self.life.signal_sent(signal, actor.clone());
-                    self.happen(Happening::Signaled { signal, actor, members: sent });
+                    self.happen(EventKind::Signaled { signal, actor, members: sent });
                 }
                 Answer::Signaled { sent }
             }
@@ -143,8 +143,8 @@ impl Supervisor {
 
     fn check_readiness(&mut self) {
         // A server may have gone into the background, and its root with it.
-        let lives_on = self.life.state() == State::Draining && self.job.rules.until == Until::Tree;
-        if self.life.state() != State::Running && !lives_on {
+        let lives_on = self.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;
+        if self.life.state() != Phase::Running && !lives_on {
             return;
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
@@ -161,7 +161,7 @@ impl Supervisor {
             self.take_down_members(self.hold.living());
             self.publish();
             fault_point(FaultPoint::ReadyPublished);
-            self.happen(Happening::Ready { after });
+            self.happen(EventKind::Ready { after });
         }
     }
 
@@ -171,12 +171,12 @@ impl Supervisor {
     }
 
     /// Writes the history of a background job, and tells its hooks. A job in the foreground has hooks only.
-    pub(super) fn happen(&mut self, what: Happening) {
+    pub(super) fn happen(&mut self, what: EventKind) {
         if !self.is_told() {
             return;
         }
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, wall(), run, what);
+        let event = JobEvent::new(spec, now_rfc3339(), run, what);
         if let Some(helper) = &mut self.kit.helper {
             helper::tell(helper, spec.hooks(), &event);
         }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Background, JobSpec, LifeRules, Mode, SCHEMA};
-use quell_store::{Home, wall};
+use quell_core::{Background, JobSpec, LifecycleRules, Mode, SCHEMA};
+use quell_store::{Home, now_rfc3339};
 
 use super::evidence::Outlet;
 use super::front::Plan;
@@ -17,7 +17,7 @@ pub fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Ma
     Job {
         spec: spec_of(request, plan, mask),
         ready_interval: background.map_or(Duration::MAX, |background| background.ready_interval),
-        rules: LifeRules { plan: request.plan, until: request.until, timeout: request.timeout },
+        rules: LifecycleRules { plan: request.plan, until: request.until, timeout: request.timeout },
         session: plan.session,
         store: request.home.as_ref().map(|home| Home::at(home).job(plan.id)),
         outlets,
@@ -46,7 +46,7 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         marker: plan.marker.clone(),
         boot_id: quell_sys::boot_id(),
         pid_namespace: quell_sys::own_pid_namespace(),
-        created: wall(),
+        created: now_rfc3339(),
     }
 }
 

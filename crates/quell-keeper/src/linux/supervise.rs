@@ -1,7 +1,7 @@
 //! The loop that owns a tree. The keeper runs it from the birth to the proof; the front runs it to finish the kill when
 //! the keeper is gone.
 //!
-//! One thread, one poll, one deadline. Events go to [`Life`], which says what to do; nothing is decided here.
+//! One thread, one poll, one deadline. Events go to [`Lifecycle`], which says what to do; nothing is decided here.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, Event, Happening, JobSpec, Known, Life, LifeRules, Manner, Moment,
-    ProcId, Receipt, Record, Request, RootOutcome, SessionKind, State, Step, StepKind, Until,
+    Action, Actor, AskScope, Cause, Count, EventKind, JobSpec, LastKnown, Lifecycle, LifecycleEvent,
+    LifecycleRules, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SessionKind, Step, StepKind,
+    StopMode, StopRequest, Until,
 };
 use quell_store::{JobDir, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -44,7 +45,7 @@ pub struct Job {
     /// What was asked for.
     pub spec: JobSpec,
     /// What governs its life.
-    pub rules: LifeRules,
+    pub rules: LifecycleRules,
     /// Whose session the root is in.
     pub session: SessionKind,
     /// Its record, unless none is wanted.
@@ -91,7 +92,7 @@ pub struct Kit {
 /// One run of a job under supervision.
 pub struct Supervisor {
     pub(super) job: Job,
-    pub(super) life: Life,
+    pub(super) life: Lifecycle,
     pub(super) hold: Hold,
     pub(super) evidence: Evidence,
     pub(super) kit: Kit,
@@ -124,11 +125,11 @@ pub struct Supervisor {
 impl Supervisor {
     /// The keeper's: nothing runs yet.
     pub fn new(job: Job, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
-        let life = Life::new(job.rules);
+        let life = Lifecycle::new(job.rules);
         Self::with(job, life, hold, evidence, kit, run)
     }
 
-    fn with(job: Job, life: Life, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
+    fn with(job: Job, life: Lifecycle, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         Self {
             job,
             life,
@@ -156,8 +157,8 @@ impl Supervisor {
 
     /// The front's or the standby's, after its keeper was lost: what is left is killed, counted and put on record.
     /// `known` is what the keeper had said of the job.
-    pub fn finish(job: Job, hold: Hold, evidence: Evidence, kit: Kit, known: Known, run: u32) -> End {
-        let (life, actions) = Life::orphaned(job.rules, known);
+    pub fn finish(job: Job, hold: Hold, evidence: Evidence, kit: Kit, known: LastKnown, run: u32) -> End {
+        let (life, actions) = Lifecycle::orphaned(job.rules, known);
         let mut this = Self::with(job, life, hold, evidence, kit, run);
         if let Some(store) = &this.job.store
             && this.kit.lock.is_none()
@@ -169,7 +170,7 @@ impl Supervisor {
         }
         let record = this.job.store.as_ref().and_then(|store| store.record().ok());
         this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
-        this.happen(Happening::Lost { finished_by: "its standby".into() });
+        this.happen(EventKind::Lost { finished_by: "its standby".into() });
         this.carry_out(actions);
         this.run()
     }
@@ -201,7 +202,7 @@ impl Supervisor {
         let reason = failure.text().to_owned();
         self.failed = Some(failure);
         self.birth = None;
-        self.step(Event::StartFailed(reason));
+        self.step(LifecycleEvent::StartFailed(reason));
     }
 
     fn try_start(&mut self, program: &Program, rules: &ChildRules) -> Result<(), StartFailure> {
@@ -220,7 +221,7 @@ impl Supervisor {
         fault_point(FaultPoint::BirthTold);
         self.birth = Some(birth);
         let troubles = self.evidence.troubles.len();
-        self.step(Event::Spawned);
+        self.step(LifecycleEvent::Spawned);
         // No record, no start: what is not on disk would be nobody's if we died.
         if self.evidence.troubles.len() > troubles
             && let Some(trouble) = self.evidence.troubles.pop()
@@ -289,10 +290,10 @@ impl Supervisor {
     }
 
     fn wait_and_handle(&mut self) {
-        let killing = self.life.state() == State::Killing;
+        let killing = self.life.state() == Phase::Killing;
         let status = self.birth.as_ref().map(|birth| birth.status.as_fd());
         // The cgroup's news matter only for a count, and would be read again and again before one is wanted.
-        let counting = matches!(self.life.state(), State::Draining | State::Asking | State::Killing);
+        let counting = matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing);
         let news = self.hold.polled().filter(|polled| counting || matches!(polled, Polled::Read(_)));
         let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
         let front_at = self.kit.front.as_ref().map(|front| push(&mut fds, Polled::Read(front.as_fd())));
@@ -338,11 +339,11 @@ impl Supervisor {
         }
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             self.deadline = None;
-            if matches!(self.life.state(), State::Starting | State::Running | State::Draining) {
+            if matches!(self.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
                 self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
-                self.happen(Happening::TimedOut);
+                self.happen(EventKind::TimedOut);
             }
-            self.step(Event::Deadline);
+            self.step(LifecycleEvent::Deadline);
         }
     }
 
@@ -350,17 +351,17 @@ impl Supervisor {
         let Some(birth) = self.birth.take() else { return };
         match quell_sys::read_status(&birth.status) {
             // The stub's death closes the pipe as an exec does: what was stopped before it ran has not begun.
-            Ok(()) if self.life.state() != State::Starting => {}
+            Ok(()) if self.life.state() != Phase::Starting => {}
             Ok(()) => {
                 self.hold.executed();
                 fault_point(FaultPoint::ExecSeen);
                 self.evidence.step(StepKind::Running, String::new(), vec![]);
-                self.step(Event::Executed);
+                self.step(LifecycleEvent::Executed);
                 fault_point(FaultPoint::RunningPublished);
                 self.say(&Note::Running);
                 fault_point(FaultPoint::RunningTold);
                 // Before the caller hears of it: who kills us right after that still finds it told.
-                self.happen(Happening::Started { root: self.hold.shown_root() });
+                self.happen(EventKind::Started { root: self.hold.shown_root() });
                 if let Some(mut starter) = self.kit.starter.take() {
                     background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
                     fault_point(FaultPoint::StarterTold);
@@ -377,7 +378,7 @@ impl Supervisor {
                     Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),
                 };
                 self.evidence.step(StepKind::StartFailed, error.to_string(), vec![]);
-                self.step(Event::StartFailed(failure.text().to_owned()));
+                self.step(LifecycleEvent::StartFailed(failure.text().to_owned()));
                 self.failed = Some(failure);
             }
         }
@@ -393,15 +394,15 @@ impl Supervisor {
 
     fn look_at_children(&mut self) {
         self.notice_root_exit();
-        let running = self.life.state() == State::Running;
+        let running = self.life.state() == Phase::Running;
         if running && self.job.session == SessionKind::Shared && self.hold.root_stopped() {
             self.say(&Note::RootStopped);
         }
         let now = Instant::now();
         let due = match self.life.state() {
-            State::Running | State::Draining => true,
-            State::Asking | State::Killing => self.collect_from <= now,
-            State::Created | State::Starting | State::Ended => false,
+            Phase::Running | Phase::Draining => true,
+            Phase::Asking | Phase::Killing => self.collect_from <= now,
+            Phase::Created | Phase::Starting | Phase::Ended => false,
         };
         if due {
             let _ = self.hold.reap_orphans();
@@ -414,19 +415,19 @@ impl Supervisor {
             fault_point(FaultPoint::RootExitSeen);
             // What the stub had to say before it died goes first: a start that failed is no death from outside.
             self.read_status_if_there();
-            if self.life.state() == State::Ended {
+            if self.life.state() == Phase::Ended {
                 return;
             }
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
-            self.happen(Happening::RootExited { outcome: outcome.clone() });
+            self.happen(EventKind::RootExited { outcome: outcome.clone() });
             if let Some(desk) = self.desk() {
                 desk.close_input();
             }
             if self.job.rules.until == Until::Root {
                 self.look_no_more();
             }
-            self.step(Event::RootExited(outcome));
+            self.step(LifecycleEvent::RootExited(outcome));
         }
     }
 
@@ -436,14 +437,14 @@ impl Supervisor {
         self.uncounted = matches!(count, Count::Unknown(_));
         self.notice_root_exit();
         if self.end.is_none() {
-            if self.life.state() == State::Draining
+            if self.life.state() == Phase::Draining
                 && count != Count::Alive(0)
                 && self.evidence.left.is_empty()
             {
                 self.evidence.left = self.hold.look();
                 self.note_members(self.evidence.left.clone(), None);
                 if self.job.rules.until == Until::Root {
-                    self.happen(Happening::Leaked { members: self.evidence.left.len() });
+                    self.happen(EventKind::Leaked { members: self.evidence.left.len() });
                 }
             }
             let rests = self.resting.is_some_and(|until| Instant::now() < until);
@@ -451,7 +452,7 @@ impl Supervisor {
             if self.round_owed {
                 return;
             }
-            self.step(Event::Counted(count));
+            self.step(LifecycleEvent::Counted(count));
         }
     }
 
@@ -461,14 +462,14 @@ impl Supervisor {
         for order in arrived.messages {
             self.say(&Note::Heard);
             match order {
-                Order::Stop(actor) => self.ask_stop(Cause::User, actor, Manner::Ask),
+                Order::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
                 Order::OwnerGone => {
-                    self.happen(Happening::OwnerGone { kept: false });
+                    self.happen(EventKind::OwnerGone { kept: false });
                     if let Some(desk) = self.desk() {
                         desk.forget_owner();
                     }
-                    let manner = Manner::Within(self.job.rules.plan.grace);
-                    self.ask_stop(Cause::OwnerGone, Actor::Quell, manner);
+                    let mode = StopMode::Within(self.job.rules.plan.grace);
+                    self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
                 }
                 Order::Pass(signal) => {
                     self.hold.pass(signal);
@@ -479,40 +480,40 @@ impl Supervisor {
             self.kit.front = None;
             // A background job lives for its own sake: it goes on, with one to watch over it less. One that has not begun
             // is not begun: whoever wanted it would not be told.
-            let begun = !matches!(self.life.state(), State::Created | State::Starting);
+            let begun = !matches!(self.life.state(), Phase::Created | Phase::Starting);
             if self.kit.desk.is_some() && begun {
-                self.happen(Happening::StandbyLost);
+                self.happen(EventKind::StandbyLost);
                 self.kit.crew.standby = None;
                 return self.publish();
             }
             self.ask_stop(
                 Cause::FrontLost,
                 Actor::Unknown,
-                Manner::Within(self.job.rules.plan.brief_grace()),
+                StopMode::Within(self.job.rules.plan.brief_grace()),
             );
         }
     }
 
-    pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, manner: Manner) {
-        self.ask_stop_of(cause, actor, manner, None);
+    pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, mode: StopMode) {
+        self.ask_stop_of(cause, actor, mode, None);
     }
 
     /// The same, with another word on which processes are asked first than the job's own.
-    pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, manner: Manner, ask: Option<AskScope>) {
+    pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
         // An exec that is done already makes it a program, to be asked politely.
         self.read_status_if_there();
         if let Some(desk) = self.desk() {
             desk.ending.get_or_insert((cause, actor.clone()));
         }
-        if self.life.state() != State::Ended {
+        if self.life.state() != Phase::Ended {
             self.evidence.step(StepKind::StopAsked, who_asked(cause, &actor), vec![]);
-            self.happen(Happening::StopAsked { cause, actor: actor.clone() });
+            self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
             fault_point(FaultPoint::StopNoted);
         }
-        self.step(Event::StopAsked(Request { cause, actor, manner, ask }));
+        self.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask }));
     }
 
-    fn step(&mut self, event: Event) {
+    fn step(&mut self, event: LifecycleEvent) {
         let actions = self.life.step(event);
         self.carry_out(actions);
     }
@@ -551,7 +552,7 @@ impl Supervisor {
                     let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
                     let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
                     let grace = left.filter(|_| again).unwrap_or(self.life.grace());
-                    self.happen(Happening::Asked { signal, grace, members, to });
+                    self.happen(EventKind::Asked { signal, grace, members, to });
                 }
                 Action::Kill => {
                     let ran = !matches!(self.life.root(), Some(RootOutcome::NotStarted { .. }));
@@ -560,7 +561,7 @@ impl Supervisor {
                         self.kill_told = true;
                         let (reason, ending) = (self.life.kill_reason(), self.life.ending());
                         let cause = ending.map(|(cause, _)| *cause);
-                        self.happen(Happening::Killed { reason, cause });
+                        self.happen(EventKind::Killed { reason, cause });
                     }
                     let (began, since) = (self.evidence.now(), Instant::now());
                     let round = self.hold.kill_round();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::{Actor, Cause, Member, ProcId, Receipt, RootOutcome, State, Step, StepKind, Verdict};
+use quell_core::{Actor, Cause, Member, Phase, ProcId, Receipt, RootOutcome, Step, StepKind, Verdict};
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -136,9 +136,9 @@ fn recall(
 fn ended_already(store: &JobDir) -> Option<Receipt> {
     let record = store.record().ok()?;
     let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-    let receipt = store.receipt().ok().filter(|_| record.state == State::Ended.word() && !survived)?;
+    let receipt = store.receipt().ok().filter(|_| record.state == Phase::Ended.word() && !survived)?;
     // What fails here is done by whoever looks next.
-    let _ = store.settle();
+    let _ = store.mark_ended();
     Some(receipt)
 }
 
@@ -156,15 +156,15 @@ pub(super) fn claim(store: &JobDir) -> Claim {
     let began = Instant::now();
     loop {
         match store.liveness() {
-            Ok(Liveness::Lost(lock)) => return Claim::Ours(Some(lock)),
-            Ok(Liveness::Over) => return Claim::AnothersOrOver,
-            Ok(Liveness::Kept) if began.elapsed() < LOCK_PATIENCE => {
+            Ok(Liveness::Orphaned(lock)) => return Claim::Ours(Some(lock)),
+            Ok(Liveness::Ended) => return Claim::AnothersOrOver,
+            Ok(Liveness::Supervised) if began.elapsed() < LOCK_PATIENCE => {
                 // A lock has no event with a deadline.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Ok(Liveness::Finishing) => return Claim::AnothersOrOver,
             // A stub that hangs in its exec has it still.
-            Ok(Liveness::Kept) | Err(_) => return Claim::Ours(None),
+            Ok(Liveness::Supervised) | Err(_) => return Claim::Ours(None),
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, Happening, JobEvent, Moment, Receipt, State, Step, StepKind};
-use quell_store::wall;
+use quell_core::{Actor, Cause, EventKind, JobEvent, Moment, Phase, Receipt, Step, StepKind};
+use quell_store::now_rfc3339;
 use quell_sys::Polled;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -83,10 +83,10 @@ impl Pause<'_> {
         }
         if arrived.closed {
             (self.kit.front, self.kit.crew.standby) = (None, None);
-            self.happen(Happening::StandbyLost);
+            self.happen(EventKind::StandbyLost);
         }
         if matches!(stop, Some((Cause::OwnerGone, _))) {
-            self.happen(Happening::OwnerGone { kept: false });
+            self.happen(EventKind::OwnerGone { kept: false });
         }
         stop
     }
@@ -97,11 +97,11 @@ impl Pause<'_> {
         match wish {
             Wish::OwnerGone => {
                 let kept = desk.is_kept();
-                self.happen(Happening::OwnerGone { kept });
+                self.happen(EventKind::OwnerGone { kept });
                 (!kept).then_some((Cause::OwnerGone, Actor::Quell))
             }
             Wish::TimeToLiveOver => {
-                self.happen(Happening::TimedOut);
+                self.happen(EventKind::TimedOut);
                 Some((Cause::Timeout, Actor::Quell))
             }
             Wish::Call { key, pid, uid, call } => {
@@ -124,9 +124,9 @@ impl Pause<'_> {
     }
 
     /// Writes the history, and tells the hooks.
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: EventKind) {
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, wall(), run, what);
+        let event = JobEvent::new(spec, now_rfc3339(), run, what);
         // A record that was removed on purpose needs no history; and the end does not depend on it.
         if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
             let _ = store.log_event(&event);
@@ -142,29 +142,29 @@ impl Pause<'_> {
         let Some(store) = &self.job.store else { return };
         fault_point(FaultPoint::WaitEnding);
         let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
-        let ended = Moment { at, wall: wall() };
+        let ended = Moment { at, wall: now_rfc3339() };
         let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
         let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
         receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
         let end = || {
             store.record().and_then(|mut record| {
                 // What is on disk may be older than the last run, if the disk was full then.
-                record.state = State::Ended.word().into();
+                record.state = Phase::Ended.word().into();
                 record.run = self.run;
                 (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
                 (record.outcome, record.verdict) =
                     (Some(receipt.root.outcome.clone()), Some(receipt.verdict.clone()));
                 record.since = receipt.ended.clone();
-                store.keep(&receipt).and_then(|()| store.publish(&record))
+                store.write_receipt(&receipt).and_then(|()| store.append_state(&record))
             })
         };
         let published = insist(store, end);
         fault_point(FaultPoint::WaitEndPublished);
-        self.happen(Happening::StopAsked { cause, actor });
-        self.happen(Happening::ended(&receipt));
+        self.happen(EventKind::StopAsked { cause, actor });
+        self.happen(EventKind::ended(&receipt));
         // Only now: whoever waits for its end finds the whole history.
-        let _ = store.harden();
-        if let Err(error) = published.and_then(|()| store.settle()) {
+        let _ = store.sync_all();
+        if let Err(error) = published.and_then(|()| store.mark_ended()) {
             receipt.troubles.push(error.to_string());
         }
         if let Some(desk) = &mut self.kit.desk {

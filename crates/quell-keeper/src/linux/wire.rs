@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Actor, AskScope, Cause, HeldBy, Member, ProcId, Receipt, RootOutcome, Signal, Step};
+use quell_core::{
+    Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ pub enum Note {
     /// The stub exists and waits.
     Born {
         /// What holds it.
-        held: HeldBy,
+        held: ContainmentKind,
         /// Who it is; in a PID namespace its init.
         root: ProcId,
         /// The root below that.

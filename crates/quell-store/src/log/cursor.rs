@@ -43,18 +43,18 @@ impl fmt::Display for Cursor {
 /// A text that is no cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no cursor: it looks like `o1234e56`, and an earlier reading of the log gave it")]
-pub struct BadCursor(String);
+pub struct InvalidCursor(String);
 
 impl FromStr for Cursor {
-    type Err = BadCursor;
+    type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> Result<Self, BadCursor> {
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
         // `parse` alone would let a sign through.
         let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok());
         let parts = text.strip_prefix('o').and_then(|rest| rest.split_once('e'));
         parts
             .and_then(|(out, err)| Some(Self { out: number(out)??, err: number(err)?? }))
-            .ok_or_else(|| BadCursor(text.to_owned()))
+            .ok_or_else(|| InvalidCursor(text.to_owned()))
     }
 }
 

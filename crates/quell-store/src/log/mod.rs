@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use cursor::{BadCursor, Cursor};
+pub use cursor::{Cursor, InvalidCursor};
 pub use lines::{Line, LineOrCut, Lines, MAX_LINE};
 pub use matches::{MATCHED, Matches, line_matches};
 pub use query::{Entry, LogEnd, LogPage, LogQuery, Omitted};

@@ -161,7 +161,8 @@ pub(crate) fn read(path: &Path, whose: Whose) -> Result<String, Error> {
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(refuse("is no regular file".into(), "put a file there, or remove it".into()));
     }
-    let file = OpenOptions::new().read(true).custom_flags(quell_sys::OPEN_NONBLOCK).open(path).map_err(failed)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(quell_sys::OPEN_NONBLOCK).open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     check_owner(path, whose, &link, &found)?;
     let mut bytes = Vec::new();

@@ -138,7 +138,7 @@ impl Gate {
         let asker = self.asker.get_or_init(Asker::here).clone();
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
-            at: quell_store::wall(),
+            at: quell_store::now_rfc3339(),
             kind,
             verb: verb.to_owned(),
             effect: effect_of(verb),

@@ -70,7 +70,7 @@ impl Row {
     pub fn of(job: &JobDir) -> Option<Self> {
         let found = match Records::read(job) {
             Ok(records)
-                if !records.have_ended() && job.liveness().is_ok_and(|is| !matches!(is, Liveness::Over)) =>
+                if !records.have_ended() && job.liveness().is_ok_and(|is| !matches!(is, Liveness::Ended)) =>
             {
                 return None;
             }

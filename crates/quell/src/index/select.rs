@@ -310,5 +310,5 @@ fn limit_value(limit: Option<usize>) -> Value {
 
 fn id_of(row: &Row<'_>) -> Result<JobId, Fail> {
     let text: String = row.get(0)?;
-    text.parse().map_err(|error: quell_core::BadId| Fail::Damaged(error.to_string()))
+    text.parse().map_err(|error: quell_core::InvalidId| Fail::Damaged(error.to_string()))
 }

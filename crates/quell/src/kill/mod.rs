@@ -2,7 +2,7 @@
 //!
 //! The process is pinned before anything is known of it, and stays pinned to the last signal: its number may be another's
 //! by then, and that one is never meant. How it is asked, given its time, killed and counted is the same table as for jobs
-//! ([`Life`]).
+//! ([`Lifecycle`]).
 
 mod facts;
 mod set;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use quell_core::guard::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
 use quell_core::{
-    Action, Actor, Cause, Count, Event, KillReason, Life, LifeRules, Manner, ProcId, Request, Signal,
-    StopPlan, Until, Verdict,
+    Action, Actor, Cause, Count, KillReason, Lifecycle, LifecycleEvent, LifecycleRules, ProcId, Signal,
+    StopMode, StopPlan, StopRequest, Until, Verdict,
 };
 use quell_sys::Sent;
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -211,12 +211,16 @@ fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
 fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
     let plan =
         StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
-    let mut life = Life::new(LifeRules { plan, until: Until::Tree, timeout: None });
-    life.step(Event::Spawned);
-    life.step(Event::Executed);
-    let manner = if kill.signal == Signal::KILL { Manner::Kill } else { Manner::Within(kill.grace) };
-    let mut events =
-        vec![Event::StopAsked(Request { cause: Cause::User, actor: Actor::Quell, manner, ask: None })];
+    let mut life = Lifecycle::new(LifecycleRules { plan, until: Until::Tree, timeout: None });
+    life.step(LifecycleEvent::Spawned);
+    life.step(LifecycleEvent::Executed);
+    let mode = if kill.signal == Signal::KILL { StopMode::Kill } else { StopMode::Within(kill.grace) };
+    let mut events = vec![LifecycleEvent::StopAsked(StopRequest {
+        cause: Cause::User,
+        actor: Actor::Quell,
+        mode,
+        ask: None,
+    })];
     let (mut deadline, mut escalated) = (None, false);
     let mut pause = LOOK;
     loop {
@@ -230,8 +234,8 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                 set.grow();
                 pause = LOOK.max(begun.elapsed() * REST);
             }
-            let count = Event::Counted(Count::Alive(set.owed()));
-            events.push(if !ended && over { Event::Deadline } else { count });
+            let count = LifecycleEvent::Counted(Count::Alive(set.owed()));
+            events.push(if !ended && over { LifecycleEvent::Deadline } else { count });
             continue;
         };
         for action in life.step(event) {
@@ -250,12 +254,12 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                         set.grow();
                     }
                     if set.owed() == 0 {
-                        events.push(Event::Counted(Count::Alive(0)));
+                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
                     }
                 }
                 Action::Count => {
                     if set.owed() == 0 {
-                        events.push(Event::Counted(Count::Alive(0)));
+                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
                     }
                 }
                 Action::Kill => {
@@ -266,7 +270,7 @@ fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
                     let needed = life.kill_reason() == Some(KillReason::GraceOver);
                     escalated |= set.signal(Signal::KILL, gate) && needed;
                     if set.owed() == 0 {
-                        events.push(Event::Counted(Count::Alive(0)));
+                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
                     }
                 }
                 Action::Publish => {}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::Happening;
+use quell_core::EventKind;
 use quell_keeper::control::LiveMember;
 
 use crate::history::EventFeed;
@@ -70,8 +70,8 @@ impl Course {
             let over = job.is_over()?;
             for event in feed.read()? {
                 match event.what {
-                    Happening::RootExited { .. } if !self.asked => self.own_end = true,
-                    Happening::TimedOut | Happening::StopAsked { .. } | Happening::Asked { .. } => {
+                    EventKind::RootExited { .. } if !self.asked => self.own_end = true,
+                    EventKind::TimedOut | EventKind::StopAsked { .. } | EventKind::Asked { .. } => {
                         self.asked = true;
                     }
                     _ => {}

@@ -167,7 +167,7 @@ fn mark(path: &Path) -> Option<(u64, i64, i64, u64)> {
 
 impl TestAnswer {
     fn begun(plan: &TestPlan, command: Vec<String>, cwd: &Path) -> Self {
-        let now = quell_store::wall();
+        let now = quell_store::now_rfc3339();
         Self {
             schema: quell_core::SCHEMA.into(),
             status: TestStatus::Error,
@@ -203,13 +203,13 @@ impl TestAnswer {
         self.status = TestStatus::Refused;
         self.reason.clone_from(&decision.reason);
         self.decision = decision.clone();
-        self.ended = quell_store::wall();
+        self.ended = quell_store::now_rfc3339();
     }
 
     fn fail(&mut self, error: &Error) {
         self.status = TestStatus::Error;
         self.reason = error.to_string();
-        self.ended = quell_store::wall();
+        self.ended = quell_store::now_rfc3339();
         self.error =
             Some(TestError { code: error.code().into(), message: error.to_string(), hint: error.hint() });
     }
@@ -233,7 +233,7 @@ impl TestAnswer {
             start.environment.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
         let begun = Instant::now();
-        self.started = quell_store::wall();
+        self.started = quell_store::now_rfc3339();
         let job = match quell.start_tests(&start, plan.terms()) {
             Ok(job) => job,
             // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
@@ -244,7 +244,7 @@ impl TestAnswer {
                 (self.status, self.reason) = (TestStatus::Timeout, error.to_string());
                 self.timeout_triggered = true;
                 self.duration = begun.elapsed().as_secs_f64();
-                self.ended = quell_store::wall();
+                self.ended = quell_store::now_rfc3339();
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use quell::core::{
-    Actor, AskScope, Cause, Contain, Fate, Grace, Held, HeldBy, JobBrief, JobId, JobSpec, KillReason, Leak,
-    Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
-    SessionKind, Step, StepKind, StopPlan, Until, Usage, Verdict,
+    Actor, AskScope, Cause, Contain, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId, JobSpec,
+    KillReason, Leak, Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport,
+    SCHEMA, SessionKind, Step, StepKind, StopPlan, Until, Usage, Verdict,
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
@@ -130,7 +130,7 @@ impl Fake {
             id: self.id(),
             state: state.into(),
             since: self.moment(if over { self.lasted } else { 0.5 }),
-            held: Some(HeldBy::Reaper),
+            held: Some(ContainmentKind::Reaper),
             cgroup: None,
             root: Some(ProcId { pid: 4_000_000, start: 1 }),
             keeper: None,
@@ -173,8 +173,8 @@ impl Fake {
             boot_id: self.boot.clone(),
             started: self.moment(0.0),
             ended: self.moment(self.lasted),
-            held: Held {
-                containment: HeldBy::Reaper,
+            held: ContainmentInfo {
+                containment: ContainmentKind::Reaper,
                 session: SessionKind::Own,
                 cgroup: None,
                 defeated_by: Vec::new(),
@@ -216,7 +216,7 @@ impl Fake {
     pub fn live(&self, home: &Home, state: &str) -> (JobId, Lock) {
         let job = home.job(self.id());
         let lock = job.create(&self.spec(), None).unwrap();
-        job.publish(&self.record(state)).unwrap();
+        job.append_state(&self.record(state)).unwrap();
         if let Some(name) = self.name {
             home.claim(name, self.id()).unwrap();
         }
@@ -225,9 +225,9 @@ impl Fake {
 
     /// Ends it, as its keeper does.
     pub fn end(&self, job: &JobDir, lock: Lock) {
-        job.keep(&self.receipt()).unwrap();
-        job.publish(&self.record("ended")).unwrap();
-        job.settle().unwrap();
+        job.write_receipt(&self.receipt()).unwrap();
+        job.append_state(&self.record("ended")).unwrap();
+        job.mark_ended().unwrap();
         drop(lock);
     }
 

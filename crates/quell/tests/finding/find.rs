@@ -46,12 +46,12 @@ fn nothing_hostile_touches_a_path() {
     let hostile =
         ["", ".", "..", "/", "/etc/passwd", "a/b", "../jobs", "a\0b", "-rf", ".lock", "a b", "ä", "*", &long];
     for text in hostile {
-        assert!(matches!(resolve(&place.home, text), Err(Error::BadJob(_))), "{text:?}");
+        assert!(matches!(resolve(&place.home, text), Err(Error::InvalidJob(_))), "{text:?}");
     }
     // Letters that no id has.
     for text in ["LOUI", "01ILO", "web", "0123456789ABCDEFGHJKMNPQRST", "'--", "%%%%"] {
         let error = resolve(&place.home, text).unwrap_err();
-        assert!(matches!(error, Error::NoSuchJob(_) | Error::BadJob(_)), "{text}: {error}");
+        assert!(matches!(error, Error::NoSuchJob(_) | Error::InvalidJob(_)), "{text}: {error}");
     }
 }
 

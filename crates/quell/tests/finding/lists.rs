@@ -99,13 +99,13 @@ fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
     let fake = Fake::at(1);
     let (ended, lock) = fake.live(&place.home, "running");
     // Its keeper was killed after it had said so, before it could put the job away; or the job has written that itself.
-    place.home.job(ended).publish(&fake.record("ended")).unwrap();
+    place.home.job(ended).append_state(&fake.record("ended")).unwrap();
     drop(lock);
     let found = list(&place.home, &Filter::default()).unwrap().jobs;
     assert_eq!((found[0].id, found[0].state), (ended, JobState::Lost));
     assert_eq!((found[1].id, found[1].state), (lost, JobState::Lost));
     // A look leaves the lock as it was.
-    assert!(matches!(place.home.job(lost).liveness().unwrap(), quell_store::Liveness::Lost(_)));
+    assert!(matches!(place.home.job(lost).liveness().unwrap(), quell_store::Liveness::Orphaned(_)));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::{Actor, AskScope, Cause, KillReason, RootOutcome, Signal, StopPlan, U
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum Phase {
     /// On record; no process exists.
     Created,
     /// The stub exists and is held; the program has not been executed.
@@ -35,22 +35,22 @@ pub enum State {
     Ended,
 }
 
-impl State {
+impl Phase {
     /// The word for it in records and JSON.
     pub fn word(self) -> &'static str {
         match self {
-            State::Created => "created",
-            State::Starting => "starting",
-            State::Running | State::Draining => "running",
-            State::Asking | State::Killing => "stopping",
-            State::Ended => "ended",
+            Phase::Created => "created",
+            Phase::Starting => "starting",
+            Phase::Running | Phase::Draining => "running",
+            Phase::Asking | Phase::Killing => "stopping",
+            Phase::Ended => "ended",
         }
     }
 }
 
 /// How a stop is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum StopMode {
     /// Politely; asking again kills at once.
     Ask,
     /// Politely, with this grace; a stop that is under way is joined, and shortened to it if it would last longer.
@@ -61,13 +61,13 @@ pub enum Manner {
 
 /// A request to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct StopRequest {
     /// Why.
     pub cause: Cause,
     /// Who asks.
     pub actor: Actor,
     /// How.
-    pub manner: Manner,
+    pub mode: StopMode,
     /// Which processes are asked first, if that is not to be as planned.
     pub ask: Option<AskScope>,
 }
@@ -83,7 +83,7 @@ pub enum Count {
 
 /// What can happen to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LifecycleEvent {
     /// The stub exists, held, its identity on record.
     Spawned,
     /// The program was executed.
@@ -95,7 +95,7 @@ pub enum Event {
     /// The members were counted.
     Counted(Count),
     /// Somebody wants it stopped.
-    StopAsked(Request),
+    StopAsked(StopRequest),
     /// The deadline has passed.
     Deadline,
 }
@@ -113,7 +113,7 @@ pub enum Action {
     Extend(Duration),
     /// Take the deadline away.
     Disarm,
-    /// Count the members and report [`Event::Counted`].
+    /// Count the members and report [`LifecycleEvent::Counted`].
     Count,
     /// Send the polite signal, then CONT.
     Ask {
@@ -130,7 +130,7 @@ pub enum Action {
 
 /// What a keeper had said of a job before it was lost.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct LastKnown {
     /// How the root ended.
     pub root: Option<RootOutcome>,
     /// Why the job was being stopped, and who brought that about.
@@ -143,7 +143,7 @@ pub struct Known {
 
 /// What governs one life.
 #[derive(Clone, Copy, Debug)]
-pub struct LifeRules {
+pub struct LifecycleRules {
     /// How it is stopped.
     pub plan: StopPlan,
     /// What ends it.
@@ -154,9 +154,9 @@ pub struct LifeRules {
 
 /// One job's life so far.
 #[derive(Clone, Debug)]
-pub struct Life {
-    rules: LifeRules,
-    state: State,
+pub struct Lifecycle {
+    rules: LifecycleRules,
+    state: Phase,
     grace: Duration,
     ask: AskScope,
     /// The root was asked alone, and the others were not asked yet.
@@ -171,12 +171,12 @@ pub struct Life {
     last_count: Count,
 }
 
-impl Life {
+impl Lifecycle {
     /// A job that is on record and does not run yet.
-    pub fn new(rules: LifeRules) -> Self {
+    pub fn new(rules: LifecycleRules) -> Self {
         Self {
             rules,
-            state: State::Created,
+            state: Phase::Created,
             grace: rules.plan.grace,
             ask: rules.plan.ask,
             rest_waits: false,
@@ -192,8 +192,8 @@ impl Life {
 
     /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. An end that was
     /// under way already keeps its own cause.
-    pub fn orphaned(rules: LifeRules, known: Known) -> (Self, Vec<Action>) {
-        let Known { root, ending, leaked, stop } = known;
+    pub fn orphaned(rules: LifecycleRules, known: LastKnown) -> (Self, Vec<Action>) {
+        let LastKnown { root, ending, leaked, stop } = known;
         let (grace, ask) = stop.unwrap_or((rules.plan.grace, rules.plan.ask));
         let mut life = Self { root, ending, leaked, grace, ask, ..Self::new(rules) };
         life.settle(Cause::KeeperLost, Actor::Unknown);
@@ -202,7 +202,7 @@ impl Life {
     }
 
     /// Where it is.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> Phase {
         self.state
     }
 
@@ -249,37 +249,40 @@ impl Life {
 
     /// The whole table. Each event is answered in each state; what can't matter there is named and does nothing.
     #[deny(clippy::wildcard_enum_match_arm)]
-    pub fn step(&mut self, event: Event) -> Vec<Action> {
+    pub fn step(&mut self, event: LifecycleEvent) -> Vec<Action> {
         match (self.state, event) {
             // The time runs from here: an exec can hang too, on a file system that does not answer.
-            (State::Created, Event::Spawned) => {
+            (Phase::Created, LifecycleEvent::Spawned) => {
                 let deadline = self.rules.timeout.map(Action::Arm);
-                self.enter(State::Starting, deadline.into_iter().collect())
+                self.enter(Phase::Starting, deadline.into_iter().collect())
             }
-            (State::Created, Event::StartFailed(reason)) => {
+            (Phase::Created, LifecycleEvent::StartFailed(reason)) => {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
                 self.end(Verdict::Gone)
             }
-            (State::Created, Event::StopAsked(request)) => {
+            (Phase::Created, LifecycleEvent::StopAsked(request)) => {
                 self.not_started("it was stopped before it started".into(), request.cause, request.actor);
                 self.end(Verdict::Gone)
             }
             (
-                State::Created,
-                Event::Executed | Event::RootExited(_) | Event::Counted(_) | Event::Deadline,
+                Phase::Created,
+                LifecycleEvent::Executed
+                | LifecycleEvent::RootExited(_)
+                | LifecycleEvent::Counted(_)
+                | LifecycleEvent::Deadline,
             ) => vec![],
 
-            (State::Starting, Event::Executed) => self.enter(State::Running, vec![]),
-            (State::Starting, Event::StartFailed(reason)) => {
+            (Phase::Starting, LifecycleEvent::Executed) => self.enter(Phase::Running, vec![]),
+            (Phase::Starting, LifecycleEvent::StartFailed(reason)) => {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
                 self.kill(None)
             }
             // No instruction of the program has run, so there is nobody to be polite to.
-            (State::Starting, Event::StopAsked(request)) => {
+            (Phase::Starting, LifecycleEvent::StopAsked(request)) => {
                 self.not_started("it was stopped before it started".into(), request.cause, request.actor);
                 self.kill(None)
             }
-            (State::Starting, Event::RootExited(outcome)) => {
+            (Phase::Starting, LifecycleEvent::RootExited(outcome)) => {
                 self.not_started(
                     format!("it was killed before it started ({outcome:?})"),
                     Cause::ExternalSignal,
@@ -287,40 +290,43 @@ impl Life {
                 );
                 self.kill(None)
             }
-            (State::Starting, Event::Deadline) => {
+            (Phase::Starting, LifecycleEvent::Deadline) => {
                 self.not_started("its time was up before it started".into(), Cause::Timeout, Actor::Quell);
                 self.kill(None)
             }
-            (State::Starting, Event::Spawned | Event::Counted(_)) => vec![],
+            (Phase::Starting, LifecycleEvent::Spawned | LifecycleEvent::Counted(_)) => vec![],
 
-            (State::Running, Event::RootExited(outcome)) => {
+            (Phase::Running, LifecycleEvent::RootExited(outcome)) => {
                 self.root = Some(outcome);
-                self.state = State::Draining;
+                self.state = Phase::Draining;
                 vec![Action::Count]
             }
-            (State::Running | State::Draining, Event::StopAsked(request)) => {
+            (Phase::Running | Phase::Draining, LifecycleEvent::StopAsked(request)) => {
                 self.settle(request.cause, request.actor);
                 self.ask = request.ask.unwrap_or(self.ask);
-                match request.manner {
-                    Manner::Ask => self.ask_to_end(self.rules.plan.grace),
-                    Manner::Within(grace) => self.ask_to_end(grace),
-                    Manner::Kill => self.kill(Some(KillReason::Wanted)),
+                match request.mode {
+                    StopMode::Ask => self.ask_to_end(self.rules.plan.grace),
+                    StopMode::Within(grace) => self.ask_to_end(grace),
+                    StopMode::Kill => self.kill(Some(KillReason::Wanted)),
                 }
             }
-            (State::Running | State::Draining, Event::Deadline) => {
+            (Phase::Running | Phase::Draining, LifecycleEvent::Deadline) => {
                 self.settle(Cause::Timeout, Actor::Quell);
                 self.ask_to_end(self.rules.plan.grace)
             }
             (
-                State::Running,
-                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::Counted(_),
+                Phase::Running,
+                LifecycleEvent::Spawned
+                | LifecycleEvent::Executed
+                | LifecycleEvent::StartFailed(_)
+                | LifecycleEvent::Counted(_),
             ) => vec![],
 
-            (State::Draining, Event::Counted(Count::Alive(0))) => {
+            (Phase::Draining, LifecycleEvent::Counted(Count::Alive(0))) => {
                 self.settle_own_end();
                 self.end(Verdict::Gone)
             }
-            (State::Draining, Event::Counted(count)) => {
+            (Phase::Draining, LifecycleEvent::Counted(count)) => {
                 self.last_count = count;
                 match self.rules.until {
                     Until::Root => {
@@ -332,34 +338,44 @@ impl Life {
                 }
             }
             (
-                State::Draining,
-                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::RootExited(_),
+                Phase::Draining,
+                LifecycleEvent::Spawned
+                | LifecycleEvent::Executed
+                | LifecycleEvent::StartFailed(_)
+                | LifecycleEvent::RootExited(_),
             ) => vec![],
 
-            (State::Asking | State::Killing, Event::Counted(Count::Alive(0))) => self.end(Verdict::Gone),
-            (State::Asking, Event::Counted(count)) => {
+            (Phase::Asking | Phase::Killing, LifecycleEvent::Counted(Count::Alive(0))) => {
+                self.end(Verdict::Gone)
+            }
+            (Phase::Asking, LifecycleEvent::Counted(count)) => {
                 self.last_count = count;
                 if self.rest_waits && self.root.is_some() { self.ask_the_rest() } else { vec![] }
             }
-            (State::Asking, Event::StopAsked(request)) => match request.manner {
-                Manner::Ask | Manner::Kill | Manner::Within(Duration::ZERO) => {
+            (Phase::Asking, LifecycleEvent::StopAsked(request)) => match request.mode {
+                StopMode::Ask | StopMode::Kill | StopMode::Within(Duration::ZERO) => {
                     self.kill(Some(KillReason::Wanted))
                 }
-                Manner::Within(grace) => vec![Action::Shorten(grace)],
+                StopMode::Within(grace) => vec![Action::Shorten(grace)],
             },
-            (State::Asking, Event::Deadline) if self.grace.is_zero() => self.kill(Some(KillReason::Wanted)),
-            (State::Asking, Event::Deadline) => self.kill(Some(KillReason::GraceOver)),
-            (State::Asking | State::Killing, Event::RootExited(outcome)) => {
+            (Phase::Asking, LifecycleEvent::Deadline) if self.grace.is_zero() => {
+                self.kill(Some(KillReason::Wanted))
+            }
+            (Phase::Asking, LifecycleEvent::Deadline) => self.kill(Some(KillReason::GraceOver)),
+            (Phase::Asking | Phase::Killing, LifecycleEvent::RootExited(outcome)) => {
                 self.root.get_or_insert(outcome);
                 vec![Action::Count]
             }
-            (State::Asking, Event::Spawned | Event::Executed | Event::StartFailed(_)) => vec![],
+            (
+                Phase::Asking,
+                LifecycleEvent::Spawned | LifecycleEvent::Executed | LifecycleEvent::StartFailed(_),
+            ) => vec![],
 
-            (State::Killing, Event::Counted(count)) => {
+            (Phase::Killing, LifecycleEvent::Counted(count)) => {
                 self.last_count = count;
                 vec![Action::Kill]
             }
-            (State::Killing, Event::Deadline) => {
+            (Phase::Killing, LifecycleEvent::Deadline) => {
                 let verdict = match &self.last_count {
                     Count::Alive(count) => Verdict::Survivors { count: *count },
                     Count::Unknown(why) => Verdict::Unproven { why: why.clone() },
@@ -367,24 +383,27 @@ impl Life {
                 self.end(verdict)
             }
             (
-                State::Killing,
-                Event::Spawned | Event::Executed | Event::StartFailed(_) | Event::StopAsked(_),
+                Phase::Killing,
+                LifecycleEvent::Spawned
+                | LifecycleEvent::Executed
+                | LifecycleEvent::StartFailed(_)
+                | LifecycleEvent::StopAsked(_),
             ) => vec![],
 
             (
-                State::Ended,
-                Event::Spawned
-                | Event::Executed
-                | Event::StartFailed(_)
-                | Event::RootExited(_)
-                | Event::Counted(_)
-                | Event::StopAsked(_)
-                | Event::Deadline,
+                Phase::Ended,
+                LifecycleEvent::Spawned
+                | LifecycleEvent::Executed
+                | LifecycleEvent::StartFailed(_)
+                | LifecycleEvent::RootExited(_)
+                | LifecycleEvent::Counted(_)
+                | LifecycleEvent::StopAsked(_)
+                | LifecycleEvent::Deadline,
             ) => vec![],
         }
     }
 
-    fn enter(&mut self, state: State, then: Vec<Action>) -> Vec<Action> {
+    fn enter(&mut self, state: Phase, then: Vec<Action>) -> Vec<Action> {
         self.state = state;
         let mut actions = vec![Action::Publish];
         actions.extend(then);
@@ -402,7 +421,7 @@ impl Life {
         let to = if self.root.is_some() { AskScope::Tree } else { self.ask };
         self.rest_waits = to == AskScope::Root;
         let ask = Action::Ask { signal: self.rules.plan.signal, to };
-        self.enter(State::Asking, vec![Action::Arm(grace), ask, Action::Count])
+        self.enter(Phase::Asking, vec![Action::Arm(grace), ask, Action::Count])
     }
 
     /// The root, which was asked alone, has exited. What it left has the rest of the grace, and a short time at least.
@@ -417,12 +436,12 @@ impl Life {
         self.kill_reason = self.kill_reason.or(reason);
         // Until the first round has counted, nothing is proven.
         self.last_count = Count::Unknown("it was never counted".into());
-        self.enter(State::Killing, vec![Action::Arm(self.rules.plan.verify), Action::Kill])
+        self.enter(Phase::Killing, vec![Action::Arm(self.rules.plan.verify), Action::Kill])
     }
 
     fn end(&mut self, verdict: Verdict) -> Vec<Action> {
         self.verdict = Some(verdict);
-        self.state = State::Ended;
+        self.state = Phase::Ended;
         vec![Action::Disarm, Action::Finish]
     }
 
