@@ -243,8 +243,8 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     } else if leaked && !quiet {
         output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
     }
-    for trouble in &receipt.troubles {
-        output::to_stderr(&format!("quell: {trouble}\n"));
+    for warning in &receipt.warnings {
+        output::to_stderr(&format!("quell: {warning}\n"));
     }
     if json {
         let end = if open_line::may_be_open() { "\n" } else { "" };

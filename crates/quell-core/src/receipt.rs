@@ -445,7 +445,7 @@ pub struct Receipt {
     pub restart_limit_reached: bool,
     /// What went wrong in quell itself without harming the stop, such as a record that could not be written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 fn first_run() -> u32 {

@@ -47,7 +47,7 @@ pub enum Call {
         #[serde(with = "quell_core::seconds")]
         within: Duration,
     },
-    /// Say who is in the tree. Answered with [`Answer::Seen`].
+    /// Say who is in the tree. Answered with [`Answer::Pinned`].
     Look,
     /// Say how much was done so far. Answered with [`Answer::Vitals`].
     Vitals,

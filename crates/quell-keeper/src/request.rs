@@ -141,7 +141,7 @@ pub struct Finished {
     pub receipt: Receipt,
     /// Whether descendants were alive when the root had exited by itself.
     pub leaked: bool,
-    /// Whether a receipt that was asked for could not be written; the receipt's troubles say why.
+    /// Whether a receipt that was asked for could not be written; the receipt's warnings say why.
     pub unwritten: bool,
     /// Whether the terminal sent its interrupt to us and to the program alike.
     pub interrupted: bool,

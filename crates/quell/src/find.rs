@@ -236,7 +236,7 @@ pub struct Listing {
     pub more: u64,
     /// Jobs whose records can't be read, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// The jobs that `filter` asks for. A live job that nobody keeps is `lost`; nothing is done about that here.
@@ -248,7 +248,7 @@ pub fn list(home: &Home, filter: &Filter) -> Result<Listing> {
 
 /// The same, and the live jobs that can't be listed, as their specification is missing or damaged.
 fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> {
-    let mut troubles = Vec::new();
+    let mut warnings = Vec::new();
     let failed = || Error::io(home.dir().to_owned());
     let (mut ids, on_disk) = (home.live().map_err(failed())?, home.count().map_err(failed())?);
     // All of it may have been deleted.
@@ -281,14 +281,14 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
     })?;
     ids.extend(unlocked);
     ids.sort_unstable();
-    let (mut live, unreadable) = look_at(home, &ids, &mut troubles);
+    let (mut live, unreadable) = look_at(home, &ids, &mut warnings);
     live.retain(|view| filter.fits(view));
     // What has ended since it was found among the live ones is listed once, as ended.
     let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
     live.retain(|view| !over.contains(&view.id));
-    troubles.extend(broken.into_iter().map(|broken| broken.why));
+    warnings.extend(broken.into_iter().map(|broken| broken.why));
     let more = count.saturating_sub(finished.len() as u64);
-    Ok((Listing { jobs: live.into_iter().chain(finished).collect(), more, troubles }, unreadable))
+    Ok((Listing { jobs: live.into_iter().chain(finished).collect(), more, warnings }, unreadable))
 }
 
 /// A list without ghosts.
@@ -331,7 +331,7 @@ impl Quell {
 }
 
 /// How these jobs, which have not ended, are, newest first; and those whose records can't be read.
-fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> (Vec<JobView>, Vec<JobId>) {
+fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> (Vec<JobView>, Vec<JobId>) {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     for job in ids.iter().rev().map(|id| home.job(*id)) {
         let view = match JobView::look(&job) {
@@ -348,7 +348,7 @@ fn look_at(home: &Home, ids: &[JobId], troubles: &mut Vec<String>) -> (Vec<JobVi
                 unreadable.push(job.id());
                 // One that is just being put on record has no specification yet.
                 if !matches!(&error, Error::Io { error, .. } if error.kind() == io::ErrorKind::NotFound) {
-                    troubles.push(error.to_string());
+                    warnings.push(error.to_string());
                 }
             }
         }

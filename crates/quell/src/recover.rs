@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quell_contain::{Left, Recovered};
+use quell_contain::{OrphanedJob, Recovered};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
     JobSpec, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
@@ -153,10 +153,10 @@ impl Lost {
     }
 
     /// Where to look for its processes. Where its PIDs may be of another boot or PID namespace, none of them is used.
-    pub(crate) fn left(&self, job: &JobDir) -> Left<'_> {
+    pub(crate) fn left(&self, job: &JobDir) -> OrphanedJob<'_> {
         let record = self.record.as_deref();
         let numbers = record.filter(|_| self.pids_count);
-        Left {
+        OrphanedJob {
             id: job.id(),
             held: record.and_then(|record| record.held),
             root: numbers.and_then(|record| record.root),
@@ -397,8 +397,8 @@ fn is_unmade(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
 }
 
 /// What may be left of a job that has run nothing: its cgroup.
-fn unmade<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> Left<'a> {
-    Left {
+fn unmade<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> OrphanedJob<'a> {
+    OrphanedJob {
         id: job.id(),
         held: None,
         root: None,
@@ -433,12 +433,12 @@ impl Done {
         let cause = stopping.and_then(|record| record.cause).unwrap_or(self.cause);
         let actor = stopping.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
         let outcome = record.and_then(|record| record.outcome.clone()).or(outcome);
-        let mut troubles = self.recovered.troubles;
+        let mut warnings = self.recovered.warnings;
         if spec.is_none() {
-            troubles.push("spec.json can't be read: what was run is not known".into());
+            warnings.push("spec.json can't be read: what was run is not known".into());
         }
         if record.is_none() {
-            troubles.push("state.jsonl can't be read: how it was held is not known".into());
+            warnings.push("state.jsonl can't be read: how it was held is not known".into());
         }
         Receipt {
             schema: SCHEMA.into(),
@@ -473,7 +473,7 @@ impl Done {
             usage: Usage { peak_tree_memory: self.recovered.peak_memory, ..Usage::default() },
             output: None,
             run: record.map_or(1, |record| record.run),
-            troubles,
+            warnings,
         }
     }
 }
@@ -495,7 +495,7 @@ fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
         survivors: Vec::new(),
         verdict: Verdict::Gone,
         peak_memory: None,
-        troubles: Vec::new(),
+        warnings: Vec::new(),
     };
     Done { ended, cause: Cause::HostReboot, recovered }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_contain::Litter;
+use quell_contain::StaleCgroup;
 use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
@@ -202,11 +202,11 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
         let job = home.job(id);
         report.jobs.push(SweptJob::new(&job, SweepAction::Report).with_record(&job));
     }
-    for litter in quell_contain::litter(&places) {
-        report.leftovers.extend(clear(home, &litter, dry_run));
+    for stale in quell_contain::stale_cgroups(&places) {
+        report.leftovers.extend(clear(home, &stale, dry_run));
     }
     if !dry_run {
-        quell_contain::remove_empty_nests();
+        quell_contain::remove_empty_keeper_cgroups();
     }
     Ok(report)
 }
@@ -282,15 +282,15 @@ fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {
 }
 
 /// What is done about a cgroup that is named for a job; none if that job lives, or may live in another home than this.
-fn clear(home: &Home, litter: &Litter, dry_run: bool) -> Option<Leftover> {
-    let job = home.job(litter.id);
+fn clear(home: &Home, stale: &StaleCgroup, dry_run: bool) -> Option<Leftover> {
+    let job = home.job(stale.id);
     let action = match job.liveness() {
         // One that could not be finished is in the report already.
         Ok(Liveness::Supervised | Liveness::Finishing | Liveness::Orphaned(_)) | Err(_) => return None,
-        Ok(Liveness::Ended) if job.exists() && litter.is_populated() => LeftoverAction::Kill,
-        Ok(Liveness::Ended) if job.exists() || litter.is_abandoned() => LeftoverAction::Remove,
+        Ok(Liveness::Ended) if job.exists() && stale.is_populated() => LeftoverAction::Kill,
+        Ok(Liveness::Ended) if job.exists() || stale.is_abandoned() => LeftoverAction::Remove,
         Ok(Liveness::Ended) => return None,
     };
-    let error = if dry_run { None } else { litter.clear(LITTER_PATIENCE).err() };
-    Some(Leftover { path: litter.path.clone(), id: litter.id, action, error })
+    let error = if dry_run { None } else { stale.clear(LITTER_PATIENCE).err() };
+    Some(Leftover { path: stale.path.clone(), id: stale.id, action, error })
 }

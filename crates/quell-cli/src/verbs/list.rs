@@ -23,8 +23,8 @@ pub fn list(args: &ListArgs) -> ExitCode {
     let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
         finished.into_iter().for_each(select::tell_finished);
         let failures = failed.iter().map(|error| error.to_string());
-        for trouble in failures.chain(listing.troubles.iter().cloned()) {
-            output::to_stderr(&format!("quell: {}\n", show::printable(&trouble)));
+        for warning in failures.chain(listing.warnings.iter().cloned()) {
+            output::to_stderr(&format!("quell: {}\n", show::printable(&warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
         let code = if unproven { NOT_PROVEN_DEAD } else { 0 };

@@ -10,8 +10,8 @@ use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled, Stat};
 
 use super::cgroup::processes_in;
-use super::nest::{Origin, cgroups_of, origin};
-use super::roll::{Roll, identity};
+use super::keeper_cgroup::{Origin, cgroups_of, origin};
+use super::member_log::{MemberLog, identity};
 use super::stop::Round;
 
 /// The variable that marks a job's processes: the markers of all jobs that they are in, the outermost first, with colons
@@ -70,7 +70,7 @@ fn threads(pid: u32) -> impl Iterator<Item = u32> {
 /// Those that are still alive then are returned.
 ///
 /// Each process is pinned first and read again behind the pin, so that a number that was reused in between does no harm.
-pub(super) fn audit(mark: &Mark<'_>, roll: &mut Roll, patience: Duration) -> (Round, Vec<ProcId>) {
+pub(super) fn audit(mark: &Mark<'_>, member_log: &mut MemberLog, patience: Duration) -> (Round, Vec<ProcId>) {
     let deadline = Instant::now() + patience;
     let mut round = Round::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
@@ -97,8 +97,8 @@ pub(super) fn audit(mark: &Mark<'_>, roll: &mut Roll, patience: Duration) -> (Ro
             return (round, Vec::new());
         }
         for (stat, pidfd) in &found {
-            roll.see(stat);
-            roll.killed(identity(stat), pidfd);
+            member_log.see(stat);
+            member_log.killed(identity(stat), pidfd);
             let result = pidfd.signal(Signal::KILL);
             round.push(Signal::KILL, identity(stat), result);
         }

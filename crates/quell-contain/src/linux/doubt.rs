@@ -10,8 +10,8 @@ use quell_core::{JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::cgroup::v2_path;
-use super::nest::cgroups_of;
-use super::search::ourselves;
+use super::discovery::ourselves;
+use super::keeper_cgroup::cgroups_of;
 
 /// How often all processes are read again because one of them had exited meanwhile: its child may have been missed.
 const PASSES: usize = 64;
@@ -72,7 +72,7 @@ impl Doubt {
                 None => true,
             };
             let strange = |stat: &Stat| {
-                own.contains(&super::roll::identity(stat))
+                own.contains(&super::member_log::identity(stat))
                     // Another user's process is a limit of this containment that is known and told.
                     || !is_of_this_user(stat.pid)
                     // What is below the keeper of another job is that job's. A `quell run` is a process like any other.

@@ -13,9 +13,9 @@ use quell_core::{
 use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
 use super::cgroup::{Cgroup, CgroupError, dir_of_process, own_dir};
-use super::nest::home_cgroups;
-use super::roll::{Roll, identity, short_command};
-use super::trail::Trail;
+use super::keeper_cgroup::home_cgroups;
+use super::member_log::{MemberLog, identity, short_command};
+use super::member_set::MemberSet;
 use super::walk::Below;
 use super::{Unavailable, scope};
 
@@ -53,7 +53,7 @@ pub struct Hold {
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
     /// What the keeper before us has said of it.
-    told: Told,
+    told: KeeperReport,
     /// The root below that init.
     pub(super) inner: Option<ProcId>,
     /// Whether init has reported that it was stopped.
@@ -61,13 +61,13 @@ pub struct Hold {
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
     pub(super) group: bool,
     pub(super) root_gone: bool,
-    pub(super) strays: Vec<ProcId>,
-    pub(super) roll: Roll,
+    pub(super) preexisting_children: Vec<ProcId>,
+    pub(super) member_log: MemberLog,
     /// Whom the kill has found so far.
-    pub(super) trail: Trail,
+    pub(super) member_set: MemberSet,
     /// Nothing stronger than the reaper was asked for in so many words.
     pub(super) may_concede: bool,
-    pub(super) concession: Option<String>,
+    pub(super) fallback_note: Option<String>,
 }
 
 /// A root could not be made.
@@ -83,7 +83,7 @@ pub enum SpawnError {
 
 /// What a keeper had told of its tree before it was lost.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct KeeperReport {
     /// What holds it.
     pub held: Option<ContainmentKind>,
     /// Its direct child.
@@ -205,9 +205,9 @@ impl Hold {
 
     /// What held the job, for the record: also a root that the keeper before us has collected already, and a cgroup that it
     /// has removed. Whoever finds the job without anybody has to know what to look for.
-    pub fn recorded(&self) -> Told {
+    pub fn recorded(&self) -> KeeperReport {
         let cgroup = self.cgroup_path().map(ToOwned::to_owned);
-        Told {
+        KeeperReport {
             held: self.told.held.or(Some(self.kind())),
             root: self.root.or(self.told.root),
             inner: self.inner,
@@ -245,7 +245,7 @@ impl Hold {
         let words: Vec<String> =
             program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let own = self.session == SessionKind::Own;
-        self.roll.add(Member {
+        self.member_log.add(Member {
             id: identity(&stat),
             ppid: stat.ppid,
             pgid: if own { pid } else { stat.pgid },
@@ -292,7 +292,7 @@ impl Hold {
             }
             let _ = self.release();
             self.place = Place::Reaper;
-            self.concession =
+            self.fallback_note =
                 Some(format!("held by the reaper only, as the cgroup could not be used: {why}"));
         }
         Ok((pid, Birth { go: child.go, status: child.status }))
@@ -300,7 +300,7 @@ impl Hold {
 
     /// What `auto` had to give up when it came to the birth, the first time this is asked.
     pub fn take_concession(&mut self) -> Option<String> {
-        self.concession.take()
+        self.fallback_note.take()
     }
 
     /// The root itself, for the receipt.
@@ -315,7 +315,13 @@ impl Hold {
 
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
     /// it had come that far. Children that this process had before it ever started the job are no part of it.
-    pub fn take_over(id: JobId, session: SessionKind, marker: &str, told: Told, strays: Vec<ProcId>) -> Self {
+    pub fn take_over(
+        id: JobId,
+        session: SessionKind,
+        marker: &str,
+        told: KeeperReport,
+        preexisting_children: Vec<ProcId>,
+    ) -> Self {
         let remembered = told.clone();
         // A cgroup of which the keeper could not tell any more has a name that is known.
         let base = told.base.or_else(|| own_dir().ok());
@@ -329,7 +335,7 @@ impl Hold {
             }
             (Some(ContainmentKind::Cgroup | ContainmentKind::Reaper) | None, None) => Place::Reaper,
         };
-        let mut hold = Self { strays, ..Self::with(id, place, session, marker) };
+        let mut hold = Self { preexisting_children, ..Self::with(id, place, session, marker) };
         // Only an unreaped child of ours pins its number.
         hold.told = remembered;
         hold.inner = told.inner;
@@ -351,21 +357,21 @@ impl Hold {
         let doomed = self.kind() == ContainmentKind::Pidns;
         for member in members {
             if doomed {
-                self.roll.doomed(member.id);
+                self.member_log.doomed(member.id);
             }
-            self.roll.add(member);
+            self.member_log.add(member);
         }
-        asked.iter().for_each(|id| self.roll.asked(*id));
+        asked.iter().for_each(|id| self.member_log.asked(*id));
     }
 
     /// What is known of those members. Those that were not looked at yet are looked at now.
     pub fn members_of(&mut self, ids: &[ProcId]) -> Vec<Member> {
-        let known = self.roll.of(ids);
+        let known = self.member_log.of(ids);
         if known.len() == ids.len() {
             return known;
         }
         self.look();
-        self.roll.of(ids)
+        self.member_log.of(ids)
     }
 
     /// A hold on nothing, for a job that could not be held as was asked.
@@ -381,16 +387,16 @@ impl Hold {
             marker: marker.to_owned(),
             homes: home_cgroups(),
             root: None,
-            told: Told::default(),
+            told: KeeperReport::default(),
             inner: None,
             inner_stopped: false,
             group: false,
             root_gone: false,
-            strays: Vec::new(),
-            roll: Roll::default(),
-            trail: Trail::default(),
+            preexisting_children: Vec::new(),
+            member_log: MemberLog::default(),
+            member_set: MemberSet::default(),
             may_concede: false,
-            concession: None,
+            fallback_note: None,
         }
     }
 
@@ -410,11 +416,11 @@ impl Hold {
         let outcome = self.new_root_exit()?;
         let root = self.shown_root();
         if let (Some(root), Some(outcome)) = (root, &outcome) {
-            self.roll.ended(root, outcome.clone());
+            self.member_log.ended(root, outcome.clone());
         }
         // A PID namespace whose init was killed takes the root with it. What the root itself died of is known where the
         // kernel tells that of a pinned process.
-        let pinned = || self.roll.end_of(root?);
+        let pinned = || self.member_log.end_of(root?);
         let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
         Some(outcome.or_else(pinned).unwrap_or(killed))
     }
@@ -466,7 +472,7 @@ impl Hold {
     }
 
     /// Passes a signal on to the root; whether it was there to hear it.
-    pub fn pass(&self, signal: Signal) -> bool {
+    pub fn forward_signal(&self, signal: Signal) -> bool {
         let mut heard = false;
         match (self.kind(), self.root.filter(|_| !self.root_gone)) {
             // The root of a PID namespace is init's first child.
@@ -492,15 +498,15 @@ impl Hold {
 
     /// Sends a signal to everyone in the tree; how many it reached.
     pub fn pass_to_all(&mut self, signal: Signal) -> usize {
-        let mut roll = std::mem::take(&mut self.roll);
+        let mut member_log = std::mem::take(&mut self.member_log);
         let mut reached = 0;
         self.walk(|seen| {
             // Before the signal: of one that dies of it nothing can be read any more.
-            roll.see(&seen.stat);
+            member_log.see(&seen.stat);
             reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
             Below::Visit
         });
-        self.roll = roll;
+        self.member_log = member_log;
         reached
     }
 
@@ -538,7 +544,7 @@ impl Hold {
 
     /// Everyone who was seen, with their fates, and how many more there were. Those who were asked had this grace.
     pub fn close_roll(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
-        self.roll.close(survivors, grace)
+        self.member_log.close(survivors, grace)
     }
 
     /// Gives the place back: removes the cgroup. Fails while somebody is in it.

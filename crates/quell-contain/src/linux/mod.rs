@@ -2,32 +2,32 @@
 
 mod audit;
 mod cgroup;
+mod discovery;
 mod doctor;
 mod doubt;
 mod hold;
-mod litter;
-mod nest;
+mod keeper_cgroup;
+mod member_log;
+mod member_set;
 mod place;
 mod recover;
 mod remains;
-mod roll;
 mod scope;
-mod search;
+mod stale_cgroup;
 mod stop;
-mod trail;
 mod walk;
 
 use quell_core::{ContainmentKind, Limits, ProcId};
 
 pub use audit::MARK_VARIABLE;
+pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;
 pub use doubt::earliest_start;
-pub use hold::{Birth, Hold, SpawnError, Told};
-pub use litter::{Litter, litter};
-pub use nest::{Nest, remove_empty_nests};
+pub use hold::{Birth, Hold, KeeperReport, SpawnError};
+pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use recover::{Recovered, look_for, may_live, recover};
 pub use remains::{Remains, note_home, remains};
-pub use search::{JOB_VARIABLE, Left};
+pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, Round};
 
 /// Something was asked for that this host can't give.
@@ -61,19 +61,23 @@ impl Unavailable {
 
 /// The children that this process has now: if any, it was executed by a program that had started them, and they are
 /// nobody's business here.
-pub fn strays() -> Vec<ProcId> {
+pub fn preexisting_children() -> Vec<ProcId> {
     let children = quell_sys::own_children().unwrap_or_default();
-    children.iter().filter_map(|&pid| quell_sys::stat(pid).ok()).map(|stat| roll::identity(&stat)).collect()
+    children
+        .iter()
+        .filter_map(|&pid| quell_sys::stat(pid).ok())
+        .map(|stat| member_log::identity(&stat))
+        .collect()
 }
 
 /// Who has the number `pid` now. Only good for oneself, or for somebody who can't have been reaped.
 pub fn identify(pid: u32) -> Option<ProcId> {
-    quell_sys::stat(pid).ok().map(|stat| roll::identity(&stat))
+    quell_sys::stat(pid).ok().map(|stat| member_log::identity(&stat))
 }
 
 /// Whether this very process is alive.
 pub fn is_alive(id: ProcId) -> bool {
-    walk::pin(id.pid, |stat| roll::identity(stat) == id).is_some()
+    walk::pin(id.pid, |stat| member_log::identity(stat) == id).is_some()
 }
 
 /// What no containment but a PID namespace keeps a job from.

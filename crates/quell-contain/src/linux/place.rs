@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use quell_core::JobId;
 
 use super::cgroup::{Cgroup, place_of_process};
-use super::search::Left;
+use super::discovery::OrphanedJob;
 use super::walk::Below;
 
 /// How many cgroups are looked at in the search for one.
@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(left: &Left<'_>) -> Self {
+    pub(super) fn of(left: &OrphanedJob<'_>) -> Self {
         let mut place = Self { found: Vec::new(), closed: None };
         let mut paths: BTreeSet<PathBuf> = named_for(left.id).into_iter().collect();
         match left.cgroup {

@@ -12,11 +12,11 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent};
 
 use super::cgroup::Cgroup;
+use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
+use super::member_log::{MemberLog, identity};
 use super::place::Place;
-use super::roll::{Roll, identity};
-use super::search::{Bond, Left, Search, ourselves};
 use super::stop::Round;
-use super::walk::{Proven, Seen, pin};
+use super::walk::{Pinned, ProcessRef, pin};
 
 /// How often the brake goes over the members in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 64;
@@ -48,24 +48,24 @@ pub struct Recovered {
     /// The tree's peak of memory, where its cgroup knows it.
     pub peak_memory: Option<u64>,
     /// What went wrong without harm to the stop, such as a cgroup that could not be removed.
-    pub troubles: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Who of the job is alive now. Nobody is touched.
-pub fn look_for(left: &Left<'_>) -> Vec<Member> {
+pub fn look_for(left: &OrphanedJob<'_>) -> Vec<Member> {
     let place = Place::of(left);
-    let mut roll = Roll::default();
-    Search::new(left, &place.found).pass(|seen, bond| {
-        if bond != Bond::Init {
-            roll.see(&seen.stat);
+    let mut member_log = MemberLog::default();
+    Discovery::new(left, &place.found).pass(|seen, via| {
+        if via != HeldVia::Init {
+            member_log.see(&seen.stat);
         }
     });
-    let members = roll.close(&[], Duration::ZERO).0.into_iter();
+    let members = member_log.close(&[], Duration::ZERO).0.into_iter();
     members.map(|member| Member { fate: Fate::Alive, ..member }).collect()
 }
 
 /// Why the job may have living processes; none if it can have none. Nothing is touched.
-pub fn may_live(left: &Left<'_>) -> Option<String> {
+pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
     let alive = look_for(left).len();
     if alive > 0 { Some(format!("{alive} of its processes are alive")) } else { left.doubt().after_loss() }
 }
@@ -75,11 +75,11 @@ pub fn may_live(left: &Left<'_>) -> Option<String> {
 /// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the
 /// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
 /// count. It can be broken off at any instant and begun again.
-pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
+pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
     let deadline = Instant::now() + plan.verify;
     let place = Place::of(left);
-    let mut work = Work {
-        search: Search::new(left, &place.found),
+    let mut work = Recovery {
+        discovery: Discovery::new(left, &place.found),
         left,
         cgroups: &place.found,
         now,
@@ -113,7 +113,7 @@ pub fn recover(left: &Left<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Re
 /// Who was met.
 #[derive(Default)]
 struct Tally {
-    roll: Roll,
+    member_log: MemberLog,
     /// The root below a PID namespace's init.
     inner: Option<ProcId>,
     /// How the root ended, if it was met alive.
@@ -121,46 +121,46 @@ struct Tally {
 }
 
 /// Who is met in one round.
-struct Catch<'a> {
+struct Caught<'a> {
     root: Option<ProcId>,
     tally: &'a mut Tally,
     known: BTreeSet<ProcId>,
-    found: Vec<(Proven, Bond)>,
+    found: Vec<(ProcessRef, HeldVia)>,
 }
 
-impl Catch<'_> {
+impl Caught<'_> {
     /// Notes a member that is about to be killed, and stops it if nothing holds it. Whether it is new, and may have been
     /// making others.
-    fn take(&mut self, seen: &Seen, bond: Bond) -> bool {
+    fn take(&mut self, seen: &Pinned, via: HeldVia) -> bool {
         let id = identity(&seen.stat);
         if !self.known.insert(id) {
             return false;
         }
-        match bond {
-            Bond::Init | Bond::Cgroup => {}
+        match via {
+            HeldVia::Init | HeldVia::Cgroup => {}
             // The first below init.
-            Bond::Namespace => {
+            HeldVia::Namespace => {
                 self.tally.inner.get_or_insert(id);
             }
-            Bond::Loose => {
+            HeldVia::Loose => {
                 seen.pidfd.signal(Signal::STOP);
             }
         }
-        if bond != Bond::Init {
-            self.tally.roll.see(&seen.stat);
-            self.tally.roll.killed(id, &seen.pidfd);
+        if via != HeldVia::Init {
+            self.tally.member_log.see(&seen.stat);
+            self.tally.member_log.killed(id, &seen.pidfd);
         }
         if self.root == Some(id) || self.tally.inner == Some(id) {
             self.tally.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
         }
-        self.found.push((Proven::of(seen), bond));
-        bond == Bond::Loose
+        self.found.push((ProcessRef::of(seen), via));
+        via == HeldVia::Loose
     }
 }
 
-struct Work<'a> {
-    search: Search<'a>,
-    left: &'a Left<'a>,
+struct Recovery<'a> {
+    discovery: Discovery<'a>,
+    left: &'a OrphanedJob<'a>,
     cgroups: &'a [Cgroup],
     now: &'a dyn Fn() -> Moment,
     tally: Tally,
@@ -173,14 +173,14 @@ struct Work<'a> {
     fleeing: bool,
 }
 
-impl Work<'_> {
+impl Recovery<'_> {
     /// We and those above us, as far as we are of the job ourselves: quell was called from within it.
     fn members_above_us(&mut self) -> Vec<ProcId> {
         let own = ourselves();
         let mut met = Vec::new();
-        self.search.pass(|seen, _| {
+        self.discovery.pass(|seen, _| {
             if own.contains(&identity(&seen.stat)) {
-                self.tally.roll.see(&seen.stat);
+                self.tally.member_log.see(&seen.stat);
                 met.push(identity(&seen.stat));
             }
         });
@@ -202,14 +202,14 @@ impl Work<'_> {
         }
         // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
         // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
-        for (member, bond) in found.iter().rev().filter(|(_, bond)| *bond != Bond::Namespace) {
+        for (member, via) in found.iter().rev().filter(|(_, via)| *via != HeldVia::Namespace) {
             let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
-            match bond {
-                Bond::Loose if sent == Sent::Refused => {
+            match via {
+                HeldVia::Loose if sent == Sent::Refused => {
                     self.refused.insert(member.id);
                 }
-                Bond::Init => round.note = "KILL to the namespace's init".into(),
-                Bond::Loose | Bond::Cgroup | Bond::Namespace => {}
+                HeldVia::Init => round.note = "KILL to the namespace's init".into(),
+                HeldVia::Loose | HeldVia::Cgroup | HeldVia::Namespace => {}
             }
             round.push(Signal::KILL, member.id, sent);
         }
@@ -227,24 +227,25 @@ impl Work<'_> {
     }
 
     /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
-    /// holds is stopped, over and over, until neither a pass nor a hunt finds anybody new.
-    fn brake(&mut self, deadline: Instant) -> Vec<(Proven, Bond)> {
+    /// holds is stopped, over and over, until neither a pass nor a chase finds anybody new.
+    fn brake(&mut self, deadline: Instant) -> Vec<(ProcessRef, HeldVia)> {
         self.cgroups.iter().for_each(Cgroup::brake);
-        let hunted = self.cgroups.is_empty() && self.left.held != Some(ContainmentKind::Pidns);
-        let mut catch =
-            Catch { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
+        let may_flee = self.cgroups.is_empty() && self.left.held != Some(ContainmentKind::Pidns);
+        let mut caught =
+            Caught { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
         for _ in 0..BRAKE_PASSES {
             let mut new = false;
-            let elsewhere = self.search.pass(|seen, bond| new |= catch.take(seen, bond));
+            let elsewhere = self.discovery.pass(|seen, via| new |= caught.take(seen, via));
             self.elsewhere = elsewhere;
-            if !new && hunted {
-                self.fleeing = self.search.hunt(deadline, |seen| new |= catch.take(seen, Bond::Loose));
+            if !new && may_flee {
+                self.fleeing =
+                    self.discovery.chase_forks(deadline, |seen| new |= caught.take(seen, HeldVia::Loose));
             }
             if !new || Instant::now() >= deadline {
                 break;
             }
         }
-        catch.found
+        caught.found
     }
 
     /// Waits until the job's cgroups are empty. Whether one is not.
@@ -254,9 +255,9 @@ impl Work<'_> {
 
     fn survivors(&mut self) -> Vec<ProcId> {
         let mut alive = Vec::new();
-        let Self { search, tally, left, .. } = self;
-        search.pass(|seen, _| {
-            tally.roll.see(&seen.stat);
+        let Self { discovery, tally, left, .. } = self;
+        discovery.pass(|seen, _| {
+            tally.member_log.see(&seen.stat);
             alive.push(identity(&seen.stat));
         });
         // A member that may not be signalled is not forgotten either.
@@ -265,7 +266,7 @@ impl Work<'_> {
                 continue;
             }
             if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id) {
-                tally.roll.see(&seen.stat);
+                tally.member_log.see(&seen.stat);
                 alive.push(*id);
             }
         }
@@ -304,7 +305,7 @@ impl Work<'_> {
     }
 
     fn close(self, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
-        let mut troubles = Vec::new();
+        let mut warnings = Vec::new();
         let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
         let scope = self.left.held == Some(ContainmentKind::Scope);
         // A scope's directory is systemd's to remove, when it sees it empty.
@@ -313,7 +314,7 @@ impl Work<'_> {
                 && let Err(error) = cgroup.remove()
             {
                 let path = cgroup.path().display();
-                troubles.push(format!("the cgroup {path} could not be removed: {error}"));
+                warnings.push(format!("the cgroup {path} could not be removed: {error}"));
             }
         }
         let found = self.cgroups.first().map(Cgroup::path);
@@ -323,7 +324,7 @@ impl Work<'_> {
             (None, None) => ContainmentKind::Reaper,
         };
         let path = found.or(self.left.cgroup);
-        let (members, members_omitted) = self.tally.roll.close(&survivors, Duration::ZERO);
+        let (members, members_omitted) = self.tally.member_log.close(&survivors, Duration::ZERO);
         let pidns = containment == ContainmentKind::Pidns;
         let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
         Recovered {
@@ -341,7 +342,7 @@ impl Work<'_> {
             survivors,
             verdict,
             peak_memory,
-            troubles,
+            warnings,
         }
     }
 }

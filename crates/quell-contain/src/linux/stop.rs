@@ -11,9 +11,9 @@ use super::audit::{self, Mark};
 use super::cgroup::Cgroup;
 use super::doubt::Doubt;
 use super::hold::{Hold, Place};
-use super::roll::{Roll, identity};
-use super::trail::Trail;
-use super::walk::{Below, Seen, pin};
+use super::member_log::{MemberLog, identity};
+use super::member_set::MemberSet;
+use super::walk::{Below, Pinned, pin};
 
 /// How often the set of those to be asked is taken down, because somebody had died meanwhile.
 const ASK_PASSES: usize = 2;
@@ -41,24 +41,26 @@ impl Hold {
     /// Whether a child of ours is no part of the job. A keeper's children all are. A front may have been executed by a
     /// program that had children; theirs and their orphans are told from the job's by the marker.
     fn is_foreign(&self, pid: u32) -> bool {
-        !self.strays.is_empty()
+        !self.preexisting_children.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
             && !audit::bears(pid, &self.marker)
     }
 
     /// The living children that may be the job's, or orphans of what our caller had started: they don't carry the marker,
     /// and started after the job. They are named and not signalled.
-    pub fn doubtful(&self) -> Vec<ProcId> {
-        if self.strays.is_empty() {
+    pub fn ambiguous_children(&self) -> Vec<ProcId> {
+        if self.preexisting_children.is_empty() {
             return Vec::new();
         }
         let since = self.recorded().root.map_or(0, |root| root.start);
         let me = quell_sys::pid();
-        let late =
-            |stat: &Stat| stat.ppid == me && stat.start >= since && !self.strays.contains(&identity(stat));
+        let late = |stat: &Stat| {
+            stat.ppid == me && stat.start >= since && !self.preexisting_children.contains(&identity(stat))
+        };
         let children = quell_sys::own_children().unwrap_or_default().into_iter();
-        let doubtful = children.filter(|pid| self.is_foreign(*pid)).filter_map(|pid| pin(pid, late));
-        doubtful.map(|seen| identity(&seen.stat)).collect()
+        let ambiguous_children =
+            children.filter(|pid| self.is_foreign(*pid)).filter_map(|pid| pin(pid, late));
+        ambiguous_children.map(|seen| identity(&seen.stat)).collect()
     }
 
     /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
@@ -75,13 +77,13 @@ impl Hold {
     /// A child that dies behind the listing leaves its own children to us, so a count is settled only by a listing after
     /// which nobody had to be collected: then all that is ours was on it.
     pub fn reap_orphans(&mut self) -> io::Result<usize> {
-        let mut roll = std::mem::take(&mut self.roll);
-        let living = self.reap_for(&mut roll);
-        self.roll = roll;
+        let mut member_log = std::mem::take(&mut self.member_log);
+        let living = self.reap_for(&mut member_log);
+        self.member_log = member_log;
         living
     }
 
-    fn reap_for(&self, roll: &mut Roll) -> io::Result<usize> {
+    fn reap_for(&self, member_log: &mut MemberLog) -> io::Result<usize> {
         for _ in 0..REAP_PASSES {
             // Asked before the listing: the orphans of a root that was dead by then are on it.
             let root_lives = match self.root {
@@ -95,7 +97,7 @@ impl Hold {
                 if self.root.is_some_and(|root| root.pid == pid) || self.is_foreign(pid) {
                     continue;
                 }
-                if roll.reap(pid)? {
+                if member_log.reap(pid)? {
                     collected = true;
                 } else {
                     living += 1;
@@ -117,7 +119,7 @@ impl Hold {
             return true;
         }
         // Among the caller's own children the job's have to be told from the others.
-        if !self.strays.is_empty() {
+        if !self.preexisting_children.is_empty() {
             return false;
         }
         let root = self.root.map(|root| root.pid);
@@ -125,7 +127,7 @@ impl Hold {
             return true;
         }
         let first = quell_sys::first_own_children().unwrap_or_default();
-        first.into_iter().any(|pid| Some(pid) != root && matches!(self.roll.reap(pid), Ok(false)))
+        first.into_iter().any(|pid| Some(pid) != root && matches!(self.member_log.reap(pid), Ok(false)))
     }
 
     /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books. Otherwise it is at least so many.
@@ -140,9 +142,9 @@ impl Hold {
         };
         // Read in any case: news that are not read are news for ever.
         let populated = self.cgroup().map(Cgroup::populated);
-        let doubtful = self.doubtful().len();
-        if living == 0 && doubtful > 0 {
-            return Count::Unknown(format!("{doubtful} of the caller's children may be the job's"));
+        let ambiguous_children = self.ambiguous_children().len();
+        if living == 0 && ambiguous_children > 0 {
+            return Count::Unknown(format!("{ambiguous_children} of the caller's children may be the job's"));
         }
         match populated {
             Some(Ok(true)) => Count::Alive(living.max(1)),
@@ -152,14 +154,14 @@ impl Hold {
     }
 
     /// Walks over the members; a PID namespace's init is quell's and no member.
-    pub(super) fn walk(&self, visit: impl FnMut(&Seen) -> Below) {
-        self.walk_on(&mut Trail::default(), visit);
+    pub(super) fn walk(&self, visit: impl FnMut(&Pinned) -> Below) {
+        self.walk_on(&mut MemberSet::default(), visit);
     }
 
-    /// The same over those that are not on `trail` yet.
-    fn walk_on(&self, trail: &mut Trail, mut visit: impl FnMut(&Seen) -> Below) {
+    /// The same over those that are not on `member_set` yet.
+    fn walk_on(&self, member_set: &mut MemberSet, mut visit: impl FnMut(&Pinned) -> Below) {
         let init = self.init();
-        trail.walk(
+        member_set.walk(
             |pid| !self.is_foreign(pid),
             |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
         );
@@ -169,16 +171,16 @@ impl Hold {
         self.root.filter(|_| self.kind() == ContainmentKind::Pidns)
     }
 
-    /// Everyone alive now, noted on the roll.
+    /// Everyone alive now, noted on the member_log.
     pub fn look(&mut self) -> Vec<ProcId> {
-        let mut roll = std::mem::take(&mut self.roll);
+        let mut member_log = std::mem::take(&mut self.member_log);
         let mut living = Vec::new();
         self.walk(|seen| {
-            roll.see(&seen.stat);
+            member_log.see(&seen.stat);
             living.push(identity(&seen.stat));
             Below::Visit
         });
-        self.roll = roll;
+        self.member_log = member_log;
         living
     }
 
@@ -192,13 +194,13 @@ impl Hold {
     /// later than that may be the work of somebody's own handler, and is left to finish it.
     pub fn ask(&mut self, signal: Signal, to: AskScope) -> Round {
         let mut round = Round::default();
-        let mut roll = std::mem::take(&mut self.roll);
+        let mut member_log = std::mem::take(&mut self.member_log);
         let whole = to == AskScope::Tree;
         let group = self.root.filter(|_| self.group && whole).map(|root| root.pid);
-        let (mut trail, mut set) = (Trail::default(), Vec::new());
+        let (mut member_set, mut set) = (MemberSet::default(), Vec::new());
         for _ in 0..ASK_PASSES {
-            self.walk_on(&mut trail, |seen| {
-                roll.see(&seen.stat);
+            self.walk_on(&mut member_set, |seen| {
+                member_log.see(&seen.stat);
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
@@ -209,10 +211,10 @@ impl Hold {
                 Below::Visit
             });
             // Whoever dies meanwhile leaves its children to us behind the walk's back.
-            if !trail.has_lost() {
+            if !member_set.has_lost() {
                 break;
             }
-            trail.list_again();
+            member_set.list_again();
         }
         // Who of the group was alive just now hears it in the next instant.
         let heard = group.filter(|group| quell_sys::signal_group(*group, signal).is_ok());
@@ -221,21 +223,21 @@ impl Hold {
         }
         let is_heard = |in_group: bool| in_group && heard.is_some();
         for (id, in_group) in &set {
-            let sent = match (trail.knows(id.pid), is_heard(*in_group)) {
+            let sent = match (member_set.knows(id.pid), is_heard(*in_group)) {
                 (false, _) => Sent::Gone,
                 (true, true) => Sent::Yes,
-                (true, false) => trail.signal(id.pid, signal),
+                (true, false) => member_set.signal(id.pid, signal),
             };
-            roll.asked(*id);
+            member_log.asked(*id);
             round.push(signal, *id, sent);
         }
         if signal != Signal::KILL && signal != Signal::CONT {
             heard.map(|group| quell_sys::signal_group(group, Signal::CONT));
             for (id, _) in set.iter().filter(|(_, in_group)| !is_heard(*in_group)) {
-                trail.signal(id.pid, Signal::CONT);
+                member_set.signal(id.pid, Signal::CONT);
             }
         }
-        self.roll = roll;
+        self.member_log = member_log;
         fault_point(FaultPoint::AllAsked);
         round
     }
@@ -243,9 +245,9 @@ impl Hold {
     /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
     pub fn kill_round(&mut self) -> Round {
         let mut round = Round::default();
-        let mut roll = std::mem::take(&mut self.roll);
-        let mut trail = std::mem::take(&mut self.trail);
-        self.brake(&mut roll, &mut trail);
+        let mut member_log = std::mem::take(&mut self.member_log);
+        let mut member_set = std::mem::take(&mut self.member_set);
+        self.brake(&mut member_log, &mut member_set);
         fault_point(FaultPoint::Braked);
         if self.group
             && let Some(root) = self.root
@@ -272,19 +274,24 @@ impl Hold {
             }
             fault_point(FaultPoint::CgroupKilled);
         }
-        self.sweep(&mut roll, &mut trail, &mut round);
-        (self.roll, self.trail) = (roll, trail);
+        self.sweep(&mut member_log, &mut member_set, &mut round);
+        (self.member_log, self.member_set) = (member_log, member_set);
         fault_point(FaultPoint::KillRoundDone);
         round
     }
 
-    /// Shows to `act` each member that is not on the trail yet; all of them are about to be killed. How many there were.
-    fn each_new(&self, trail: &mut Trail, roll: &mut Roll, mut act: impl FnMut(&Seen)) -> usize {
+    /// Shows to `act` each member that is not on the member_set yet; all of them are about to be killed. How many there were.
+    fn each_new(
+        &self,
+        member_set: &mut MemberSet,
+        member_log: &mut MemberLog,
+        mut act: impl FnMut(&Pinned),
+    ) -> usize {
         let mut new = 0;
-        self.walk_on(trail, |seen| {
+        self.walk_on(member_set, |seen| {
             new += 1;
-            roll.see(&seen.stat);
-            roll.killed(identity(&seen.stat), &seen.pidfd);
+            member_log.see(&seen.stat);
+            member_log.killed(identity(&seen.stat), &seen.pidfd);
             act(seen);
             Below::Visit
         });
@@ -293,13 +300,13 @@ impl Hold {
 
     /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
     /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
-    fn brake(&self, roll: &mut Roll, trail: &mut Trail) {
+    fn brake(&self, member_log: &mut MemberLog, member_set: &mut MemberSet) {
         if let Some(cgroup) = self.cgroup() {
             cgroup.brake();
         }
         for _ in 0..BRAKE_PASSES {
-            trail.list_again();
-            let new = self.each_new(trail, roll, |seen| {
+            member_set.list_again();
+            let new = self.each_new(member_set, member_log, |seen| {
                 if self.kind() == ContainmentKind::Reaper {
                     seen.pidfd.signal(Signal::STOP);
                 }
@@ -315,27 +322,27 @@ impl Hold {
     ///
     /// Who has got a KILL makes no more children, so it is looked below each of them once after that. What it had made
     /// until then and left behind is our child: each pass looks at all of those.
-    fn sweep(&self, roll: &mut Roll, trail: &mut Trail, round: &mut Round) {
-        trail.forget_the_dead();
-        trail.list_again();
-        for id in trail.unstruck().into_iter().filter(|id| Some(*id) != self.init()) {
-            let result = trail.signal(id.pid, Signal::KILL);
+    fn sweep(&self, member_log: &mut MemberLog, member_set: &mut MemberSet, round: &mut Round) {
+        member_set.drop_exited();
+        member_set.list_again();
+        for id in member_set.not_killed().into_iter().filter(|id| Some(*id) != self.init()) {
+            let result = member_set.signal(id.pid, Signal::KILL);
             round.push(Signal::KILL, id, result);
             if result == Sent::Yes {
-                trail.strike(id.pid);
+                member_set.mark_killed(id.pid);
             }
         }
         for _ in 0..SWEEP_PASSES {
-            let mut struck = Vec::new();
-            let new = self.each_new(trail, roll, |seen| {
+            let mut killed = Vec::new();
+            let new = self.each_new(member_set, member_log, |seen| {
                 let result = seen.pidfd.signal(Signal::KILL);
                 round.push(Signal::KILL, identity(&seen.stat), result);
-                struck.extend((result == Sent::Yes).then_some(seen.stat.pid));
+                killed.extend((result == Sent::Yes).then_some(seen.stat.pid));
             });
-            struck.into_iter().for_each(|pid| trail.strike(pid));
+            killed.into_iter().for_each(|pid| member_set.mark_killed(pid));
             fault_point(FaultPoint::Swept);
             round.settled = new == 0;
-            if self.reap_for(roll).is_ok_and(|living| living == 0) || new == 0 {
+            if self.reap_for(member_log).is_ok_and(|living| living == 0) || new == 0 {
                 break;
             }
         }
@@ -345,18 +352,18 @@ impl Hold {
     pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
         let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
         let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
-        audit::audit(&mark, &mut self.roll, patience)
+        audit::audit(&mark, &mut self.member_log, patience)
     }
 
     /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
     pub fn collect_root(&mut self) -> Result<(), String> {
         self.group = false;
-        self.trail = Trail::default();
+        self.member_set = MemberSet::default();
         if let Some(root) = self.root {
             let _ = quell_sys::reap(root.pid);
         }
-        // Whoever is left was there before the job, or is counted as doubtful.
-        if !self.strays.is_empty() {
+        // Whoever is left was there before the job, or is counted as ambiguous_children.
+        if !self.preexisting_children.is_empty() {
             return Ok(());
         }
         match quell_sys::has_child() {

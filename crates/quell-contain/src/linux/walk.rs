@@ -1,16 +1,16 @@
 //! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown. The way it goes
-//! is in `trail.rs`.
+//! is in `member_set.rs`.
 
 use std::rc::Rc;
 
 use quell_core::ProcId;
 use quell_sys::{PidFd, Stat};
 
-use super::roll::identity;
-use super::trail::Trail;
+use super::member_log::identity;
+use super::member_set::MemberSet;
 
 /// A living descendant. The descriptor pins it, so what is sent there can reach nobody else.
-pub struct Seen {
+pub struct Pinned {
     /// What /proc said of it while it was pinned.
     pub stat: Stat,
     /// The pin.
@@ -28,22 +28,22 @@ pub enum Below {
 
 /// Shows what is below processes that the caller has proven, of which this one need be no ancestor: an orphan is nobody's
 /// child then, and has to be found in another way.
-pub fn walk_below(from: impl IntoIterator<Item = Proven>, visit: impl FnMut(&Seen) -> Below) {
-    Trail::default().walk_below(from, visit);
+pub fn walk_below(from: impl IntoIterator<Item = ProcessRef>, visit: impl FnMut(&Pinned) -> Below) {
+    MemberSet::default().walk_below(from, visit);
 }
 
 /// A member that was proven, to be found again.
 #[derive(Debug)]
-pub struct Proven {
+pub struct ProcessRef {
     /// Who it is.
     pub id: ProcId,
     inode: u64,
     pub(super) threads: u32,
 }
 
-impl Proven {
+impl ProcessRef {
     /// What is needed to find it again.
-    pub fn of(seen: &Seen) -> Self {
+    pub fn of(seen: &Pinned) -> Self {
         Self { id: identity(&seen.stat), inode: seen.pidfd.inode(), threads: seen.stat.threads }
     }
 
@@ -58,12 +58,12 @@ impl Proven {
 }
 
 /// Pins `pid`, reads its stat line and checks it with `ours`; nothing if it is dead by then.
-pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Seen> {
+pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Pinned> {
     let pidfd = PidFd::open(pid).ok()?;
     let stat = quell_sys::stat(pid).ok()?;
     let proven = ours(&stat);
     // Alive after the reads: the number belonged to this one process all the while.
-    (proven && pidfd.is_alive()).then(|| Seen { stat, pidfd: Rc::new(pidfd) })
+    (proven && pidfd.is_alive()).then(|| Pinned { stat, pidfd: Rc::new(pidfd) })
 }
 
 #[cfg(test)]
@@ -114,13 +114,13 @@ mod tests {
     fn who_has_got_the_number_since_is_not_found_again() {
         let (sleeper, other) = (Sleeper::new(), Sleeper::new());
         let seen = |sleeper: &Sleeper| pin(sleeper.pid(), |_| true).unwrap();
-        let proven = Proven::of(&seen(&sleeper));
+        let proven = ProcessRef::of(&seen(&sleeper));
         assert_eq!(proven.pin_again().map(|pidfd| pidfd.pid()), Some(sleeper.pid()));
         // The same number, another time of birth; and the same number, another process.
-        let older = Proven { id: ProcId { start: 1, ..proven.id }, ..Proven::of(&seen(&sleeper)) };
+        let older = ProcessRef { id: ProcId { start: 1, ..proven.id }, ..ProcessRef::of(&seen(&sleeper)) };
         assert!(older.pin_again().is_none());
         if quell_sys::pidfd_inode().is_some() {
-            let stranger = Proven { inode: Proven::of(&seen(&other)).inode, ..proven };
+            let stranger = ProcessRef { inode: ProcessRef::of(&seen(&other)).inode, ..proven };
             assert!(stranger.pin_again().is_none());
         }
     }

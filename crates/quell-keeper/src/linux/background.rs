@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use quell_contain::{Hold, KEEPER_NAME, Nest, Unavailable};
+use quell_contain::{Hold, KEEPER_NAME, KeeperCgroup, Unavailable};
 use quell_core::{
     ContainmentKind, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin,
 };
@@ -76,9 +76,9 @@ pub fn stand_by(
     };
     let nested = request.background.as_ref().is_some_and(|background| background.nested);
     // The caller may live long and have other things to do than to collect us.
-    let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { Nest::fork() };
-    let nest = match forked {
-        Ok((Forked::Child, nest)) => nest,
+    let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
+    let keeper_cgroup = match forked {
+        Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
         Ok((Forked::Parent(_), _)) => return std::process::ExitCode::SUCCESS,
         Err(_) => return std::process::ExitCode::FAILURE,
     };
@@ -86,7 +86,7 @@ pub fn stand_by(
     fault_point(FaultPoint::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
-    match serve(request, nest, &mut starter, stdin) {
+    match serve(request, keeper_cgroup, &mut starter, stdin) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             if let Some(starter) = &mut starter {
@@ -111,7 +111,7 @@ pub struct Backstage {
     pub owner: Option<PidFd>,
     pub helper: Option<Line>,
     pub lock: Lock,
-    pub nest: Option<Nest>,
+    pub keeper_cgroup: Option<KeeperCgroup>,
     pub stdin: OwnedFd,
     pub standby: Option<ProcId>,
     pub mask: Mask,
@@ -119,7 +119,7 @@ pub struct Backstage {
 
 fn serve(
     request: RunRequest,
-    nest: Option<Nest>,
+    keeper_cgroup: Option<KeeperCgroup>,
     starter: &mut Option<UnixStream>,
     stdin: OwnedFd,
 ) -> Result<(), RunError> {
@@ -148,7 +148,7 @@ fn serve(
         program,
         session: SessionKind::Own,
         keep_ignored: Vec::new(),
-        strays: Vec::new(),
+        preexisting_children: Vec::new(),
         front: None,
         inherited: Vec::new(),
     };
@@ -174,7 +174,8 @@ fn serve(
         })?;
         fault_point(FaultPoint::NameClaimed);
     }
-    let nest = nest.or_else(|| if background.nested { None } else { Nest::enter_scope(id) });
+    let keeper_cgroup =
+        keeper_cgroup.or_else(|| if background.nested { None } else { KeeperCgroup::enter_scope(id) });
     let helper = helper::start(&Brief {
         job: Some(&store),
         command: job.spec.command.clone(),
@@ -188,7 +189,7 @@ fn serve(
     let helper = helper.map_err(|error| failed(system("start a helper")(error)))?;
     fault_point(FaultPoint::HelperStarted);
     let standby = quell_contain::identify(quell_sys::pid());
-    let backstage = Backstage { ends, owner, helper, lock, nest, stdin, standby, mask };
+    let backstage = Backstage { ends, owner, helper, lock, keeper_cgroup, stdin, standby, mask };
     let outcome = split(request, plan, job, backstage, starter);
     if outcome.is_err() {
         let _ = store.remove();
@@ -323,7 +324,7 @@ fn keep(
 pub struct Crew {
     pub keeper: Option<ProcId>,
     pub standby: Option<ProcId>,
-    pub nest: Option<Nest>,
+    pub keeper_cgroup: Option<KeeperCgroup>,
     pub mask: Mask,
 }
 
@@ -348,7 +349,7 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
     let crew = Crew {
         keeper: quell_contain::identify(quell_sys::pid()),
         standby: backstage.standby,
-        nest: backstage.nest,
+        keeper_cgroup: backstage.keeper_cgroup,
         mask: backstage.mask,
     };
     Ok((desk, watch, backstage.lock, crew, backstage.stdin))
@@ -396,7 +397,7 @@ impl Keeper<'_> {
     }
 
     fn acquire(&self, kit: &Kit) -> Result<Hold, StartFailure> {
-        let base = kit.crew.nest.as_ref().and_then(Nest::base);
+        let base = kit.crew.keeper_cgroup.as_ref().and_then(KeeperCgroup::base);
         let (contain, limits) = (self.request.contain, &self.request.limits);
         Hold::acquire(self.plan.id, base, contain, limits, self.plan.session, &self.plan.marker).map_err(
             |error| match error {

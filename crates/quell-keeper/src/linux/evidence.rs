@@ -51,14 +51,14 @@ pub struct Evidence {
     /// Who was alive when the root had exited.
     pub left: Vec<ProcId>,
     /// What went wrong in quell itself.
-    pub troubles: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 impl Evidence {
     /// Nothing has happened yet.
     pub fn new(clock: Clock) -> Self {
         let started = clock.now();
-        Self { clock, started, steps: Vec::new(), hurried: None, left: Vec::new(), troubles: Vec::new() }
+        Self { clock, started, steps: Vec::new(), hurried: None, left: Vec::new(), warnings: Vec::new() }
     }
 
     /// This instant.
@@ -173,7 +173,7 @@ impl Evidence {
             usage,
             output: None,
             run: 1,
-            troubles: std::mem::take(&mut self.troubles),
+            warnings: std::mem::take(&mut self.warnings),
         };
         // They may all have ended of the request, just before the kill came.
         if !receipt.killed() && receipt.members_omitted == 0 {

@@ -48,7 +48,7 @@ impl Supervisor {
         let published = store.append_state(&record);
         self.kit.published = Some(record);
         if let Err(error) = published {
-            self.trouble(format!("the record could not be written: {error}"));
+            self.warn(format!("the record could not be written: {error}"));
         }
     }
 
@@ -131,7 +131,7 @@ impl Supervisor {
         fault_point(FaultPoint::FinishBegun);
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
-        survivors.extend(self.hold.doubtful());
+        survivors.extend(self.hold.ambiguous_children());
         if self.evidence.acted() {
             let (round, left) = self.hold.audit(AUDIT_PATIENCE);
             let found = round.signals.len();
@@ -165,7 +165,7 @@ impl Supervisor {
         if verdict == Verdict::Gone
             && let Err(error) = self.hold.release()
         {
-            receipt.troubles.push(format!("the cgroup could not be removed: {error}"));
+            receipt.warnings.push(format!("the cgroup could not be removed: {error}"));
         }
         fault_point(FaultPoint::PlaceReleased);
         let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
@@ -184,7 +184,7 @@ impl Supervisor {
             if let Err(error) = outlet.write(&receipt) {
                 self.unwritten = true;
                 receipt
-                    .troubles
+                    .warnings
                     .push(format!("the receipt could not be written to {}: {error}", outlet.name));
             }
         }
@@ -201,7 +201,7 @@ impl Supervisor {
                 fault_point(FaultPoint::NameGiven);
             }
             if let Err(error) = store.remove() {
-                receipt.troubles.push(format!("the record could not be removed: {error}"));
+                receipt.warnings.push(format!("the record could not be removed: {error}"));
             }
             return;
         }
@@ -236,7 +236,7 @@ impl Supervisor {
             if self.kit.desk.is_none() {
                 let _ = store.remove();
             }
-            receipt.troubles.push(why);
+            receipt.warnings.push(why);
         }
         if self.again.is_none()
             && let Some(desk) = self.desk()

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Hold, KEEPER_NAME, Told, Unavailable};
+use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
     Actor, Cause, ContainmentKind, JobId, LastKnown, Member, Owner, Phase, ProcId, ReadyRules, RootOutcome,
     SessionKind, Signal, Step, Verdict,
@@ -54,7 +54,7 @@ pub struct Plan {
     pub session: SessionKind,
     pub keep_ignored: Vec<Signal>,
     /// Children that this process had before: no part of the job.
-    pub strays: Vec<ProcId>,
+    pub preexisting_children: Vec<ProcId>,
     /// The front itself.
     pub front: Option<ProcId>,
     /// Descriptors that the caller had passed on, for the program and nobody else.
@@ -98,7 +98,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     let program = prepare::program(&request, id, &marker)?;
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
-    // Before the strays are listed, and before this process is a subreaper: it is no part of the job.
+    // Before the preexisting_children are listed, and before this process is a subreaper: it is no part of the job.
     let helper = start_helper(&request, id)?;
     let plan = Plan {
         id,
@@ -106,7 +106,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         session: if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own },
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
-        strays: quell_contain::strays(),
+        preexisting_children: quell_contain::preexisting_children(),
         front: if request.home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
         marker,
         inherited,
@@ -242,7 +242,7 @@ pub struct Front {
     keeper: PidFd,
     line: Line,
     pub(super) signals: SignalFd,
-    pub(super) told: Told,
+    pub(super) told: KeeperReport,
     /// The root (or its init), watched as well as can be from here, until it ends.
     root: Option<PidFd>,
     /// What the keeper has said of the job.
@@ -291,7 +291,7 @@ impl Front {
             keeper,
             line,
             signals,
-            told: Told::default(),
+            told: KeeperReport::default(),
             root: None,
             known: LastKnown::default(),
             stopping: false,
@@ -329,7 +329,10 @@ impl Front {
         evidence: Evidence,
     ) -> Result<(), RunError> {
         self.starter = starter;
-        self.told.base = backstage.nest.as_ref().and_then(|nest| nest.base().map(ToOwned::to_owned));
+        self.told.base = backstage
+            .keeper_cgroup
+            .as_ref()
+            .and_then(|keeper_cgroup| keeper_cgroup.base().map(ToOwned::to_owned));
         match self.watch() {
             Some(Ok(Finished { receipt, .. })) => match (&self.starter, receipt.root.outcome) {
                 (Some(_), RootOutcome::NotStarted { .. }) if receipt.cause == Cause::OwnerGone => {
@@ -530,7 +533,7 @@ impl Front {
                     self.run_evidence = Some(Evidence::new(Clock::start()));
                 }
                 let (held, base) = (Some(held), self.told.base.take());
-                self.told = Told { held, root: Some(root), inner, cgroup, base };
+                self.told = KeeperReport { held, root: Some(root), inner, cgroup, base };
                 self.begin_run();
                 self.root = PidFd::open(root.pid).ok();
                 fault_point(FaultPoint::BirthHeard);

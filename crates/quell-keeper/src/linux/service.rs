@@ -61,8 +61,11 @@ impl Supervisor {
                 return self.ask_stop_of(cause, actor, mode, ask);
             }
             Call::Signal { signal, tree } => {
-                let sent =
-                    if tree { self.hold.pass_to_all(signal) } else { usize::from(self.hold.pass(signal)) };
+                let sent = if tree {
+                    self.hold.pass_to_all(signal)
+                } else {
+                    usize::from(self.hold.forward_signal(signal))
+                };
                 if sent > 0 {
                     let actor = client(pid, uid, None, &self.kit.crew.mask);
                     self.life.signal_sent(signal, actor.clone());
@@ -127,7 +130,7 @@ impl Supervisor {
         match Readiness::new(&desk.rules.ready, interval) {
             Ok(readiness) => desk.readiness = Some(readiness),
             // The caller was told already, where it could be.
-            Err(why) => self.trouble(why),
+            Err(why) => self.warn(why),
         }
     }
 
@@ -185,7 +188,7 @@ impl Supervisor {
         let written = if store.exists() { store.log_event(&event) } else { Ok(()) };
         desk.tell(&event);
         if let Err(error) = written {
-            self.trouble(format!("an event could not be written: {error}"));
+            self.warn(format!("an event could not be written: {error}"));
         }
     }
 
@@ -197,7 +200,7 @@ impl Supervisor {
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
         desk.taps.read_last(|_, _| {});
-        receipt.troubles.extend(desk.taps.take_trouble());
+        receipt.warnings.extend(desk.taps.take_warning());
         receipt.output = Some(desk.taps.totals());
     }
 }

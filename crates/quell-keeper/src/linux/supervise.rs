@@ -212,7 +212,7 @@ impl Supervisor {
             SpawnError::Process(error) => StartFailure::Other(error.to_string()),
         })?;
         fault_point(FaultPoint::StubBorn);
-        self.evidence.troubles.extend(self.hold.take_concession());
+        self.evidence.warnings.extend(self.hold.take_concession());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             let inner = self.hold.recorded().inner;
@@ -220,13 +220,13 @@ impl Supervisor {
         }
         fault_point(FaultPoint::BirthTold);
         self.birth = Some(birth);
-        let troubles = self.evidence.troubles.len();
+        let warnings = self.evidence.warnings.len();
         self.step(LifecycleEvent::Spawned);
         // No record, no start: what is not on disk would be nobody's if we died.
-        if self.evidence.troubles.len() > troubles
-            && let Some(trouble) = self.evidence.troubles.pop()
+        if self.evidence.warnings.len() > warnings
+            && let Some(warning) = self.evidence.warnings.pop()
         {
-            return Err(StartFailure::Record(trouble));
+            return Err(StartFailure::Record(warning));
         }
         self.note_begun();
         fault_point(FaultPoint::IdentityRecorded);
@@ -472,7 +472,7 @@ impl Supervisor {
                     self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
                 }
                 Order::Pass(signal) => {
-                    self.hold.pass(signal);
+                    self.hold.forward_signal(signal);
                 }
             }
         }
@@ -587,8 +587,8 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn trouble(&mut self, text: String) {
-        self.evidence.troubles.push(text);
+    pub(super) fn warn(&mut self, text: String) {
+        self.evidence.warnings.push(text);
     }
 }
 

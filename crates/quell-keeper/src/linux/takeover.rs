@@ -41,7 +41,13 @@ impl Front {
             let (leaked, interrupted) = (self.known.leaked, self.interrupted);
             return Ok(Finished { receipt, leaked, unwritten, interrupted });
         }
-        let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, plan.strays.clone());
+        let mut hold = Hold::take_over(
+            plan.id,
+            plan.session,
+            &plan.marker,
+            self.told,
+            plan.preexisting_children.clone(),
+        );
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         fault_point(FaultPoint::HoldTaken);
         let kit = Kit {
@@ -87,8 +93,12 @@ impl Front {
             desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
             Box::new(desk)
         });
-        let crew =
-            Crew { standby: backstage.standby, nest: backstage.nest, mask: backstage.mask, keeper: None };
+        let crew = Crew {
+            standby: backstage.standby,
+            keeper_cgroup: backstage.keeper_cgroup,
+            mask: backstage.mask,
+            keeper: None,
+        };
         let kit = Kit {
             front: None,
             signals: self.signals,

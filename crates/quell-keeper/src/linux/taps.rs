@@ -78,7 +78,7 @@ pub struct Taps {
     began: Instant,
     began_ns: u64,
     last_ns: u64,
-    trouble: Option<String>,
+    warning: Option<String>,
 }
 
 impl Taps {
@@ -102,7 +102,7 @@ impl Taps {
             began: Instant::now(),
             began_ns: now.as_nanos() as u64,
             last_ns,
-            trouble: None,
+            warning: None,
         })
     }
 
@@ -197,7 +197,7 @@ impl Taps {
             round.taken += length;
             if let Err(error) = kept {
                 let what = format!("some of {} could not be kept: {error}", stream.as_str());
-                self.trouble.get_or_insert(what);
+                self.warning.get_or_insert(what);
             }
         }
         round
@@ -215,8 +215,8 @@ impl Taps {
     }
 
     /// What went wrong, the first time that it did.
-    pub fn take_trouble(&mut self) -> Option<String> {
-        self.trouble.take()
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
     }
 }
 

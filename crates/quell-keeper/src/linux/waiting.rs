@@ -165,7 +165,7 @@ impl Pause<'_> {
         // Only now: whoever waits for its end finds the whole history.
         let _ = store.sync_all();
         if let Err(error) = published.and_then(|()| store.mark_ended()) {
-            receipt.troubles.push(error.to_string());
+            receipt.warnings.push(error.to_string());
         }
         if let Some(desk) = &mut self.kit.desk {
             desk.dismiss();

@@ -48,7 +48,7 @@ pub(super) struct Condition {
 
 impl Wanted {
     pub(super) fn condition(&self) -> Condition {
-        // A job that can't be read is nowhere but among the troubles.
+        // A job that can't be read is nowhere but among the warnings.
         let mut sql = String::from("broken IS NULL");
         let mut values: Vec<Value> = Vec::new();
         if !self.states.is_empty() {

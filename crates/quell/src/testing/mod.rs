@@ -312,7 +312,7 @@ impl TestAnswer {
                 .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))
                 .collect();
         }
-        self.problems.extend(receipt.troubles.iter().cloned());
+        self.problems.extend(receipt.warnings.iter().cloned());
         self.receipt = Some(receipt);
     }
 

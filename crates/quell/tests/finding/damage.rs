@@ -24,7 +24,7 @@ fn all() -> Filter {
 
 fn listed(place: &Place) -> Vec<JobId> {
     let found = list(&place.home, &all()).unwrap();
-    assert!(found.troubles.is_empty());
+    assert!(found.warnings.is_empty());
     found.jobs.into_iter().map(|view| view.id).rev().collect()
 }
 

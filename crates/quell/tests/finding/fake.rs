@@ -208,7 +208,7 @@ impl Fake {
             usage: Usage::default(),
             output: Some(Output::default()),
             run: 1,
-            troubles: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::fake::{Fake, Place, THEN, exists, finish, gc};
 
 fn all(home: &Home) -> Vec<quell::JobView> {
     let found = list(home, &Filter { all: true, ..Filter::default() }).unwrap();
-    assert!(found.troubles.is_empty(), "{:?}", found.troubles);
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     found.jobs.into_iter().rev().collect()
 }
 

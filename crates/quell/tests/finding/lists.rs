@@ -152,7 +152,7 @@ fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
     std::fs::write(place.home.job(live).dir().join("state.jsonl"), "\0").unwrap();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!(found.jobs.iter().map(|view| view.id).collect::<Vec<_>>(), [good]);
-    assert_eq!(found.troubles.len(), 4, "{:?}", found.troubles);
+    assert_eq!(found.warnings.len(), 4, "{:?}", found.warnings);
     assert!(place.home.done().unwrap().is_empty());
     let error = JobView::read(&place.home.job(JobId::new(1, 1))).unwrap_err();
     assert!(matches!(error, Error::NoSuchJob(_)));

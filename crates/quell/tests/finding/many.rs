@@ -38,7 +38,7 @@ fn a_part_of_another_test() {
             while !home.dir().join("stop").exists() {
                 let found = list(&home, &all()).unwrap();
                 let now: BTreeSet<JobId> = found.jobs.iter().map(|view| view.id).collect();
-                assert!(found.troubles.is_empty(), "{:?}", found.troubles);
+                assert!(found.warnings.is_empty(), "{:?}", found.warnings);
                 assert_eq!(now.len(), found.jobs.len());
                 assert!(seen.is_subset(&now));
                 seen = now;
@@ -143,7 +143,7 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
         let left = place.home.all().unwrap();
         let found = list(&place.home, &all()).unwrap();
         let listed: Vec<JobId> = found.jobs.iter().map(|view| view.id).rev().collect();
-        assert_eq!((listed, found.troubles.len()), (left.clone(), 0));
+        assert_eq!((listed, found.warnings.len()), (left.clone(), 0));
         for view in &found.jobs {
             assert!(quell::JobView::read(&place.home.job(view.id)).is_ok());
         }

@@ -12,7 +12,7 @@ use quell_core::JobId;
 use quell_sys::Polled;
 
 use super::cgroup::{Cgroup, own_dir, remove_tree};
-use super::nest::nests;
+use super::keeper_cgroup::nests;
 
 /// A keeper that makes a cgroup has opened it long before it is this old.
 const NEW: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// A cgroup that is named for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Litter {
+pub struct StaleCgroup {
     /// The job.
     pub id: JobId,
     /// The directory.
@@ -30,25 +30,25 @@ pub struct Litter {
 
 /// The cgroups that are named for a job, below our own cgroup, below those above it and the keepers' there, and below
 /// `places`. Jobs that live have some too.
-pub fn litter(places: &[PathBuf]) -> Vec<Litter> {
+pub fn stale_cgroups(places: &[PathBuf]) -> Vec<StaleCgroup> {
     let own = own_dir().unwrap_or_default();
     let above = own.ancestors().take_while(|dir| dir.join("cgroup.procs").exists()).map(Path::to_owned);
     let all: BTreeSet<PathBuf> = above.chain(nests()).chain(places.iter().cloned()).collect();
     let entries = all.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
-    let mut found: Vec<Litter> = entries
+    let mut found: Vec<StaleCgroup> = entries
         .filter_map(|entry| {
             let name = entry.file_name();
             let name = name.to_str()?.strip_prefix("quell-")?;
             let id = name.parse().ok()?;
-            Some(Litter { id, path: entry.path() })
+            Some(StaleCgroup { id, path: entry.path() })
         })
-        .filter(|litter| litter.path.join("cgroup.procs").exists())
+        .filter(|stale| stale.path.join("cgroup.procs").exists())
         .collect();
     found.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     found
 }
 
-impl Litter {
+impl StaleCgroup {
     /// Whether a living process is in it. What can't be asked has some.
     pub fn is_populated(&self) -> bool {
         let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();

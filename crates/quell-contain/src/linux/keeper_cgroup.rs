@@ -1,6 +1,6 @@
 //! A place for the keepers of background jobs: they leave the cgroup of whoever called, so that nothing which happens to
 //! that one (a session that ends, a service that is stopped, another job's kill) reaches them, and whoever looks for a
-//! job's strays in the caller's cgroup does not meet the keepers of thousands of others.
+//! job's preexisting_children in the caller's cgroup does not meet the keepers of thousands of others.
 //!
 //! One cgroup serves all of a host's or a user's keepers, and stays there when it is empty. They are born in it: to move a
 //! process makes every fork on the host wait for a few milliseconds.
@@ -23,7 +23,7 @@ const NAME: &str = "quell-keepers";
 /// How often it is made, because somebody has removed it meanwhile.
 const TRIES: usize = 3;
 
-/// Where this process was before it, or the one that it was forked from, went to a nest.
+/// Where this process was before it, or the one that it was forked from, went to a keeper_cgroup.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
 /// A place among the cgroups.
@@ -37,7 +37,7 @@ pub(super) struct Origin {
 
 /// Where keepers are.
 #[derive(Clone, Debug)]
-pub enum Nest {
+pub enum KeeperCgroup {
     /// In the cgroup of keepers below `base`, where the job's own is too.
     Shared {
         /// Below which both are.
@@ -47,7 +47,7 @@ pub enum Nest {
     Scope,
 }
 
-impl Nest {
+impl KeeperCgroup {
     /// Forks. The new process is in the cgroup of keepers, as high up as this user may have one; where that can't be had, it
     /// is where this one is.
     pub fn fork() -> io::Result<(Forked, Option<Self>)> {
@@ -154,8 +154,8 @@ pub(super) fn home_cgroups() -> Vec<String> {
 pub(super) fn usual_homes() -> Vec<String> {
     let Origin { place, cgroups } = origin();
     let top = place.map(|(_, top)| top).unwrap_or_default();
-    let in_nest = |nest: PathBuf| {
-        let below = nest.strip_prefix(&top).ok()?.display().to_string();
+    let in_nest = |keeper_cgroup: PathBuf| {
+        let below = keeper_cgroup.strip_prefix(&top).ok()?.display().to_string();
         let line =
             |line: &str| if line.starts_with("0::") { format!("0::/{below}") } else { line.to_owned() };
         Some(cgroups.lines().map(line).collect::<Vec<_>>().join("\n"))
@@ -169,9 +169,9 @@ pub(super) fn nests() -> Vec<PathBuf> {
 }
 
 /// Removes those of them in which nobody is.
-pub fn remove_empty_nests() {
-    for nest in nests() {
+pub fn remove_empty_keeper_cgroups() {
+    for keeper_cgroup in nests() {
         // Fails while somebody is in it.
-        let _ = fs::remove_dir(nest);
+        let _ = fs::remove_dir(keeper_cgroup);
     }
 }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use quell_core::{ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 
-use super::roll::identity;
-use super::walk::{Below, Proven, Seen, pin};
+use super::member_log::identity;
+use super::walk::{Below, Pinned, ProcessRef, pin};
 
 /// How many pins are kept at most; who is beyond that is pinned again when it is needed.
 const PINS: usize = 16 * 1024;
@@ -20,7 +20,7 @@ const MANY: usize = 64;
 
 /// Whom the walks of one stop have found. Each is pinned, so that a number which is given out anew is noticed.
 #[derive(Debug, Default)]
-pub struct Trail {
+pub struct MemberSet {
     known: BTreeMap<u32, Known>,
     pins: usize,
     room: Option<usize>,
@@ -37,18 +37,18 @@ struct Known {
     /// Whether it was looked below.
     listed: bool,
     /// It has got a KILL: it makes no more children.
-    struck: bool,
+    killed: bool,
 }
 
 #[derive(Debug)]
 enum Grip {
     Kept(Rc<PidFd>),
-    Again(Proven),
+    Again(ProcessRef),
 }
 
 impl Known {
     fn new(id: ProcId, threads: u32, grip: Grip, below: Below) -> Self {
-        Self { id, threads, grip, below, listed: false, struck: false }
+        Self { id, threads, grip, below, listed: false, killed: false }
     }
 
     /// Its pin; none if it had to be made again and is dead.
@@ -60,15 +60,15 @@ impl Known {
     }
 }
 
-impl Trail {
+impl MemberSet {
     /// Shows every living descendant of this process that was not shown before to `visit`, parents first, except the
     /// children that are not `mine` and what is below them.
     ///
     /// A process counts only if it was alive, as its pin shows, after /proc had named a parent that is proven itself: us,
     /// or one of ours that was still alive then. Thus neither a pid that was reused between two reads nor a stranger can
     /// be shown. The walk races with forks: what is born behind its back is found by the next one, never by luck.
-    pub fn walk(&mut self, mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Seen) -> Below) {
-        self.forget_the_dead();
+    pub fn walk(&mut self, mine: impl Fn(u32) -> bool, mut visit: impl FnMut(&Pinned) -> Below) {
+        self.drop_exited();
         self.lost = false;
         let me = quell_sys::pid();
         // Who is known is below us, wherever that is by now.
@@ -88,7 +88,11 @@ impl Trail {
     }
 
     /// The same for what is below processes that the caller has proven.
-    pub fn walk_below(&mut self, from: impl IntoIterator<Item = Proven>, visit: impl FnMut(&Seen) -> Below) {
+    pub fn walk_below(
+        &mut self,
+        from: impl IntoIterator<Item = ProcessRef>,
+        visit: impl FnMut(&Pinned) -> Below,
+    ) {
         let mut queue = VecDeque::new();
         for proven in from {
             let (id, threads) = (proven.id, proven.threads);
@@ -101,13 +105,13 @@ impl Trail {
     /// Whether somebody has died since the last walk began, or was found dead by it: its children may have been missed.
     /// The dead are forgotten.
     pub fn has_lost(&mut self) -> bool {
-        self.forget_the_dead();
+        self.drop_exited();
         self.lost
     }
 
     /// Has the next walk look below all again who have not got a KILL.
     pub fn list_again(&mut self) {
-        self.known.values_mut().filter(|known| !known.struck).for_each(|known| known.listed = false);
+        self.known.values_mut().filter(|known| !known.killed).for_each(|known| known.listed = false);
     }
 
     /// Whether `pid` is one of those that were shown, and was alive when the dead were last forgotten.
@@ -116,14 +120,14 @@ impl Trail {
     }
 
     /// Those that have not got a KILL yet.
-    pub fn unstruck(&self) -> Vec<ProcId> {
-        self.known.values().filter(|known| !known.struck).map(|known| known.id).collect()
+    pub fn not_killed(&self) -> Vec<ProcId> {
+        self.known.values().filter(|known| !known.killed).map(|known| known.id).collect()
     }
 
     /// Notes that `pid` has got a KILL. Its children are those that it has now.
-    pub fn strike(&mut self, pid: u32) {
+    pub fn mark_killed(&mut self, pid: u32) {
         if let Some(known) = self.known.get_mut(&pid) {
-            known.struck = true;
+            known.killed = true;
         }
     }
 
@@ -134,7 +138,7 @@ impl Trail {
     }
 
     /// Forgets who is dead: its number may be another one's by now.
-    pub fn forget_the_dead(&mut self) {
+    pub fn drop_exited(&mut self) {
         let kept = |known: &Known| match &known.grip {
             Grip::Kept(pin) => Some(pin.clone()),
             Grip::Again(_) => None,
@@ -155,12 +159,12 @@ impl Trail {
         self.pins = self.known.values().filter(|known| matches!(known.grip, Grip::Kept(_))).count();
     }
 
-    /// `heir` is who adopts the children of whoever dies meanwhile, if that is known.
+    /// `reaper` is who adopts the children of whoever dies meanwhile, if that is known.
     fn descend(
         &mut self,
         mut queue: VecDeque<u32>,
-        heir: Option<u32>,
-        mut visit: impl FnMut(&Seen) -> Below,
+        reaper: Option<u32>,
+        mut visit: impl FnMut(&Pinned) -> Below,
     ) {
         while !queue.is_empty() {
             if self.is_cheaper_by_scan(queue.len()) {
@@ -169,10 +173,10 @@ impl Trail {
                 let children = self.children_by_scan();
                 for parent in std::mem::take(&mut queue) {
                     let of_this = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
-                    self.meet_children(parent, Some(of_this), heir, &mut visit, &mut queue);
+                    self.meet_children(parent, Some(of_this), reaper, &mut visit, &mut queue);
                 }
             } else if let Some(parent) = queue.pop_front() {
-                self.meet_children(parent, None, heir, &mut visit, &mut queue);
+                self.meet_children(parent, None, reaper, &mut visit, &mut queue);
             }
         }
     }
@@ -181,8 +185,8 @@ impl Trail {
         &mut self,
         parent: u32,
         children: Option<&[u32]>,
-        heir: Option<u32>,
-        visit: &mut impl FnMut(&Seen) -> Below,
+        reaper: Option<u32>,
+        visit: &mut impl FnMut(&Pinned) -> Below,
         queue: &mut VecDeque<u32>,
     ) {
         let Some(known) = self.known.get_mut(&parent) else { return };
@@ -200,7 +204,7 @@ impl Trail {
             if self.knows(pid) {
                 continue;
             }
-            let ours = |stat: &Stat| heir == Some(stat.ppid) || (stat.ppid == parent && pinned.is_alive());
+            let ours = |stat: &Stat| reaper == Some(stat.ppid) || (stat.ppid == parent && pinned.is_alive());
             match pin(pid, ours) {
                 Some(seen) => self.meet(seen, visit, queue),
                 None => self.lost = true,
@@ -208,7 +212,7 @@ impl Trail {
         }
     }
 
-    fn meet(&mut self, seen: Seen, visit: &mut impl FnMut(&Seen) -> Below, queue: &mut VecDeque<u32>) {
+    fn meet(&mut self, seen: Pinned, visit: &mut impl FnMut(&Pinned) -> Below, queue: &mut VecDeque<u32>) {
         let below = visit(&seen);
         let (id, threads) = (identity(&seen.stat), seen.stat.threads);
         if below == Below::Visit {
@@ -222,7 +226,7 @@ impl Trail {
             self.pins += 1;
             Grip::Kept(seen.pidfd)
         } else {
-            Grip::Again(Proven::of(&seen))
+            Grip::Again(ProcessRef::of(&seen))
         };
         self.known.insert(id.pid, Known::new(id, threads, grip, below));
     }

@@ -1,4 +1,4 @@
-//! The roll: every process that was seen in the tree, and what was done to it.
+//! The member_log: every process that was seen in the tree, and what was done to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +15,7 @@ const COMMAND_LENGTH: usize = 200;
 
 /// Who was seen, who was asked, who had to be killed.
 #[derive(Debug, Default)]
-pub struct Roll {
+pub struct MemberLog {
     members: BTreeMap<ProcId, Member>,
     /// What each called itself when its command was read; not of the root, which is known by what was asked for.
     comms: BTreeMap<ProcId, String>,
@@ -50,7 +50,7 @@ pub fn short_command(words: &[String], comm: &str) -> String {
     text
 }
 
-impl Roll {
+impl MemberLog {
     /// Notes a process that is proven to be of the tree.
     pub fn see(&mut self, stat: &Stat) {
         let id = identity(stat);
@@ -201,13 +201,22 @@ mod tests {
 
     #[test]
     fn a_fork_bomb_does_not_fill_the_roll() {
-        let mut roll = Roll::default();
+        let mut member_log = MemberLog::default();
         for pid in 0..10_000 {
             let id = ProcId { pid, start: 1 };
             let (command, user) = (String::new(), None);
-            roll.add(Member { id, ppid: 1, pgid: 1, sid: 1, uid: 0, user, command, fate: Fate::Exited });
+            member_log.add(Member {
+                id,
+                ppid: 1,
+                pgid: 1,
+                sid: 1,
+                uid: 0,
+                user,
+                command,
+                fate: Fate::Exited,
+            });
         }
-        let (members, omitted) = roll.close(&[], Duration::ZERO);
+        let (members, omitted) = member_log.close(&[], Duration::ZERO);
         assert_eq!((members.len(), omitted), (CAPACITY, 10_000 - CAPACITY as u64));
     }
 
@@ -232,16 +241,16 @@ mod tests {
             (false, false, None, grace, Fate::Exited),
         ];
         for (asked, killed, outcome, grace, fate) in cases {
-            let mut roll = Roll::default();
+            let mut member_log = MemberLog::default();
             if asked {
-                roll.asked(id);
+                member_log.asked(id);
             }
             if killed {
-                roll.killed(id, &pin);
+                member_log.killed(id, &pin);
             }
             let what = format!("asked {asked}, killed {killed}, {outcome:?}, {grace:?}");
-            outcome.into_iter().for_each(|outcome| roll.ended(id, outcome));
-            assert_eq!(roll.fate(id, grace), fate, "{what}");
+            outcome.into_iter().for_each(|outcome| member_log.ended(id, outcome));
+            assert_eq!(member_log.fate(id, grace), fate, "{what}");
         }
     }
 }

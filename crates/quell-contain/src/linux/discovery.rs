@@ -22,22 +22,22 @@ use quell_sys::Stat;
 use super::audit::{self, Mark};
 use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
 use super::doubt::Doubt;
-use super::nest::usual_homes;
-use super::roll::identity;
-use super::walk::{Below, Proven, Seen, pin, walk_below};
+use super::keeper_cgroup::usual_homes;
+use super::member_log::identity;
+use super::walk::{Below, Pinned, ProcessRef, pin, walk_below};
 
-/// A hunt ends when no process was born for this long and in this many looks.
+/// A chase ends when no process was born for this long and in this many looks.
 const QUIET: Duration = Duration::from_millis(3);
 const QUIET_LOOKS: usize = 200;
-/// A hunt also ends when this many processes were born, none of them the job's, for so long that a chain would have run.
+/// A chase also ends when this many processes were born, none of them the job's, for so long that a chain would have run.
 const STRANGERS: u32 = 64;
 const COLD: Duration = Duration::from_millis(500);
-/// How many of the latest pids one look of a hunt reads.
+/// How many of the latest pids one look of a chase reads.
 const LATEST: u32 = 1024;
 
 /// What the record says of a job whose keeper and standby are gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
+pub struct OrphanedJob<'a> {
     /// Which job.
     pub id: JobId,
     /// What held it, as far as that was written down.
@@ -59,7 +59,7 @@ pub struct Left<'a> {
     pub survivors: &'a [ProcId],
 }
 
-impl Left<'_> {
+impl OrphanedJob<'_> {
     /// What is known of every process of the job.
     pub(super) fn doubt(&self) -> Doubt {
         Doubt::of(self.id, self.root, self.session)
@@ -68,7 +68,7 @@ impl Left<'_> {
 
 /// How a member is got hold of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bond {
+pub(super) enum HeldVia {
     /// It is in the job's cgroup.
     Cgroup,
     /// It is the init of the job's PID namespace.
@@ -83,16 +83,16 @@ pub(super) enum Bond {
 pub const JOB_VARIABLE: &str = "QUELL_JOB";
 
 /// The search for one job's members.
-pub(super) struct Search<'a> {
-    left: &'a Left<'a>,
+pub(super) struct Discovery<'a> {
+    left: &'a OrphanedJob<'a>,
     cgroups: &'a [Cgroup],
     hierarchy: Option<Hierarchy>,
     /// What the job's processes have in their environment.
     mark: Mark<'a>,
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(left: &'a Left<'a>, cgroups: &'a [Cgroup]) -> Self {
+impl<'a> Discovery<'a> {
+    pub(super) fn new(left: &'a OrphanedJob<'a>, cgroups: &'a [Cgroup]) -> Self {
         let homes = if left.homes.is_empty() { usual_homes() } else { left.homes.to_vec() };
         let mark = Mark { marker: left.marker, born: left.doubt().born, homes: homes.into() };
         Self { left, cgroups, hierarchy: Hierarchy::find(), mark }
@@ -100,26 +100,26 @@ impl<'a> Search<'a> {
 
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
     /// What carries the marker in a cgroup that is not the job's is left alone, and returned.
-    pub(super) fn pass(&self, mut show: impl FnMut(&Seen, Bond)) -> Vec<ProcId> {
-        let mut pass = Pass { search: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
+    pub(super) fn pass(&self, mut show: impl FnMut(&Pinned, HeldVia)) -> Vec<ProcId> {
+        let mut pass = Pass { discovery: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
         if let Some(root) = self.left.root
             && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
             let init = self.left.held == Some(ContainmentKind::Pidns);
-            let bond = if init { Bond::Init } else { self.bond(root.pid) };
-            pass.meet(&seen, bond, &mut show);
+            let via = if init { HeldVia::Init } else { self.via(root.pid) };
+            pass.meet(&seen, via, &mut show);
             if init {
-                pass.descend(|_| Bond::Namespace, &mut show);
+                pass.descend(|_| HeldVia::Namespace, &mut show);
             }
         }
         for id in self.left.members {
             if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id && self.is_own_member(stat)) {
-                pass.meet(&seen, self.bond(id.pid), &mut show);
+                pass.meet(&seen, self.via(id.pid), &mut show);
             }
         }
         for pid in self.cgroups.iter().flat_map(Cgroup::members) {
-            if let Some(seen) = pin(pid, |_| self.bond(pid) == Bond::Cgroup) {
-                pass.meet(&seen, Bond::Cgroup, &mut show);
+            if let Some(seen) = pin(pid, |_| self.via(pid) == HeldVia::Cgroup) {
+                pass.meet(&seen, HeldVia::Cgroup, &mut show);
             }
         }
         let mut elsewhere = Vec::new();
@@ -130,14 +130,14 @@ impl<'a> Search<'a> {
             // Asked again behind the pin.
             let Some(seen) = pin(pid, |stat| self.mark.is_on(stat)) else { continue };
             if self.is_at_home(pid) {
-                pass.meet(&seen, self.bond(pid), &mut show);
+                pass.meet(&seen, self.via(pid), &mut show);
             } else {
                 elsewhere.push(identity(&seen.stat));
             }
         }
-        pass.descend(|pid| self.bond(pid), &mut show);
+        pass.descend(|pid| self.via(pid), &mut show);
         pass.meet_session(&mut show);
-        pass.descend(|pid| self.bond(pid), &mut show);
+        pass.descend(|pid| self.via(pid), &mut show);
         // What is below a member is the job's, wherever it is.
         elsewhere.retain(|id| !pass.known.contains(id));
         elsewhere
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
     /// since the last look, until no process is born any more, or only processes that are not the job's. The living end of a
     /// chain is always among the pids since the last look, also while it waits for a processor. Returns whether there was a
     /// trace of a chain and the deadline came before it was lost.
-    pub(super) fn hunt(&self, deadline: Instant, mut show: impl FnMut(&Seen)) -> bool {
+    pub(super) fn chase_forks(&self, deadline: Instant, mut show: impl FnMut(&Pinned)) -> bool {
         let (mut last, mut looks, mut strangers, mut traced) = (None, 0, 0, false);
         let (mut born, mut trace) = (Instant::now(), Instant::now());
         // No event tells of a fork by another process's child; the loop is as tight as it can be, and short.
@@ -187,10 +187,14 @@ impl<'a> Search<'a> {
         traced
     }
 
-    fn bond(&self, pid: u32) -> Bond {
+    fn via(&self, pid: u32) -> HeldVia {
         let hierarchy = self.hierarchy.as_ref().filter(|_| !self.cgroups.is_empty());
         let held = |dir: PathBuf| self.cgroups.iter().any(|cgroup| dir.starts_with(cgroup.path()));
-        if hierarchy.and_then(|known| known.dir(pid)).is_some_and(held) { Bond::Cgroup } else { Bond::Loose }
+        if hierarchy.and_then(|known| known.dir(pid)).is_some_and(held) {
+            HeldVia::Cgroup
+        } else {
+            HeldVia::Loose
+        }
     }
 
     /// Whether it is the recorded root. The identity is what the record says, and anyone can be named there; the rest is
@@ -203,7 +207,7 @@ impl<'a> Search<'a> {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
         let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
-        leads || self.bond(stat.pid) == Bond::Cgroup || audit::bears(stat.pid, self.mark.marker)
+        leads || self.via(stat.pid) == HeldVia::Cgroup || audit::bears(stat.pid, self.mark.marker)
     }
 
     /// Whether a process that the record names as a member may be signalled for that.
@@ -219,42 +223,42 @@ impl<'a> Search<'a> {
     }
 
     fn is_at_home(&self, pid: u32) -> bool {
-        self.bond(pid) == Bond::Cgroup || self.mark.is_at_home(pid)
+        self.via(pid) == HeldVia::Cgroup || self.mark.is_at_home(pid)
     }
 }
 
 struct Pass<'s, 'a> {
-    search: &'s Search<'a>,
+    discovery: &'s Discovery<'a>,
     known: BTreeSet<ProcId>,
     /// Who was met, and has not been looked below yet.
-    seeds: Vec<Proven>,
+    seeds: Vec<ProcessRef>,
     /// Who is in a session of the root's number.
-    anchors: Vec<Proven>,
+    anchors: Vec<ProcessRef>,
 }
 
 impl Pass<'_, '_> {
-    fn meet(&mut self, seen: &Seen, bond: Bond, show: &mut impl FnMut(&Seen, Bond)) -> Below {
+    fn meet(&mut self, seen: &Pinned, via: HeldVia, show: &mut impl FnMut(&Pinned, HeldVia)) -> Below {
         if !self.known.insert(identity(&seen.stat)) {
             return Below::Skip;
         }
-        let root = self.search.left.root;
-        if bond != Bond::Init && root.is_some_and(|root| root.pid == seen.stat.sid) {
-            self.anchors.push(Proven::of(seen));
+        let root = self.discovery.left.root;
+        if via != HeldVia::Init && root.is_some_and(|root| root.pid == seen.stat.sid) {
+            self.anchors.push(ProcessRef::of(seen));
         }
-        self.seeds.push(Proven::of(seen));
-        show(seen, bond);
+        self.seeds.push(ProcessRef::of(seen));
+        show(seen, via);
         Below::Visit
     }
 
-    fn descend(&mut self, bond: impl Fn(u32) -> Bond, show: &mut impl FnMut(&Seen, Bond)) {
+    fn descend(&mut self, via: impl Fn(u32) -> HeldVia, show: &mut impl FnMut(&Pinned, HeldVia)) {
         let seeds = std::mem::take(&mut self.seeds);
-        walk_below(seeds, |seen| self.meet(seen, bond(seen.stat.pid), show));
+        walk_below(seeds, |seen| self.meet(seen, via(seen.stat.pid), show));
         // The walk has been below all of them.
         self.seeds.clear();
     }
 
-    fn meet_session(&mut self, show: &mut impl FnMut(&Seen, Bond)) {
-        let left = self.search.left;
+    fn meet_session(&mut self, show: &mut impl FnMut(&Pinned, HeldVia)) {
+        let left = self.discovery.left;
         let own = left.session == SessionKind::Own && left.held != Some(ContainmentKind::Pidns);
         let Some(root) = left.root.filter(|_| own) else { return };
         // A number that a process bears is no longer that of an older session.
@@ -262,10 +266,10 @@ impl Pass<'_, '_> {
             return;
         }
         let anchors = std::mem::take(&mut self.anchors);
-        let Some(anchor) = anchors.iter().find_map(Proven::pin_again) else { return };
+        let Some(anchor) = anchors.iter().find_map(ProcessRef::pin_again) else { return };
         for pid in quell_sys::pids().unwrap_or_default() {
             if let Some(seen) = pin(pid, |stat| stat.sid == root.pid && anchor.is_alive()) {
-                self.meet(&seen, self.search.bond(pid), show);
+                self.meet(&seen, self.discovery.via(pid), show);
             }
         }
     }
