@@ -13,7 +13,8 @@ meet them. A stall is no output and no CPU time in the whole tree.
 
 Exit codes: 0 what was waited for happened (for the end: every root exited with
 0; with --any: one of them did); 1 a job ended otherwise, or before; 2 usage;
-3 no such job; 6 the time ran out; 125 quell failed.
+3 no such job; 5 a job ended and is not proven dead; 6 the time ran out;
+125 quell failed.
 
 Examples:
   quell wait build

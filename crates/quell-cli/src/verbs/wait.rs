@@ -13,6 +13,8 @@ use crate::output;
 
 /// Exit code: it was otherwise.
 const NO: u8 = 1;
+/// Exit code: not proven dead.
+const NOT_PROVEN_DEAD: u8 = 5;
 /// Exit code: the time ran out.
 const TIMED_OUT: u8 = 6;
 
@@ -54,12 +56,14 @@ fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditi
 
 fn verdict(waited: &[Waited], conditions: &Conditions, any: bool) -> u8 {
     let open = waited.iter().filter(|waited| waited.met == Met::Nothing).count();
-    let good = waited.iter().filter(|waited| waited.is_good(conditions)).count();
+    let is_unproven = |waited: &Waited| waited.met == Met::Exit && waited.job.is_not_proven_dead();
+    let good = waited.iter().filter(|waited| waited.is_good(conditions) && !is_unproven(waited)).count();
     let (out_of_time, yes) =
         if any { (open == waited.len(), good > 0) } else { (open > 0, good == waited.len()) };
     match (yes, out_of_time) {
         (true, _) => 0,
         (false, true) => TIMED_OUT,
+        (false, false) if waited.iter().any(is_unproven) => NOT_PROVEN_DEAD,
         (false, false) => NO,
     }
 }
@@ -72,7 +76,8 @@ fn describe(waited: &Waited) -> String {
             let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), phrases::outcome);
             let cause = job.cause.map(|cause| format!(", {}", phrases::cause(cause))).unwrap_or_default();
             let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
-            format!("ended: {outcome}{cause}{}", outlived.unwrap_or_default())
+            let unproven = if job.is_not_proven_dead() { "; not proven dead" } else { "" };
+            format!("ended: {outcome}{cause}{}{unproven}", outlived.unwrap_or_default())
         }
         Met::Ready => "ready".into(),
         Met::Log => {

@@ -101,7 +101,8 @@ impl<'a> Discovery<'a> {
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
     /// What carries the marker in a cgroup that is not the job's is left alone, and returned.
     pub(super) fn pass(&self, mut show: impl FnMut(&Pinned, HeldVia)) -> Vec<ProcId> {
-        let mut pass = Pass { discovery: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
+        let mut pass =
+            Pass { discovery: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
         if let Some(root) = self.left.root
             && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
