@@ -16,7 +16,7 @@ use super::keeper_cgroup::cgroups_of;
 /// How often all processes are read again because one of them had exited meanwhile: its child may have been missed.
 const PASSES: usize = 64;
 /// The same in the namespaces of others, at each end of a job.
-const FEW_PASSES: usize = 3;
+const FEW_PASSES: usize = 16;
 /// No host starts more processes in a second. It says how soon PIDs can be used again.
 const STARTS_PER_SECOND: u64 = 10_000;
 /// How many PIDs are given out, at most, while all processes are listed.
@@ -81,6 +81,10 @@ impl Doubt {
             let may_be_ours =
                 |stat: &&Stat| self.fits(stat, all.get(&stat.ppid)) && adopted(stat) && !strange(stat);
             let found: Vec<&Stat> = all.values().filter(may_be_ours).collect();
+            // One that has exited since may have left a child.
+            if !found.iter().all(|stat| lives(stat)) {
+                continue;
+            }
             return (!found.is_empty()).then(|| {
                 format!(
                     "its keepers were lost, and {} that started after it can't be told from its own: {}",
@@ -112,51 +116,43 @@ impl Doubt {
             true => pid > root.pid && pid <= last,
             false => pid > root.pid || pid <= last,
         };
-        let (me, here) = (quell_sys::pid(), quell_sys::pid_namespace(quell_sys::pid()).ok()?);
-        let mut found = Vec::new();
+        let here = quell_sys::pid_namespace(quell_sys::pid()).ok()?;
         for _ in 0..FEW_PASSES {
-            let mut vanished = false;
-            found = quell_sys::pids().unwrap_or_default();
-            found.retain(|pid| *pid != me && (wrapped || in_turn(*pid)));
-            found.retain(|pid| match quell_sys::pid_namespace(*pid) {
-                Ok(namespace) => namespace != here,
-                Err(error) => {
-                    vanished |= quell_sys::is_gone(&error);
-                    // It may not be looked at: it is another user's, or keeps others from it. Its numbers can be read.
-                    !quell_sys::is_gone(&error)
-                        && is_of_this_user(*pid)
-                        && quell_sys::inner_pid(*pid).is_some()
-                }
-            });
-            if !vanished {
-                break;
+            let mut pids = quell_sys::pids().unwrap_or_default();
+            pids.retain(|pid| *pid != quell_sys::pid() && (wrapped || in_turn(*pid)));
+            let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
+            let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
+            let found: Vec<&Stat> = stats.iter().filter(|stat| self.is_foreign_orphan(stat, homes)).collect();
+            // What is read of a process that exits meanwhile does not fit together: then all are looked at again.
+            if found.iter().all(|stat| lives(stat)) {
+                return (!found.is_empty()).then(|| {
+                    format!(
+                        "{} in another PID namespace started after the job and can't be told from its orphans: {}",
+                        counted(found.len()),
+                        named(&found)
+                    )
+                });
             }
         }
-        let stats: Vec<Stat> = found.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
-        let is_orphan = |stat: &&Stat| {
-            let parent = quell_sys::stat(stat.ppid).ok();
-            let settled = || Some((Settled::of(stat.pid)?, Settled::of(stat.ppid)?, Settled::of(me)?));
-            self.fits(stat, parent.as_ref())
-                && quell_sys::inner_pid(stat.ppid) == Some(1)
-                // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
-                && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
-        };
-        let found: Vec<&Stat> = stats.iter().filter(is_orphan).collect();
-        (!found.is_empty()).then(|| {
-            format!(
-                "{} in another PID namespace started after the job and can't be told from its orphans: {}",
-                counted(found.len()),
-                named(&found)
-            )
-        })
+        Some("processes in other PID namespaces start and exit faster than they can be looked at".into())
+    }
+
+    /// Whether a process in another PID namespace can be an orphan of the job there.
+    fn is_foreign_orphan(&self, stat: &Stat, homes: &[String]) -> bool {
+        let parent = quell_sys::stat(stat.ppid).ok();
+        let own = quell_sys::pid();
+        let settled = || Some((Settled::of(stat.pid)?, Settled::of(stat.ppid)?, Settled::of(own)?));
+        self.fits(stat, parent.as_ref())
+            && quell_sys::inner_pid(stat.ppid) == Some(1)
+            // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
+            && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
     }
 
     /// Whether an orphan of the job can look like this.
     fn fits(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
-        let dead = matches!(stat.state, b'Z' | b'X') && stat.threads <= 1;
         // A process whose parent is outside of our PID namespace was not adopted by it.
         let inside = stat.ppid != 0 && !stat.is_kernel_thread();
-        stat.start >= self.born && inside && !dead && !self.is_in_older_session(stat, parent)
+        stat.start >= self.born && inside && !is_dead(stat) && !self.is_in_older_session(stat, parent)
     }
 
     /// Whether it is in a session that the job has not made. A process can leave its session for a new one, and for no
@@ -165,6 +161,26 @@ impl Doubt {
         let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.born);
         self.session == SessionKind::Own && (parent.is_some_and(|parent| parent.sid == stat.sid) || older())
     }
+}
+
+/// Whether `pid` is in another PID namespace than `here`.
+fn is_foreign(pid: u32, here: u64) -> bool {
+    match quell_sys::pid_namespace(pid) {
+        Ok(namespace) => namespace != here,
+        // It may not be looked at: it is another user's, or keeps others from it. Its numbers can be read.
+        Err(error) => {
+            !quell_sys::is_gone(&error) && is_of_this_user(pid) && quell_sys::inner_pid(pid).is_some()
+        }
+    }
+}
+
+/// Whether this very process has not exited since it was read.
+fn lives(stat: &Stat) -> bool {
+    quell_sys::stat(stat.pid).is_ok_and(|now| now.start == stat.start && !is_dead(&now))
+}
+
+fn is_dead(stat: &Stat) -> bool {
+    matches!(stat.state, b'Z' | b'X') && stat.threads <= 1
 }
 
 /// Where a process is settled besides its PID namespace.
