@@ -401,6 +401,27 @@ static void trace(void)
     idle();
 }
 
+/* A child that /proc may hide from its own user, in a session of its own. */
+static void undumpable(void)
+{
+    if (start() == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        setsid();
+        ignore_polite_signals();
+        in_place();
+        idle();
+    }
+    ready_and_stay(1);
+}
+
+/* Traces the process whose number is given, and never waits for it. */
+static void seize(void)
+{
+    if (!arg || ptrace(PTRACE_SEIZE, atoi(arg), NULL, NULL) != 0)
+        die("seize PID");
+    idle();
+}
+
 /* A tracer that asked to see the exit of its tracee: the dead tracee stays until the tracer goes. */
 static void traced(void)
 {
@@ -442,5 +463,7 @@ const struct kind escapes[] = {
     {"traced", traced},
     {"trace-keepers", trace_keepers},
     {"trace", trace},
+    {"undumpable", undumpable},
+    {"seize", seize},
     {NULL, NULL},
 };

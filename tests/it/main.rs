@@ -66,4 +66,5 @@ mod test_verb;
 mod tidy;
 mod tree;
 mod tty;
+mod unseen;
 mod wait;

@@ -459,6 +459,12 @@ impl Job {
         self.quell.admit("rm", &self.id().to_string())?;
         match settle_lost(&self.dir) {
             Err(Error::NotProvenDead(_)) if force => {}
+            // Its end is told once before it is forgotten.
+            Ok(true) if !force => {
+                if let Verdict::Unproven { why } = self.receipt()?.verdict {
+                    return Err(Error::NotProvenDead(format!("{} is not proven dead: {why}", self.id())));
+                }
+            }
             other => drop(other?),
         }
         crate::gc::remove(self.quell.home(), self.id(), force)

@@ -123,6 +123,13 @@ impl Case {
         };
         let is_over = record.as_ref().is_some_and(|record| over(record));
         let lost = Lost::new(job, spec, record);
+        let root = lost.left(job).root.filter(|_| keepers == Keepers::Unknown);
+        if let Some(keeper) = root.and_then(|root| quell_contain::living_keeper(job.id(), root)) {
+            return Err(Error::State(format!(
+                "{} is kept by process {keeper}, which has its record in another home than this",
+                job.id()
+            )));
+        }
         // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
         let rebooted = rebooted
             && quell_contain::earliest_start(job.id()) == 0

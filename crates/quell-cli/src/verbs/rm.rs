@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use quell::answers::RmAnswer;
 use quell::{Error, Job};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, quell};
 use crate::args::RmArgs;
 use crate::output;
 
@@ -42,10 +42,5 @@ fn which(args: &RmArgs) -> Result<Vec<Job>, Error> {
     // The same one may be meant twice.
     let mut seen = BTreeSet::new();
     jobs.retain(|job| seen.insert(job.id()));
-    for job in &jobs {
-        if let Ok(true) = quell::settle_lost(job.dir()) {
-            select::tell_finished(job.id());
-        }
-    }
     Ok(jobs)
 }

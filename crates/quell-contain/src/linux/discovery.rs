@@ -218,9 +218,9 @@ impl<'a> Discovery<'a> {
         self.is_young(stat) && users.is_ok_and(|users| users.iter().all(|user| *user == uid))
     }
 
-    /// Whether it is not older than the job, whatever the record says of the root.
+    /// Whether it is not older than the job: than its root, if the record and the id agree on when that started.
     fn is_young(&self, stat: &Stat) -> bool {
-        stat.start >= self.mark.born.max(super::doubt::earliest_start(self.left.id))
+        stat.start >= super::doubt::start_of(self.left.id, self.left.root)
     }
 
     fn is_at_home(&self, pid: u32) -> bool {

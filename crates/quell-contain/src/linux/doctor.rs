@@ -44,7 +44,12 @@ pub fn doctor() -> Doctor {
             proc,
             yes_no(
                 proc,
-                "/proc shows this PID namespace",
+                if quell_sys::uid() != 0 && quell_sys::proc_hides_processes() {
+                    "/proc shows this PID namespace, and hides some processes (hidepid): if all keepers of a job are killed, \
+                     its end can't be proven"
+                } else {
+                    "/proc shows this PID namespace"
+                },
                 "/proc shows another PID namespace: no job can run",
             ),
         ),

@@ -37,6 +37,13 @@ pub fn earliest_start(id: JobId) -> u64 {
     quell_sys::ticks_since_boot().saturating_sub(age)
 }
 
+/// When job `id` started: as its first root did, if the id agrees; else at the earliest that the id allows.
+pub(super) fn start_of(id: JobId, root: Option<ProcId>) -> u64 {
+    let by_id = earliest_start(id);
+    let latest = by_id + BIRTH * quell_sys::ticks_per_second();
+    root.map(|root| root.start).filter(|start| by_id == 0 || (by_id..latest).contains(start)).unwrap_or(by_id)
+}
+
 /// What is known of every process of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
@@ -64,6 +71,13 @@ impl Doubt {
     /// Looks at all processes of this host after the job's keepers were lost. Why the job may have processes; none if it
     /// can have none.
     pub fn after_loss(&self) -> Option<String> {
+        if !quell_sys::in_first_time_namespace() {
+            // The kernel shifts the start times that it shows here.
+            return Some("its keepers were lost, and this command runs in a time namespace".into());
+        }
+        if quell_sys::uid() != 0 && quell_sys::proc_hides_processes() {
+            return Some("its keepers were lost, and /proc hides processes here (hidepid)".into());
+        }
         let own = ourselves();
         for _ in 0..PASSES {
             let Some(all) = read_all() else { continue };
@@ -152,7 +166,7 @@ impl Doubt {
     fn fits(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
         // A process whose parent is outside of our PID namespace was not adopted by it.
         let inside = stat.ppid != 0 && !stat.is_kernel_thread();
-        stat.start >= self.born && inside && !is_dead(stat) && !self.is_in_older_session(stat, parent)
+        stat.start >= self.born && inside && !stat.is_dead() && !self.is_in_older_session(stat, parent)
     }
 
     /// Whether it is in a session that the job has not made. A process can leave its session for a new one, and for no
@@ -176,11 +190,7 @@ fn is_foreign(pid: u32, here: u64) -> bool {
 
 /// Whether this very process has not exited since it was read.
 fn lives(stat: &Stat) -> bool {
-    quell_sys::stat(stat.pid).is_ok_and(|now| now.start == stat.start && !is_dead(&now))
-}
-
-fn is_dead(stat: &Stat) -> bool {
-    matches!(stat.state, b'Z' | b'X') && stat.threads <= 1
+    quell_sys::stat(stat.pid).is_ok_and(|now| now.start == stat.start && !now.is_dead())
 }
 
 /// Where a process is settled besides its PID namespace.
@@ -202,7 +212,8 @@ impl Settled {
     }
 
     /// Whether a process in the PID namespace of `init` is as that one's own processes are, and not as one that came from
-    /// a job of ours: it is in init's cgroup or below, and that is not the job's, or in init's own mount namespace.
+    /// a job of ours: it is in init's cgroup or below, and in init's own mount namespace, or at least in no mount namespace
+    /// of ours where that cgroup is not the job's.
     fn is_native(&self, init: &Self, ours: &Self, homes: &[String]) -> bool {
         let below = |own: &str, top: &str| {
             own.strip_prefix(top.trim_end_matches('/'))
@@ -211,7 +222,8 @@ impl Settled {
         let v2 = |settled: &Self| v2_path(&settled.cgroups).map(str::to_owned);
         let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| below(&own, &top));
         let own_mounts = self.mounts.is_some() && self.mounts == init.mounts && init.mounts != ours.mounts;
-        inside && (own_mounts || !homes.contains(&init.cgroups))
+        let apart = !homes.contains(&init.cgroups) && self.mounts != ours.mounts;
+        inside && (own_mounts || apart)
     }
 }
 
@@ -272,6 +284,7 @@ mod tests {
         assert!(native(at("/box", 2), at("/box", 2)) && native(at("/box/a", 3), at("/box", 2)));
         assert!(!native(at("/session", 2), at("/box", 2)), "in the job's cgroup");
         assert!(!native(at("/boxes", 2), at("/box", 2)), "in a third cgroup");
+        assert!(!native(at("/box", 1), at("/box", 2)), "in the container's cgroup, with the job's mounts");
         // A sandbox in the same cgroup as the job.
         assert!(native(at("/session", 2), at("/session", 2)));
         assert!(!native(at("/session", 1), at("/session", 2)), "with the job's mounts");

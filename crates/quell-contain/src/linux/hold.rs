@@ -65,6 +65,8 @@ pub struct Hold {
     pub(super) member_log: MemberLog,
     /// Whom the kill has found so far.
     pub(super) member_set: MemberSet,
+    /// How many rounds of the kill there were.
+    pub(super) kill_rounds: u32,
     /// Nothing stronger than the reaper was asked for in so many words.
     pub(super) may_concede: bool,
     pub(super) fallback_note: Option<String>,
@@ -393,6 +395,7 @@ impl Hold {
             group: false,
             root_gone: false,
             preexisting_children: Vec::new(),
+            kill_rounds: 0,
             member_log: MemberLog::default(),
             member_set: MemberSet::default(),
             may_concede: false,

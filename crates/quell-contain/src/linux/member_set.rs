@@ -9,7 +9,7 @@ use quell_core::{ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 
 use super::member_log::identity;
-use super::walk::{Below, Pinned, ProcessRef, pin};
+use super::walk::{Below, Pinned, ProcessRef, pin, pin_hidden_child};
 
 /// How many pins are kept at most; who is beyond that is pinned again when it is needed.
 const PINS: usize = 16 * 1024;
@@ -78,7 +78,7 @@ impl MemberSet {
             if self.knows(pid) {
                 continue;
             }
-            match pin(pid, |stat| stat.ppid == me) {
+            match pin(pid, |stat| stat.ppid == me).or_else(|| pin_hidden_child(pid)) {
                 Some(seen) if mine(pid) => self.meet(seen, &mut visit, &mut queue),
                 Some(_) => {}
                 None => self.lost = true,

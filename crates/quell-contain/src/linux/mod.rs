@@ -26,7 +26,7 @@ pub use doubt::earliest_start;
 pub use hold::{Birth, Hold, KeeperReport, SpawnError};
 pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use recover::{Recovered, look_for, may_live, recover};
-pub use remains::{Remains, note_home, remains};
+pub use remains::{Remains, living_keeper, note_home, remains};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, Round};
 

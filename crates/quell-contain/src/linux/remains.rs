@@ -8,11 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use quell_core::JobId;
+use quell_core::{JobId, ProcId};
 use quell_sys::Stat;
 use rustix::fs::XattrFlags;
 
 use super::cgroup::{Cgroup, own_dir};
+use super::member_log::identity;
 use super::place::named_for_jobs;
 
 /// The attribute of a job's cgroup that names the home of the job.
@@ -82,12 +83,23 @@ fn has_no_quell_above(pid: u32) -> bool {
 
 /// Whether it is a quell that has the lock of a job open: a keeper or a standby.
 pub(super) fn keeps_a_job(stat: &Stat) -> bool {
-    let is_lock = |(_, path): (PathBuf, PathBuf)| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let id = name.strip_suffix(" (deleted)").unwrap_or(name).parse::<JobId>();
-        id.is_ok() && path.parent().is_some_and(|dir| dir.ends_with("live"))
-    };
-    quell_sys::is_quell(stat.pid) && quell_sys::open_files(stat.pid).any(is_lock)
+    quell_sys::is_quell(stat.pid)
+        && quell_sys::open_files(stat.pid).any(|(_, path)| job_of_lock(&path).is_some())
+}
+
+/// The job whose lock a process has open at this path.
+fn job_of_lock(path: &Path) -> Option<JobId> {
+    let name = path.file_name()?.to_str()?;
+    let id = name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?;
+    path.parent()?.ends_with("live").then_some(id)
+}
+
+/// The keeper of job `id`, if it lives: the parent of its root, and a quell that has a lock of the job open, in whatever
+/// home. A copy of a home names the same processes as the home itself.
+pub fn living_keeper(id: JobId, root: ProcId) -> Option<u32> {
+    let root = quell_sys::stat(root.pid).ok().filter(|stat| identity(stat) == root)?;
+    let has_lock = |pid: u32| quell_sys::open_files(pid).any(|(_, path)| job_of_lock(&path) == Some(id));
+    (quell_sys::is_quell(root.ppid) && has_lock(root.ppid)).then_some(root.ppid)
 }
 
 fn is_quell(stat: &Stat) -> bool {

@@ -84,11 +84,13 @@ impl Hold {
     }
 
     fn reap_for(&self, member_log: &mut MemberLog) -> io::Result<usize> {
+        // Corpses that were there before this listing: the orphans that they left are on it.
+        let mut corpses = Vec::new();
         for _ in 0..REAP_PASSES {
             // Asked before the listing: the orphans of a root that was dead by then are on it.
             let root_lives = match self.root {
                 // A root whose leader thread has exited shows as a corpse while its other threads live.
-                Some(root) => quell_sys::peek(root.pid)?.is_none(),
+                Some(root) => quell_sys::peek(root.pid)?.is_none() && !self.is_held_corpse(root.pid),
                 None => false,
             };
             let mut living = usize::from(root_lives);
@@ -99,8 +101,11 @@ impl Hold {
                 }
                 if member_log.reap(pid)? {
                     collected = true;
-                } else {
+                } else if !self.is_held_corpse(pid) {
                     living += 1;
+                } else if !corpses.contains(&pid) {
+                    corpses.push(pid);
+                    collected = true;
                 }
             }
             // With somebody alive it is none, however many there are.
@@ -110,6 +115,12 @@ impl Hold {
         }
         // They die and are born faster than they can be listed: somebody is alive.
         Ok(1)
+    }
+
+    /// Whether a child is dead and can't be collected: its tracer, such as a debugger, has to do that first. Asked only once
+    /// it has outlived a round of the kill.
+    fn is_held_corpse(&self, pid: u32) -> bool {
+        self.kill_rounds > 1 && quell_sys::stat(pid).is_ok_and(|stat| stat.is_dead())
     }
 
     /// Whether a look that costs the same for any tree finds life in it: at its cgroup, its root and the first of our
@@ -123,11 +134,13 @@ impl Hold {
             return false;
         }
         let root = self.root.map(|root| root.pid);
-        if root.is_some_and(|root| matches!(quell_sys::peek(root), Ok(None))) {
+        if root.is_some_and(|root| matches!(quell_sys::peek(root), Ok(None)) && !self.is_held_corpse(root)) {
             return true;
         }
         let first = quell_sys::first_own_children().unwrap_or_default();
-        first.into_iter().any(|pid| Some(pid) != root && matches!(self.member_log.reap(pid), Ok(false)))
+        first.into_iter().any(|pid| {
+            Some(pid) != root && matches!(self.member_log.reap(pid), Ok(false)) && !self.is_held_corpse(pid)
+        })
     }
 
     /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books. Otherwise it is at least so many.
@@ -245,6 +258,7 @@ impl Hold {
     /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
     pub fn kill_round(&mut self) -> Round {
         let mut round = Round::default();
+        self.kill_rounds += 1;
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut member_set = std::mem::take(&mut self.member_set);
         self.brake(&mut member_log, &mut member_set);
@@ -368,9 +382,17 @@ impl Hold {
         }
         match quell_sys::has_child() {
             Ok(false) => Ok(()),
+            Ok(true) if self.has_only_corpses() => Ok(()),
             Ok(true) => Err("a child is left after the root was collected".into()),
             Err(error) => Err(format!("the children can't be counted: {error}")),
         }
+    }
+}
+
+impl Hold {
+    /// Whether each child is dead, and held by its tracer.
+    fn has_only_corpses(&self) -> bool {
+        quell_sys::own_children().is_ok_and(|children| children.iter().all(|pid| self.is_held_corpse(*pid)))
     }
 }
 

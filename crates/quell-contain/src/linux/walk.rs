@@ -66,6 +66,14 @@ pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Pinned> {
     (proven && pidfd.is_alive()).then(|| Pinned { stat, pidfd: Rc::new(pidfd) })
 }
 
+/// Pins a living child of ours that /proc does not show (`hidepid`). Its number is its own until it is reaped here.
+pub fn pin_hidden_child(pid: u32) -> Option<Pinned> {
+    let pidfd = PidFd::open(pid).ok()?;
+    let hidden = quell_sys::stat(pid).is_err() && matches!(quell_sys::peek(pid), Ok(None));
+    (hidden && pidfd.is_alive())
+        .then(|| Pinned { stat: Stat::hidden(pid, quell_sys::pid()), pidfd: Rc::new(pidfd) })
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};

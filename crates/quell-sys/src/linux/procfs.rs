@@ -61,6 +61,29 @@ impl Stat {
 }
 
 impl Stat {
+    /// What is known of a child of `ppid` that /proc does not show.
+    pub fn hidden(pid: u32, ppid: u32) -> Self {
+        let comm = "(hidden)".to_owned();
+        Self {
+            pid,
+            comm,
+            state: b'?',
+            ppid,
+            pgid: 0,
+            sid: 0,
+            flags: 0,
+            threads: 1,
+            start: 0,
+            cpu: 0,
+            resident: 0,
+        }
+    }
+
+    /// Whether the process has exited: its leader shows as a corpse, and no other thread is left.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
     /// Whether it is a thread of the kernel (PF_KTHREAD).
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & 0x0020_0000 != 0
@@ -378,6 +401,25 @@ pub fn variable_of(pid: u32, name: &str) -> Option<String> {
 pub fn in_first_pid_namespace() -> bool {
     // PROC_PID_INIT_INO: the kernel gives the first one this number.
     own_pid_namespace() == 0xEFFF_FFFC
+}
+
+/// Whether this process is in the first time namespace, that of the host: in others start times are shifted. So it is where
+/// the kernel has none.
+pub fn in_first_time_namespace() -> bool {
+    // PROC_TIME_INIT_INO.
+    fs::metadata("/proc/self/ns/time").map_or(true, |found| found.ino() == 0xEFFF_FFFA)
+}
+
+/// Whether /proc does not show all processes of this user: with `hidepid`, those that can't be traced are left out.
+pub fn proc_hides_processes() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let hides = |line: &str| {
+        let of_proc = line.split(' ').nth(4) == Some("/proc");
+        let options = line.rsplit(' ').next().unwrap_or_default();
+        let shown = |option: &str| matches!(option, "hidepid=0" | "hidepid=off");
+        of_proc && options.split(',').any(|option| option.starts_with("hidepid=") && !shown(option))
+    };
+    mounts.lines().any(hides)
 }
 
 /// The PID namespace that this process is in, by the inode that it has in this boot; 0 if that can't be read.
