@@ -80,7 +80,8 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     ids.into_iter().collect()
 }
 
-fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
+/// The same from what is on record alone.
+pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
     // Ids and their beginnings have fewer characters than names.
     if !is_name(text) {
         return Err(Error::InvalidJob(text.to_owned()));
