@@ -20,6 +20,8 @@ use crate::control::{Answer, Call, SEND_AT_ONCE};
 /// How many clients are served at a time. When one more comes, the one that has been silent for longest has to go: those
 /// who only hold the line must not keep out who wants to stop the job.
 const CLIENTS: usize = 256;
+/// Which part of the keeper's descriptors clients may have: a stop needs the others to find and pin the members.
+const SHARE: u64 = 8;
 /// The longest message of a client, with what it may say before it is answered. The longest that quell has is a stop with
 /// a reason as long as an argument can be.
 const LONGEST: usize = 1024 * 1024;
@@ -67,6 +69,8 @@ pub struct Desk {
     /// The inode of the socket where the listener was opened.
     pub socket: Option<u64>,
     clients: Vec<Client>,
+    /// How many there may be, once that is known.
+    most: Option<usize>,
     next_key: u64,
     calls: u64,
     owner: Option<PidFd>,
@@ -96,6 +100,7 @@ impl Desk {
             listener,
             socket: None,
             clients: Vec::new(),
+            most: None,
             next_key: 0,
             calls: 0,
             owner,
@@ -231,16 +236,27 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        // So many at a time at most: whoever connects faster than that must not keep us from all else.
-        for _ in 0..CLIENTS {
-            let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { break };
+        let most = *self.most.get_or_insert_with(|| {
+            usize::try_from(quell_sys::open_files_allowed() / SHARE).unwrap_or(CLIENTS).clamp(2, CLIENTS)
+        });
+        // So many at a time at most: whoever connects faster than that must not keep us from all else. And one that has come now
+        // is heard before others can take its place.
+        for _ in 0..most {
+            let stream = match self.listener.as_ref().map(UnixListener::accept) {
+                Some(Ok((stream, _))) => stream,
+                Some(Err(error)) if quell_sys::is_out_of_descriptors(&error) => {
+                    self.drop_most_silent();
+                    continue;
+                }
+                Some(Err(_)) | None => break,
+            };
             // The directory keeps others out; this keeps out who got the socket by other ways. Root may do all that this
             // user may.
             let Ok((pid, uid)) = quell_sys::peer(&stream) else { continue };
             if uid != quell_sys::uid() && uid != 0 {
                 continue;
             }
-            if self.clients.len() >= CLIENTS {
+            if self.clients.len() >= most {
                 self.drop_most_silent();
             }
             self.next_key += 1;
