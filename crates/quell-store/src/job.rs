@@ -152,6 +152,11 @@ impl JobDir {
         match made {
             Ok(()) => Ok(lock),
             Err(error) => {
+                // By name: a process without a free descriptor can't list the directory.
+                for name in ["launch.private.json", "spec.new", "spec.json"] {
+                    let _ = fs::remove_file(self.dir.join(name));
+                }
+                let _ = fs::remove_dir(&self.dir);
                 let _ = self.remove();
                 Err(error)
             }
