@@ -18,7 +18,7 @@ use quell_core::{
 };
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
+use quell_sys::{ChildRules, ChildStdio, FifoHold, Forked, PidFd, SignalFd};
 
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence};
@@ -426,7 +426,12 @@ impl Keeper<'_> {
                 desk.input = Input::open(write, false).map_err(other)?;
                 read
             }
-            (Stdin::Given, Some(file)) if self.run > 1 => quell_sys::open_to_read(file).map_err(other)?,
+            (Stdin::Given, Some(file)) => {
+                let read = if self.run > 1 { quell_sys::open_to_read(file) } else { self.stdin.try_clone() };
+                let read = read.map_err(other)?;
+                desk.fifo = FifoHold::open(&read).map_err(other)?;
+                read
+            }
             (Stdin::Null | Stdin::Given, _) => self.stdin.try_clone().map_err(other)?,
         };
         let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };

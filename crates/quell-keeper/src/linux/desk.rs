@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
 use quell_store::JobDir;
-use quell_sys::{PidFd, Polled};
+use quell_sys::{FifoHold, PidFd, Polled};
 
 use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
@@ -64,6 +64,8 @@ pub struct Desk {
     pub rules: Background,
     pub taps: Taps,
     pub input: Input,
+    /// The fifo that the program reads, until a writer has come and gone.
+    pub fifo: Option<FifoHold>,
     pub readiness: Option<Readiness>,
     listener: Option<UnixListener>,
     /// The inode of the socket where the listener was opened.
@@ -96,6 +98,7 @@ impl Desk {
             rules,
             taps,
             input: Input::default(),
+            fifo: None,
             readiness: None,
             listener,
             socket: None,
@@ -115,6 +118,7 @@ impl Desk {
         let before = fds.len();
         self.taps.polled(fds);
         fds.extend(self.input.polled());
+        fds.extend(self.fifo.as_ref().map(|fifo| Polled::Read(fifo.as_fd())));
         fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
         fds.extend(self.helper.as_ref().map(|helper| Polled::Read(helper.as_fd())));
         fds.extend(self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd())));
@@ -142,6 +146,7 @@ impl Desk {
         let mut next = || ready.next().unwrap_or(false);
         let taps = [next(), if self.taps.ends.terminal().is_none() { next() } else { false }];
         let input = self.input.polled().is_some() && next();
+        let fifo = self.fifo.is_some() && next();
         let owner = self.owner.is_some() && next();
         let helper = self.helper.is_some() && next();
         let listener = self.listener.is_some() && next();
@@ -164,6 +169,9 @@ impl Desk {
         }
         if input {
             self.write_input();
+        }
+        if fifo {
+            self.fifo = None;
         }
         if owner {
             self.owner = None;
@@ -303,6 +311,7 @@ impl Desk {
 
     /// Closes the program's standard input.
     pub fn close_input(&mut self) {
+        self.fifo = None;
         let written = self.input.close("the program has ended");
         self.tell_written(written);
     }
