@@ -59,6 +59,51 @@ impl Drop for Disk<'_> {
     }
 }
 
+/// Checks that `logs` and `status` name the error that kept 2 MB of output from the disk, and never the limit.
+fn names_the_failed_write(lab: &Lab, job: &Background<'_>, error: &str) {
+    let shown = |words: &[&str]| {
+        let done = lab.quell(words[0]).args([&job.id]).args(&words[1..]).finish();
+        format!("{}{}", done.stdout, done.stderr)
+    };
+    assert!(eventually(PATIENCE, || shown(&["status"]).contains(error)), "{}", shown(&["status"]));
+    for when in ["while it lives", "after its end"] {
+        for words in [&["logs", "--tail", "3"][..], &["logs", "--raw"], &["logs", "--json"], &["status"]] {
+            let said = shown(words);
+            let end: String = said.chars().skip(said.chars().count().saturating_sub(600)).collect();
+            assert!(said.contains(error) && !said.contains("--max-log"), "{when}: {words:?}: {end}");
+        }
+        let status: serde_json::Value = serde_json::from_str(&shown(&["status", "--json"])).expect("JSON");
+        assert_eq!(status["data"]["unwritten"][0]["stream"], "stdout", "{when}: {status}");
+        assert!(status["data"]["unwritten"][0]["why"].as_str().is_some_and(|why| why.contains(error)));
+        if when == "while it lives" {
+            assert_eq!(job.stop(&["--now"]).code(), Some(0));
+        }
+    }
+    assert!(job.receipt().expect("a receipt")["output"]["stdout"]["cut_bytes"].as_u64() > Some(0));
+}
+
+/// Writes 2 MB.
+const WRITES: &str = "head -c 2000000 /dev/zero | tr '\\0' x; exec sleep $N";
+
+#[test]
+fn output_that_a_full_disk_did_not_keep_is_told_with_the_true_reason() {
+    if !am_root() {
+        return skip("output_that_a_full_disk_did_not_keep…", "needs root to mount a small disk");
+    }
+    let lab = Lab::new(User::Root);
+    let _disk = Disk::new(&lab);
+    let job = lab.start().env("N", lab.oracle.nap()).sh(WRITES).begin();
+    names_the_failed_write(&lab, &job, "No space left on device");
+}
+
+#[test]
+fn output_beyond_the_limit_of_file_sizes_is_told_with_the_true_reason() {
+    let lab = Lab::as_me();
+    let limited = ["bash", "-c", "ulimit -f 128; exec \"$@\"", "bash"];
+    let start = lab.start().wrapped(limited).env("N", lab.oracle.nap());
+    names_the_failed_write(&lab, &start.sh(WRITES).begin(), "File too large");
+}
+
 #[test]
 fn a_full_disk_refuses_a_start_and_nothing_runs() {
     if !am_root() {

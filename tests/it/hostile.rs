@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use quell_tests::{
@@ -186,6 +187,30 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
     assert!(open < 300, "{open} descriptors");
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    drop(held);
+}
+
+#[test]
+fn clients_leave_the_keeper_the_descriptors_that_a_stop_needs() {
+    let lab = Lab::as_me();
+    let limited = ["bash", "-c", "ulimit -n 64; exec \"$@\"", "bash"];
+    let script = "i=0; while [ $i -lt 60 ]; do sleep $N & i=$((i+1)); done; echo up; wait";
+    let options = ["--ready-log", "up", "--wait-ready", "10s", "--grace", "1s"];
+    let start = lab.start().wrapped(limited).env("N", lab.oracle.nap()).args(options);
+    let job = start.sh(script).begin();
+    let mut waiting = lab.quell("wait").args([&job.id]).start();
+    let socket = job.dir().join("control.sock");
+    let held: Vec<UnixStream> =
+        (0..80).map(|_| UnixStream::connect(&socket).expect("a connection")).collect();
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.took < Duration::from_secs(2), "it took {:?}", done.took);
+    let receipt = job.receipt().expect("a receipt");
+    let members = receipt["members"].as_array().expect("members");
+    let asked = members.iter().filter(|member| member["fate"] == "exited_on_ask").count();
+    assert_eq!((members.len(), asked), (61, 61), "{receipt:#}");
+    // It was displaced, and waits by other means.
+    assert!(waiting.wait_exit(PATIENCE).is_some());
     drop(held);
 }
 

@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::Write,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
 };
 
 use quell::{Input, Start, Stop};
@@ -18,6 +18,9 @@ use crate::{
     library::{over, quell},
     output::raw,
 };
+
+/// As in fcntl.h.
+const O_NONBLOCK: i32 = 0o4000;
 
 #[test]
 fn a_terminal_is_one_in_every_respect() {
@@ -189,13 +192,38 @@ fn a_path_that_is_no_text_is_as_good_as_any() {
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
+/// Neither holds up the start, and each writer's words arrive, with their end when the writer has gone.
 #[test]
-fn a_fifo_that_nobody_writes_to_holds_no_start_up() {
+fn a_fifo_is_waited_for_by_the_program_and_not_by_the_start() {
     let lab = Lab::as_me();
     let fifo = lab.fifo();
+    let write = |text: &str| fs::write(&fifo, text).expect("a write");
     let job = lab.start().args([OsStr::new("--stdin"), fifo.as_os_str()]).command(["cat"]).begin();
+    assert_eq!(lab.quell("wait").args([&job.id, "--timeout", "200ms"]).finish().code(), Some(6));
+    write("one");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(
+        (job.output("stdout").as_str(), &job.receipt().expect("a receipt")["cause"]),
+        ("one", &"own_exit".into())
+    );
     let again = lab.quell("restart").args([&job.id]).finish();
     assert_eq!(again.code(), Some(0), "{}", again.stderr);
-    assert!(lab.job(again.stdout.trim()).wait_over(PATIENCE));
+    let again = lab.job(again.stdout.trim());
+    write("two");
+    assert!(again.wait_over(PATIENCE), "{}", again.state());
+    assert_eq!(again.output("stdout"), "two");
+    // A writer that came first, and is gone when the program begins to read.
+    let mut early = File::options().read(true).write(true).open(&fifo).expect("the fifo");
+    early.write_all(b"three").expect("a write");
+    let script = "until [ -e go ]; do sleep 0.01; done; cat";
+    let job = lab.start().args([OsStr::new("--stdin"), fifo.as_os_str()]).sh(script).begin();
+    drop(early);
+    lab.write("go", "");
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(job.output("stdout"), "three");
+    // Nothing comes: it can be stopped, and the fifo is let go.
+    let job = lab.start().args([OsStr::new("--stdin"), fifo.as_os_str()]).command(["cat"]).begin();
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    let open = || File::options().write(true).custom_flags(O_NONBLOCK).open(&fifo);
+    assert!(eventually(PATIENCE, || open().is_err()), "the fifo is still read");
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use quell_tests::{
+    eventually,
     host::{am_root, has_program},
     lab::Lab,
     run::PATIENCE,
@@ -60,6 +61,39 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
         }
         fs::remove_file(&path).expect("a file");
     }
+}
+
+#[test]
+fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
+    let lab = Lab::as_me();
+    let entries = |name: &str| {
+        let found = fs::read_dir(lab.home().join(name)).into_iter().flatten().flatten();
+        found.map(|entry| format!("{name}/{}", entry.file_name().display())).collect::<Vec<_>>()
+    };
+    let kinds = [&[][..], &["--name", "it"], &["--pty"], &["--ready-cmd", "true"], &["--stdin", "pipe"]];
+    let mut failed = 0;
+    for (limit, options) in (5..30).flat_map(|limit| kinds.map(|options| (limit, options))) {
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]).args(options);
+        let done = start.command(["sleep", &lab.oracle.nap()]).finish();
+        let what = format!("{limit} descriptors, {options:?}: {}{}", done.stdout, done.stderr);
+        match done.code() {
+            Some(0) => {
+                assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0), "{what}")
+            }
+            Some(125) => {
+                failed += 1;
+                let left = || ["live", "jobs", "names"].map(entries).concat();
+                let is_trace = |name: &String| !name.starts_with("names/.lock");
+                let none = eventually(PATIENCE, || !left().iter().any(is_trace));
+                assert!(none, "{what}: {:?}", left());
+            }
+            _ => panic!("{what}"),
+        }
+        let _ = fs::remove_dir_all(lab.home());
+    }
+    assert!(failed > 20, "{failed}");
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![]);
 }
 
 /// A file system of its own with few inodes, in a mount namespace that ends with the script.

@@ -109,6 +109,46 @@ fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
     }
 }
 
+#[test]
+fn a_verb_with_too_few_descriptors_fails_and_does_not_say_that_there_is_nothing() {
+    let lab = Lab::as_me();
+    let over = lab.start().command(["true"]).begin();
+    assert!(over.wait_over(PATIENCE));
+    let job = lab.start().env("QUELL_SESSION", "s").args(["--tag", "k=v"]);
+    let job = job.command(["sleep", &lab.oracle.nap()]).begin();
+    let cases = [
+        ("list", &[][..], ""),
+        ("stats", &[], "1 job has ended"),
+        ("gc", &["--dry-run"], ""),
+        ("sweep", &[], "1 job is alive"),
+        ("stop", &["--session", "s"], "stopped"),
+        ("stop", &["--tag", "k=v"], "stopped"),
+        ("stop", &["--all"], "stopped"),
+    ];
+    for limit in 4..=12 {
+        for (verb, args, true_words) in cases {
+            let limited = format!("ulimit -n {limit}; exec \"$@\"");
+            let done = lab.quell(verb).args(args).wrapped(["sh", "-c", &limited, "sh"]).finish();
+            let what = format!("{verb} {args:?} with {limit} descriptors: {}{}", done.stdout, done.stderr);
+            match done.code() {
+                Some(125) => assert!(done.stderr.contains("ulimit -n"), "{what}"),
+                Some(0) => assert!(done.stdout.contains(true_words), "{what}"),
+                _ => panic!("{what}"),
+            }
+            if verb == "list" && done.code() == Some(0) {
+                assert!(done.stdout.contains("running"), "{what}");
+            }
+            if limit == 4 {
+                assert_eq!(done.code(), Some(125), "{what}");
+            }
+            if job.is_over() {
+                assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone", "{what}");
+                return;
+            }
+        }
+    }
+}
+
 /// Traces its keepers, once its start has returned.
 fn tracer(how: &str) -> String {
     format!(

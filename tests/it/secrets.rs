@@ -176,6 +176,24 @@ fn the_reason_to_stop_a_job_that_waits_is_masked() {
     assert_eq!(job.receipt().expect("a receipt")["actor"]["reason"], "because of ***");
 }
 
+/// Also where the job is selected by a label or has ended, and the line is written before the job is known.
+#[test]
+fn the_audit_log_masks_the_reason_of_a_stop() {
+    let lab = Lab::as_me();
+    let log = || fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    let reason = format!("because of {SECRET}");
+    let start = || lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN", "--tag", "k=v"]);
+    let first = start().command(["sleep", &lab.oracle.nap()]).begin();
+    let second = start().command(["sleep", &lab.oracle.nap()]).begin();
+    assert_eq!(first.stop(&["--reason", &reason]).code(), Some(0));
+    assert_eq!(log().matches("because of ***").count(), 2, "{}", log());
+    assert_eq!(first.stop(&["--reason", &reason]).code(), Some(0), "of one that has ended");
+    assert_eq!(lab.quell("stop").args(["--tag", "k=v", "--reason", &reason]).finish().code(), Some(0));
+    assert_eq!(second.receipt().expect("a receipt")["actor"]["reason"], "because of ***");
+    assert_eq!(log().matches("because of ***").count(), 5, "{}", log());
+    assert!(!log().contains(&SECRET[..7]), "{}", log());
+}
+
 #[test]
 fn what_the_tree_shows_is_masked() {
     let lab = Lab::as_me();

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::home::{Home, gone_is_fine, private_dirs};
-use crate::keepers::is_keeper;
+use crate::keepers::{check_room, is_keeper};
 
 /// How large the history of events may get before its older half is given up; a job that is restarted for ever has one
 /// without end.
@@ -152,6 +152,11 @@ impl JobDir {
         match made {
             Ok(()) => Ok(lock),
             Err(error) => {
+                // By name: a process without a free descriptor can't list the directory.
+                for name in ["launch.private.json", "spec.new", "spec.json"] {
+                    let _ = fs::remove_file(self.dir.join(name));
+                }
+                let _ = fs::remove_dir(&self.dir);
                 let _ = self.remove();
                 Err(error)
             }
@@ -247,7 +252,7 @@ impl JobDir {
             Ok(record) if record.state == Phase::Ended.word() => return Ok(Liveness::Ended),
             Ok(record) => Some(record),
             Err(_) => {
-                self.check_room()?;
+                check_room()?;
                 None
             }
         };
@@ -292,7 +297,7 @@ impl JobDir {
     pub(crate) fn locked(&self, file: File) -> io::Result<Liveness> {
         match self.live_path().symlink_metadata() {
             Ok(found) if found.ino() == file.metadata()?.ino() => {
-                self.check_room()?;
+                check_room()?;
                 Ok(Liveness::Orphaned(Lock { file, path: self.live_path() }))
             }
             // Another process has replaced it meanwhile.
@@ -552,8 +557,9 @@ impl InDir {
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.display().to_string();
     move |error| match error.kind() {
-        // Known by its kind; whoever asked knows the path.
+        // Known by its kind or number; whoever asked knows the path.
         io::ErrorKind::NotFound => error,
+        _ if quell_sys::is_out_of_descriptors(&error) => error,
         kind => io::Error::new(kind, format!("{path}: {error}")),
     }
 }

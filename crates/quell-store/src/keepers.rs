@@ -38,6 +38,11 @@ const RESTORED_LOOK: Duration = Duration::from_millis(5);
 /// How many descriptors a look at a job's keepers and the stop of a lost job need at once, and some more.
 const ROOM: usize = 24;
 
+/// Fails if this process has too few descriptors left to say that a job is lost: a keeper that it can't read is not gone.
+pub fn check_room() -> io::Result<()> {
+    quell_sys::check_room(ROOM)
+}
+
 /// A process that keeps a job, pinned.
 #[derive(Debug)]
 pub struct Keeper {
@@ -176,7 +181,7 @@ impl JobDir {
                 Holder::Keeper => return Ok(Liveness::Supervised),
                 Holder::Finisher => return Ok(Liveness::Finishing),
                 Holder::Stranger if began.elapsed() >= SAYING => {
-                    self.check_room()?;
+                    check_room()?;
                     return self.replace_lock(&file);
                 }
                 Holder::Stranger => std::thread::sleep(LOOK_AGAIN),
@@ -187,13 +192,6 @@ impl JobDir {
                 Err(fs::TryLockError::Error(error)) => return Err(error),
             }
         }
-    }
-
-    /// Fails if this process has too few descriptors left to say that a job is lost: a keeper that it can't read is not gone.
-    pub(crate) fn check_room(&self) -> io::Result<()> {
-        quell_sys::check_room(ROOM).map_err(|error| {
-            io::Error::new(error.kind(), format!("can't tell whether {} is kept: {error}", self.id()))
-        })
     }
 
     fn holder(&self, lock: &File) -> Holder {

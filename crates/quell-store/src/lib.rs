@@ -22,9 +22,10 @@ mod watch;
 
 pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, now_rfc3339, wall_at};
-pub use keepers::{KNOCK, Keeper, Role};
+pub use keepers::{KNOCK, Keeper, Role, check_room};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
-    LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, line_matches,
+    LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, WriteFailure,
+    line_matches,
 };
 pub use watch::Watch;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::config::{ConfigFile, Sourced};
 use crate::{
     Cursor, Error, Job, JobState, JobView, Line, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView,
-    Met, Result, Waited, settle_lost,
+    Met, Result, Unwritten, Waited, settle_lost,
 };
 
 /// `quell start`.
@@ -185,6 +185,9 @@ pub struct StatusAnswer {
     /// How long it may live in all, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<f64>,
+    /// What of its output could not be written to disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unwritten: Vec<Unwritten>,
 }
 
 /// `quell tree`, for each job.
@@ -263,6 +266,7 @@ impl Job {
             restart_rules: background.as_ref().map(|background| background.restart),
             on_owner_exit: background.as_ref().map(|background| background.on_owner_exit),
             ttl: background.and_then(|background| background.ttl).map(seconds),
+            unwritten: self.unwritten(),
             job,
         })
     }

@@ -8,6 +8,9 @@ use quell_core::guard::Decision;
 use quell_keeper::RunError;
 use serde_json::{Value, json};
 
+/// What to do where this process or the host has too many files open.
+const MORE_DESCRIPTORS: &str = "raise the limit of open files (`ulimit -n`), or close some";
+
 /// Why something could not be done. Nothing is half-done with it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -146,6 +149,11 @@ impl Error {
         move |error| Self::Io { path, error }
     }
 
+    /// Whether it says nothing but that this process or the host has too many files open.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if quell_sys::is_out_of_descriptors(error))
+    }
+
     /// The stable word for programs.
     pub fn code(&self) -> &str {
         match self {
@@ -212,6 +220,7 @@ impl Error {
             Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "check that it is there".into()
             }
+            Self::Io { .. } if self.is_out_of_descriptors() => MORE_DESCRIPTORS.into(),
             Self::Io { .. } => "check that it is yours and that there is space".into(),
             Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
             Self::Keeper(_) => "`quell sweep` finishes jobs whose keeper is lost".into(),

@@ -80,7 +80,8 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     ids.into_iter().collect()
 }
 
-fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
+/// The same from what is on record alone.
+pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
     // Ids and their beginnings have fewer characters than names.
     if !is_name(text) {
         return Err(Error::InvalidJob(text.to_owned()));
@@ -281,7 +282,7 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
     })?;
     ids.extend(unlocked);
     ids.sort_unstable();
-    let (mut live, unreadable) = look_at(home, &ids, &mut warnings);
+    let (mut live, unreadable) = look_at(home, &ids, &mut warnings)?;
     live.retain(|view| filter.fits(view));
     // What has ended since it was found among the live ones is listed once, as ended.
     let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
@@ -331,7 +332,7 @@ impl Quell {
 }
 
 /// How these jobs, which have not ended, are, newest first; and those whose records can't be read.
-fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> (Vec<JobView>, Vec<JobId>) {
+fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> Result<(Vec<JobView>, Vec<JobId>)> {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     for job in ids.iter().rev().map(|id| home.job(*id)) {
         let view = match JobView::look(&job) {
@@ -344,6 +345,7 @@ fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> (Vec<JobVi
         match view {
             Ok(view) => views.push(view),
             Err(Error::NoSuchJob(_)) => {}
+            Err(error) if error.is_out_of_descriptors() => return Err(error),
             Err(error) => {
                 unreadable.push(job.id());
                 // One that is just being put on record has no specification yet.
@@ -353,5 +355,5 @@ fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> (Vec<JobVi
             }
         }
     }
-    (views, unreadable)
+    Ok((views, unreadable))
 }

@@ -69,7 +69,7 @@ pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
-pub use logs::{LogCut, LogLine, LogWatch, LogsView};
+pub use logs::{LogCut, LogLine, LogWatch, LogsView, Unwritten};
 pub use quell_core as core;
 pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, Finished, RunError, RunRequest};

@@ -3,7 +3,9 @@
 use std::io;
 
 use quell_core::{Mode, Output};
-use quell_store::{Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, wall_at};
+use quell_store::{
+    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure, wall_at,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Job, Result, settle_lost};
@@ -78,6 +80,15 @@ impl Job {
         query.page(self.dir().dir()).map_err(Error::io(self.dir().dir()))
     }
 
+    /// The streams that could not be written to disk, in whole or in part.
+    pub fn unwritten(&self) -> Vec<Unwritten> {
+        let of = |stream| {
+            let WriteFailure { from, why } = WriteFailure::read(self.dir().dir(), stream)?;
+            Some(Unwritten { stream, from, why })
+        };
+        Stream::ALL.into_iter().filter_map(of).collect()
+    }
+
     /// That there is output to look for: an error for a job in the foreground, whose output is its caller's.
     pub fn check_has_logs(&self) -> Result<()> {
         match self.dir().spec() {
@@ -148,6 +159,20 @@ impl From<&Cut> for LogCut {
     }
 }
 
+/// A stream that could not be written to disk, in whole or in part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unwritten {
+    /// Which stream.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub stream: Stream,
+    /// The offset in the stream of the first byte that could not be written. How many are missing from there on is counted
+    /// among the cuts as soon as the disk has room again, and in the receipt.
+    pub from: u64,
+    /// The first error.
+    pub why: String,
+}
+
 /// An answer to a [`LogQuery`] as programs read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -168,14 +193,18 @@ pub struct LogsView {
     /// How many lines were longer than 1 MiB, so that only their first 1 MiB was matched.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub long_lines: u64,
+    /// What could not be written to disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unwritten: Vec<Unwritten>,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl From<&LogPage> for LogsView {
-    fn from(page: &LogPage) -> Self {
+impl LogsView {
+    /// An answer of `job`.
+    pub fn new(job: &Job, page: &LogPage) -> Self {
         let (mut lines, mut cuts) = (Vec::new(), Vec::new());
         for entry in &page.entries {
             match entry {
@@ -186,6 +215,6 @@ impl From<&LogPage> for LogsView {
             }
         }
         let LogEnd { omitted, cursor, totals, long_lines } = page.end;
-        Self { lines, cuts, omitted, cursor, totals, long_lines }
+        Self { lines, cuts, omitted, cursor, totals, long_lines, unwritten: job.unwritten() }
     }
 }

@@ -267,9 +267,8 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
 
 /// Command lines are read anew here, so what is to be masked in them has to be masked again.
 fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
-    let names = lost.spec.as_deref().and_then(|spec| spec.background.as_ref()).map(|rules| &rules.mask);
-    let Some(names) = names.filter(|names| !names.is_empty()) else { return };
-    let mask = job.launch().map(|launch| Mask::new(names, &launch.environment));
+    let Some(spec) = lost.spec.as_deref() else { return };
+    let mask = mask_of(job, spec);
     for member in &mut receipt.members {
         member.command = match &mask {
             Ok(mask) => mask.apply_to_cut(&member.command),
@@ -277,6 +276,15 @@ fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
             Err(_) => "***".into(),
         };
     }
+}
+
+/// What is masked of a job; an error if the values are not known.
+pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
+    let names = spec.background.as_ref().map_or(&[][..], |rules| &rules.mask);
+    if names.is_empty() {
+        return Ok(Mask::default());
+    }
+    Ok(Mask::new(names, &job.launch()?.environment))
 }
 
 /// How a job stands, once it is certain that it is not lost.

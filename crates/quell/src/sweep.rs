@@ -155,6 +155,8 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
     // It says what is killed: nobody else may have a say in that.
     home.check().map_err(failed)?;
+    // What can't be read for lack of descriptors would be taken for what is not there.
+    quell_store::check_room().map_err(failed)?;
     // Those of which nothing is left on disk are made again by their keepers.
     home.kept().into_iter().for_each(|id| drop(home.job(id).liveness()));
     // Those that no process keeps either are known by their cgroups.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell::{Job, Met};
+use quell::{Job, Met, Unwritten};
 use quell_core::{Actor, Cause, KillReason, RootOutcome, Verdict, account, printable};
 
 /// How a root ended.
@@ -110,6 +110,11 @@ pub fn number(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// `stdout from byte 983,040 on: No space left on device (os error 28)`
+pub fn unwritten(lost: &Unwritten) -> String {
+    format!("{} from byte {} on: {}", lost.stream, number(lost.from), printable(&lost.why))
 }
 
 /// `1 line`, `1,234 lines`.

@@ -113,6 +113,9 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     row("replaces", job.restarted_from.map(|id| id.to_string()));
     row("stdout", job.output.map(|output| stream(&output.stdout)));
     row("stderr", job.output.filter(|_| !job.pty).map(|output| stream(&output.stderr)));
+    for lost in &status.unwritten {
+        row("not kept", Some(format!("some of {}", phrases::unwritten(lost))));
+    }
     row("files", Some(printable(&status.dir.display().to_string())));
     row("receipt", status.receipt.as_ref().map(|path| printable(&path.display().to_string())));
     format!("{head}\n{}", fields(&rows, reader))

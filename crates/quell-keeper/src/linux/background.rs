@@ -18,7 +18,7 @@ use quell_core::{
 };
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
+use quell_sys::{ChildRules, ChildStdio, FifoHold, Forked, PidFd, SignalFd};
 
 use super::desk::Desk;
 use super::evidence::{Clock, Evidence};
@@ -161,19 +161,24 @@ fn serve(
     let ends = Ends::open(background.rules.pty).map_err(system("make the pipes for its output"))?;
     fault_point(FaultPoint::PipesMade);
     let lock = record(&request, &job)?;
-    let failed = |error| {
-        let _ = store.remove();
-        error
-    };
-    if let Some(name) = &request.name {
-        Home::at(store.home().dir()).claim(name, id).map_err(|error| {
-            failed(match error {
+    let name = request.name.clone();
+    if let Some(name) = &name {
+        store.home().claim(name, id).map_err(|error| {
+            let _ = store.remove();
+            match error {
                 NameError::Taken { name, by } => RunError::NameTaken { name, by },
                 NameError::Io { .. } => record_error(&request, error.to_string()),
-            })
+            }
         })?;
         fault_point(FaultPoint::NameClaimed);
     }
+    let failed = |error| {
+        let _ = store.remove();
+        if let Some(name) = &name {
+            store.home().release_name(name, id);
+        }
+        error
+    };
     let keeper_cgroup =
         keeper_cgroup.or_else(|| if background.nested { None } else { KeeperCgroup::enter_scope(id) });
     let helper = helper::start(&Brief {
@@ -190,11 +195,7 @@ fn serve(
     fault_point(FaultPoint::HelperStarted);
     let standby = quell_contain::identify(quell_sys::pid());
     let backstage = Backstage { ends, owner, helper, lock, keeper_cgroup, stdin, standby, mask };
-    let outcome = split(request, plan, job, backstage, starter);
-    if outcome.is_err() {
-        let _ = store.remove();
-    }
-    outcome
+    split(request, plan, job, backstage, starter).map_err(failed)
 }
 
 /// Forks the keeper; this process watches it from then on.
@@ -425,7 +426,12 @@ impl Keeper<'_> {
                 desk.input = Input::open(write, false).map_err(other)?;
                 read
             }
-            (Stdin::Given, Some(file)) if self.run > 1 => quell_sys::open_to_read(file).map_err(other)?,
+            (Stdin::Given, Some(file)) => {
+                let read = if self.run > 1 { quell_sys::open_to_read(file) } else { self.stdin.try_clone() };
+                let read = read.map_err(other)?;
+                desk.fifo = FifoHold::open(&read).map_err(other)?;
+                read
+            }
             (Stdin::Null | Stdin::Given, _) => self.stdin.try_clone().map_err(other)?,
         };
         let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };

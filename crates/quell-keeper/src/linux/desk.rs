@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
 use quell_store::JobDir;
-use quell_sys::{PidFd, Polled};
+use quell_sys::{FifoHold, PidFd, Polled};
 
 use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
@@ -20,6 +20,8 @@ use crate::control::{Answer, Call, SEND_AT_ONCE};
 /// How many clients are served at a time. When one more comes, the one that has been silent for longest has to go: those
 /// who only hold the line must not keep out who wants to stop the job.
 const CLIENTS: usize = 256;
+/// Which part of the keeper's descriptors clients may have: a stop needs the others to find and pin the members.
+const SHARE: u64 = 8;
 /// The longest message of a client, with what it may say before it is answered. The longest that quell has is a stop with
 /// a reason as long as an argument can be.
 const LONGEST: usize = 1024 * 1024;
@@ -62,11 +64,15 @@ pub struct Desk {
     pub rules: Background,
     pub taps: Taps,
     pub input: Input,
+    /// The fifo that the program reads, until a writer has come and gone.
+    pub fifo: Option<FifoHold>,
     pub readiness: Option<Readiness>,
     listener: Option<UnixListener>,
     /// The inode of the socket where the listener was opened.
     pub socket: Option<u64>,
     clients: Vec<Client>,
+    /// How many there may be, once that is known.
+    most: Option<usize>,
     next_key: u64,
     calls: u64,
     owner: Option<PidFd>,
@@ -92,10 +98,12 @@ impl Desk {
             rules,
             taps,
             input: Input::default(),
+            fifo: None,
             readiness: None,
             listener,
             socket: None,
             clients: Vec::new(),
+            most: None,
             next_key: 0,
             calls: 0,
             owner,
@@ -110,6 +118,7 @@ impl Desk {
         let before = fds.len();
         self.taps.polled(fds);
         fds.extend(self.input.polled());
+        fds.extend(self.fifo.as_ref().map(|fifo| Polled::Read(fifo.as_fd())));
         fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
         fds.extend(self.helper.as_ref().map(|helper| Polled::Read(helper.as_fd())));
         fds.extend(self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd())));
@@ -137,6 +146,7 @@ impl Desk {
         let mut next = || ready.next().unwrap_or(false);
         let taps = [next(), if self.taps.ends.terminal().is_none() { next() } else { false }];
         let input = self.input.polled().is_some() && next();
+        let fifo = self.fifo.is_some() && next();
         let owner = self.owner.is_some() && next();
         let helper = self.helper.is_some() && next();
         let listener = self.listener.is_some() && next();
@@ -159,6 +169,9 @@ impl Desk {
         }
         if input {
             self.write_input();
+        }
+        if fifo {
+            self.fifo = None;
         }
         if owner {
             self.owner = None;
@@ -231,16 +244,27 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        // So many at a time at most: whoever connects faster than that must not keep us from all else.
-        for _ in 0..CLIENTS {
-            let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { break };
+        let most = *self.most.get_or_insert_with(|| {
+            usize::try_from(quell_sys::open_files_allowed() / SHARE).unwrap_or(CLIENTS).clamp(2, CLIENTS)
+        });
+        // So many at a time at most: whoever connects faster than that must not keep us from all else. And one that has come now
+        // is heard before others can take its place.
+        for _ in 0..most {
+            let stream = match self.listener.as_ref().map(UnixListener::accept) {
+                Some(Ok((stream, _))) => stream,
+                Some(Err(error)) if quell_sys::is_out_of_descriptors(&error) => {
+                    self.drop_most_silent();
+                    continue;
+                }
+                Some(Err(_)) | None => break,
+            };
             // The directory keeps others out; this keeps out who got the socket by other ways. Root may do all that this
             // user may.
             let Ok((pid, uid)) = quell_sys::peer(&stream) else { continue };
             if uid != quell_sys::uid() && uid != 0 {
                 continue;
             }
-            if self.clients.len() >= CLIENTS {
+            if self.clients.len() >= most {
                 self.drop_most_silent();
             }
             self.next_key += 1;
@@ -287,6 +311,7 @@ impl Desk {
 
     /// Closes the program's standard input.
     pub fn close_input(&mut self) {
+        self.fifo = None;
         let written = self.input.close("the program has ended");
         self.tell_written(written);
     }

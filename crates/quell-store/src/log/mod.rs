@@ -7,9 +7,11 @@
 //! Beside each `.log` is an `.idx`: [`Point`]s of 24 bytes. The first one is the segment's start; what is between two
 //! points arrived at the time of the second. Bytes are written before their point, so what lies before a point is there,
 //! whenever the writer may have been killed. Offsets and line counts are those of the whole stream, so what lies between
-//! one segment's last point and the next one's first is exactly what was cut.
+//! one segment's last point and the next one's first is exactly what was cut. `stdout.failed` is a link whose target says
+//! where and why writing failed first ([`WriteFailure`]).
 
 mod cursor;
+mod failure;
 mod lines;
 mod map;
 mod matches;
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use cursor::{Cursor, InvalidCursor};
+pub use failure::WriteFailure;
 pub use lines::{Line, LineOrCut, Lines, MAX_LINE};
 pub use matches::{MATCHED, Matches, line_matches};
 pub use query::{Entry, LogEnd, LogPage, LogQuery, Omitted};

@@ -17,7 +17,7 @@ use quell_sys::fault::{FaultPoint as Step, fault_point};
 
 pub use pipe::Taken;
 
-use super::{MIN_CAP, POINT, Point, SegmentId, Stream, at, believable, line_ends};
+use super::{MIN_CAP, POINT, Point, SegmentId, Stream, WriteFailure, at, believable, line_ends};
 use crate::home::gone_is_fine;
 
 /// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
@@ -123,7 +123,7 @@ impl CaptureWriter {
             match self.put(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => {
-                    self.cut(bytes.len() as u64, line_ends(bytes));
+                    self.cut(bytes.len() as u64, line_ends(bytes), &error);
                     return Err(error);
                 }
             }
@@ -132,9 +132,11 @@ impl CaptureWriter {
     }
 
     /// What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
-    fn cut(&mut self, bytes: u64, lines: u64) {
+    fn cut(&mut self, bytes: u64, lines: u64, why: &io::Error) {
         self.close();
-        self.gap = true;
+        if !std::mem::replace(&mut self.gap, true) {
+            WriteFailure::note(&self.dir, self.stream, self.end.offset, why);
+        }
         self.end = self.end.after(self.end.time, bytes, lines);
     }
 

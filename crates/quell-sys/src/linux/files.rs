@@ -131,6 +131,11 @@ fn has_capabilities() -> bool {
     effective.is_none_or(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
 }
 
+/// Whether a file could not be opened because this process, or the host, has too many open: that says nothing of the file.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Fails if this process can't open `count` more descriptors at once. Without them what can't be opened would be taken for
 /// what is not there.
 pub fn check_room(count: usize) -> io::Result<()> {

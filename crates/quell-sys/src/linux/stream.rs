@@ -38,7 +38,8 @@ pub fn null() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens `path` for reading without waiting for anybody: of a fifo that nobody writes to, the end is read at once.
+/// Opens `path` for reading without waiting for anybody: of a fifo that nobody writes to, the end is read at once, unless it is
+/// held ([`super::FifoHold`]).
 pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;

@@ -3,6 +3,8 @@
 
 mod audit;
 
+use std::collections::BTreeSet;
+use std::io;
 use std::sync::OnceLock;
 
 use quell_core::JobId;
@@ -14,7 +16,8 @@ use serde_json::{Value, json};
 
 pub use audit::{Asker, AuditLine, Kind};
 
-use crate::{Config, Error, Job, Result, Stopped};
+use crate::recover::mask_of;
+use crate::{Config, Error, Job, Result, Stopped, find};
 
 /// The policy that holds here, and the log of what it has decided.
 #[derive(Clone, Debug)]
@@ -215,13 +218,32 @@ pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: Wish) -> Result<
     };
     match home {
         Some(home) => {
-            let gate = Gate::new(home, policy).because(wish.reason);
+            let reason = wish.reason.map(|reason| masked(home, &wish.target, &reason));
+            let gate = Gate::new(home, policy).because(reason);
             let decision = gate.admit_for(verb, &wish.target, wish.job)?;
             Ok(Passed(Some((gate, verb, decision))))
         }
         // There is no place for a log.
         None => refused(decide_verb(&policy, verb)).map(|_| Passed::default()),
     }
+}
+
+/// `reason` without the values that the jobs mask which `target` names, and those that have not ended.
+fn masked(home: &Home, target: &str, reason: &str) -> String {
+    let named = target.split(' ').filter_map(|word| find::resolve_recorded(home, word).ok());
+    let jobs: io::Result<BTreeSet<JobId>> =
+        home.unended().map(|live| live.into_iter().chain(named).collect());
+    let mask = |text: String, id: JobId| {
+        let job = home.job(id);
+        match job.spec() {
+            // It is just being made or removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
+            spec => Ok(mask_of(&job, &spec?)?.apply(&text)),
+        }
+    };
+    let shown: io::Result<String> = jobs.and_then(|jobs| jobs.into_iter().try_fold(reason.to_owned(), mask));
+    // What the values are is not known: then nothing of it is shown.
+    shown.unwrap_or_else(|_| "***".into())
 }
 
 /// The decision, or the error that it is.

@@ -47,7 +47,8 @@ fn finished(home: &Home) -> Result<Vec<JobId>, Fail> {
 
 /// Takes in these jobs.
 fn add(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<(), Fail> {
-    let rows: Vec<Row> = ids.iter().filter_map(|&id| Row::of(&home.job(id))).collect();
+    let rows = ids.iter().filter_map(|&id| Row::of(&home.job(id)).transpose());
+    let rows: Vec<Row> = rows.collect::<Result<_, Error>>()?;
     if rows.is_empty() {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use quell_store::{JobDir, Liveness};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
+use crate::Error;
 use crate::view::{JobView, Records};
 
 /// A finished job whose records can't be read.
@@ -65,24 +66,30 @@ impl Run {
     }
 }
 
+fn is_live(job: &JobDir) -> Result<bool, Error> {
+    match job.liveness() {
+        Ok(liveness) => Ok(!matches!(liveness, Liveness::Ended)),
+        Err(error) if quell_sys::is_out_of_descriptors(&error) => Err(Error::io(job.dir())(error)),
+        Err(_) => Ok(false),
+    }
+}
+
 impl Row {
-    /// The row of a job that has ended; none if it is not there, or only its lock was deleted.
-    pub fn of(job: &JobDir) -> Option<Self> {
+    /// The row of a job that has ended; none if it is not there, or only its lock was deleted. Fails if there are too few
+    /// descriptors to tell.
+    pub fn of(job: &JobDir) -> Result<Option<Self>, Error> {
         let found = match Records::read(job) {
-            Ok(records)
-                if !records.have_ended() && job.liveness().is_ok_and(|is| !matches!(is, Liveness::Ended)) =>
-            {
-                return None;
-            }
+            Ok(records) if !records.have_ended() && is_live(job)? => return Ok(None),
             Ok(records) => Ok(Known {
                 view: records.view().kept_by_nobody(),
                 boot: records.spec.boot_id.clone(),
                 run: records.receipt.as_ref().map(Run::of),
             }),
-            Err(_) if !job.exists() => return None,
+            Err(_) if !job.exists() => return Ok(None),
+            Err(error) if error.is_out_of_descriptors() => return Err(error),
             Err(error) => Err(Broken { id: job.id(), why: error.to_string() }),
         };
-        Some(Self { id: job.id(), size: size_of(job.dir()), found })
+        Ok(Some(Self { id: job.id(), size: size_of(job.dir()), found }))
     }
 
     /// Which job.

@@ -26,7 +26,7 @@ pub fn answer(job: &Job, query: &LogQuery) -> Shown {
         }
     });
     let end = end.map_err(Error::io(dir))?;
-    Ok((end.cursor, object.close(&LogPage { entries: others, end })))
+    Ok((end.cursor, object.close(job, &LogPage { entries: others, end })))
 }
 
 struct Object {
@@ -58,8 +58,8 @@ impl Object {
     }
 
     /// The rest: `page` has all but the lines.
-    fn close(self, page: &LogPage) -> Option<ExitCode> {
-        let whole = envelope("logs", &LogsView::from(page));
+    fn close(self, job: &Job, page: &LogPage) -> Option<ExitCode> {
+        let whole = envelope("logs", &LogsView::new(job, page));
         let rest = whole.strip_prefix(&self.head).unwrap_or_default();
         self.stopped.or_else(|| output::to_stdout(&(self.text + rest)))
     }

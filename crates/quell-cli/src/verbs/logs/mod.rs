@@ -8,7 +8,7 @@ mod raw;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Cursor, Entry, Error, Job, LogQuery, Regex, Streams};
+use quell::{Cursor, Entry, Error, Job, LogQuery, Regex, Stream, Streams};
 
 use super::{fail, phrases, quell};
 use crate::args::LogsArgs;
@@ -38,17 +38,36 @@ fn show(args: &LogsArgs) -> Shown {
     let query = query(args)?;
     let job = quell()?.job(&args.job)?;
     job.check_has_logs()?;
-    if is_raw(args, &query) {
-        return raw::copy(&job, args, &query);
-    }
     if args.json && !args.follow {
         return answer::answer(&job, &query);
     }
-    let mut printer = Printer::new(&job, Style { timestamps: args.timestamps, json: args.json });
+    let shown =
+        if is_raw(args, &query) { raw::copy(&job, args, &query) } else { by_line(&job, args, &query) };
+    tell_unwritten(&job, query.streams);
+    shown
+}
+
+/// Says what could not be written at the end of the log, where nothing follows that would show the gap.
+fn tell_unwritten(job: &Job, streams: Streams) {
+    let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
+    for lost in job.unwritten().iter().filter(|lost| streams.has(lost.stream)) {
+        let Ok(totals) = job.logs(&nothing).map(|page| page.end.totals) else { continue };
+        let end = match lost.stream {
+            Stream::Stdout => totals.stdout.bytes,
+            Stream::Stderr => totals.stderr.bytes,
+        };
+        if end <= lost.from {
+            output::to_stderr(&format!("quell: not kept: {}\n", phrases::unwritten(lost)));
+        }
+    }
+}
+
+fn by_line(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
+    let mut printer = Printer::new(job, Style { timestamps: args.timestamps, json: args.json });
     let (cursor, long) = if args.follow {
-        follow::follow(&job, &query, &mut printer)?
+        follow::follow(job, query, &mut printer)?
     } else {
-        print_all(&job, args, &query, &mut printer)?
+        print_all(job, args, query, &mut printer)?
     };
     let written = printer.close();
     if long > 0 {

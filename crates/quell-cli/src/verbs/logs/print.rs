@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::answers::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, wall_at};
+use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Unwritten, wall_at};
 
 use super::super::{envelope, phrases};
 use super::Flow;
 use crate::args::LogsArgs;
 use crate::output;
-use crate::show::Filter;
+use crate::show::{Filter, printable};
 
 /// How many bytes are written at once.
 const BUFFER: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub struct Style {
 pub struct Printer {
     out: BufWriter<Stdout>,
     id: String,
-    max_log: Option<u64>,
+    limits: Limits,
     style: Style,
     /// Whether a person looks at it, and whether in colour.
     terminal: bool,
@@ -54,7 +54,7 @@ impl Printer {
         Self {
             out: BufWriter::with_capacity(BUFFER, io::stdout()),
             id: job.id().to_string(),
-            max_log: max_log(job),
+            limits: Limits::of(job),
             filter: (terminal && !style.json).then(Filter::default),
             style,
             terminal,
@@ -151,7 +151,7 @@ impl Printer {
     pub fn notice(&self, entry: &Entry, args: &LogsArgs) -> Option<String> {
         match entry {
             Entry::Line(_) => None,
-            Entry::Cut(cut) => Some(cut_marker(cut, self.max_log)),
+            Entry::Cut(cut) => Some(self.limits.cut_marker(cut)),
             Entry::Omitted(omitted) => Some(self.omitted_marker(omitted, args)),
         }
     }
@@ -163,7 +163,7 @@ impl Printer {
 
     /// A gap, in a line of its own.
     pub fn cut(&mut self, cut: &Cut) -> Flow {
-        let text = cut_marker(cut, self.max_log);
+        let text = self.limits.cut_marker(cut);
         self.marker(&text)
     }
 
@@ -225,20 +225,34 @@ impl Printer {
     }
 }
 
-/// How much of a job's output is kept.
-pub fn max_log(job: &Job) -> Option<u64> {
-    job.dir().spec().ok()?.background.map(|background| background.max_log)
+/// Why some of a job's output may not be there.
+pub struct Limits {
+    job: Job,
+    max_log: Option<u64>,
 }
 
-/// `[quell: 1,234 lines (5.2 MiB, 5,452,595 bytes) of stdout were not kept: the job's --max-log is 64M]`
-pub fn cut_marker(cut: &Cut, max_log: Option<u64>) -> String {
-    let bytes = phrases::bytes(cut.bytes);
-    let what = match cut.lines {
-        Some(lines) => format!("{} ({bytes})", phrases::counted(lines, "line")),
-        None => bytes,
-    };
-    let why = max_log.map(|max| format!(": the job's --max-log is {}", phrases::size(max)));
-    format!("[quell: {what} of {} were not kept{}]", cut.stream, why.unwrap_or_default())
+impl Limits {
+    pub fn of(job: &Job) -> Self {
+        let background = job.dir().spec().ok().and_then(|spec| spec.background);
+        Self { job: job.clone(), max_log: background.map(|background| background.max_log) }
+    }
+
+    /// `[quell: 1,234 lines (5.2 MiB, 5,452,595 bytes) of stdout were not kept: the job's --max-log is 64M]`
+    pub fn cut_marker(&self, cut: &Cut) -> String {
+        let bytes = phrases::bytes(cut.bytes);
+        let what = match cut.lines {
+            Some(lines) => format!("{} ({bytes})", phrases::counted(lines, "line")),
+            None => bytes,
+        };
+        // A gap before the first failure, or one of more than the limit, is due to the limit.
+        let is_failed = |lost: &Unwritten| lost.stream == cut.stream && lost.from < cut.to;
+        let failed = self.job.unwritten().into_iter().find(is_failed);
+        let max = self.max_log.filter(|max| failed.is_none() || cut.bytes >= *max);
+        let max = max.map(|max| format!(": the job's --max-log is {}", phrases::size(max)));
+        let failed = failed.map(|lost| format!(": {}", printable(&lost.why)));
+        let [max, failed] = [max, failed].map(Option::unwrap_or_default);
+        format!("[quell: {what} of {} were not kept{failed}{max}]", cut.stream)
+    }
 }
 
 /// Says what went wrong with writing. A reader that left is no error.

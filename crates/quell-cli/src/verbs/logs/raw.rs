@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use quell::{Cursor, Error, Job, LogQuery, LogReader, Piece};
 
 use super::Shown;
-use super::print::{complain, cut_marker, max_log};
+use super::print::{Limits, complain};
 use crate::args::LogsArgs;
 use crate::output;
 use crate::show::Filter;
@@ -24,7 +24,7 @@ pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
         let until = query.until.unwrap_or(now);
         reader.stop_at(Cursor { out: until.out.min(now.out), err: until.err.min(now.err) });
     }
-    let max_log = max_log(job);
+    let limits = Limits::of(job);
     let mut out = io::stdout().lock();
     let mut filter = (!args.raw && out.is_terminal()).then(Filter::default);
     loop {
@@ -35,7 +35,7 @@ pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
                     None => out.write_all(bytes),
                 },
                 Piece::Cut(cut) => {
-                    out.flush().map(|()| output::to_stderr(&format!("{}\n", cut_marker(&cut, max_log))))
+                    out.flush().map(|()| output::to_stderr(&format!("{}\n", limits.cut_marker(&cut))))
                 }
             };
             if let Err(error) = written {

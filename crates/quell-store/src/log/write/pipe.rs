@@ -68,8 +68,8 @@ impl CaptureWriter {
             see(bytes);
         });
         let kept = read.and_then(|()| self.index(length as u64, lines));
-        if kept.is_err() {
-            self.cut(length as u64, lines);
+        if let Err(error) = &kept {
+            self.cut(length as u64, lines, error);
         }
         Taken::Bytes { length, all: length < most, kept }
     }
