@@ -60,7 +60,7 @@ pub(super) fn check(
     let rules = Rules {
         scoped: !scope.dirs.is_empty(),
         narrow: scope.is_narrow(),
-        listed: !policy.commands.is_empty(),
+        listed: policy.commands_lift_scope,
         allow: &policy.allow,
         roots: &roots,
     };
@@ -220,7 +220,8 @@ fn check_program(
 ) -> Verdict<()> {
     let Some((_, name)) = word.rsplit_once('/') else { return Ok(()) };
     let file = cwd.join(word);
-    let listed = policy.commands.iter().filter(|pattern| pattern.contains('/'));
+    let lifts = policy.commands_lift_scope;
+    let listed = policy.commands.iter().filter(|pattern| lifts && pattern.contains('/'));
     let listed = listed.into_iter().any(|pattern| matches(pattern, &file.display().to_string()));
     let same =
         || Some(find(OsStr::new(name), variables, cwd)?.canonicalize().ok()? == file.canonicalize().ok()?);
