@@ -14,6 +14,7 @@ use quell_core::guard::{
 
 use quell_keeper::Environment;
 
+use super::evidence::EvidenceFile;
 use super::{TestPlan, ini, links, shadow};
 use crate::Config;
 
@@ -278,14 +279,24 @@ fn own_report(command: &TestCommand, words: &[String]) -> Option<PathBuf> {
 }
 
 /// Whether evidence may be put there: as a report it has to be below the working directory, and it is nothing that quell
-/// itself goes by. Whoever may have tests run is not to write a policy with what is said of them.
+/// itself goes by, and no file but earlier evidence is replaced. Whoever may have tests run is not to write a policy with what is said of them.
 pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()> {
     let scope = Scope { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "--evidence".into() };
     let word =
         PathWord { path: check_target(&text(file)?, &roots(&scope))?, place: Place::Here, exists: false };
     let found = resolve(cwd, &word.path);
     decide_place(&scope, &word, &found)?;
-    protect(&word, &found, cwd, Some(home))
+    protect(&word, &found, cwd, Some(home))?;
+    if EvidenceFile::may_replace(&found.written) {
+        return Ok(());
+    }
+    let reason = format!("`{}` is there, and is not evidence that quell has written", word.path);
+    Err(Box::new(Decision::refuse(
+        "PATH_PROTECTED",
+        BUILT_IN,
+        reason,
+        "choose another name, or remove the file",
+    )))
 }
 
 /// Whether the runner may write there, if it is told to.
