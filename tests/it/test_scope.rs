@@ -11,6 +11,7 @@ use quell_tests::{
 };
 use serde_json::{Value, json};
 
+use crate::guard::verb;
 use crate::test_verb::{data, fits, lab};
 
 /// The code of the refusal, or the status.
@@ -247,7 +248,7 @@ fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
     fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
     lab.write(".config/quell/config.toml", &scope);
     lab.write(".config/quell/guard.toml", &list("\"sh\""));
-    let done = lab.quell("test").args(["--json"]).command(shell).finish();
+    let done = verb(&lab, "test").args(["--json"]).command(shell).finish();
     assert_eq!(outcome(&done), "pass", "{}", done.stdout);
 }
 
