@@ -63,6 +63,62 @@ fn a_policy_can_close_verbs_and_effects() {
     assert_eq!(refusals, 11, "{log}");
 }
 
+/// The lines of the audit log about what was done.
+fn acts_on_record(lab: &Lab) -> Vec<Value> {
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    lines.filter(|line| line["kind"] == "act" && line["verb"] != "start").collect()
+}
+
+#[test]
+fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let root = job.process("root").expect("a root");
+    job.lose();
+    for (rules, key) in [("most = \"read\"", "guard.most"), ("deny = [\"stop\"]", "guard.deny")] {
+        policy(&lab, &format!("[guard]\n{rules}\n"));
+        let named = job.id.as_str();
+        for words in
+            [&["list"][..], &["status", named], &["tree", named], &["wait", named], &["events", named]]
+        {
+            let done = verb(&lab, words[0]).args(&words[1..]).finish();
+            assert!(root.is_alive(), "{rules} {words:?}");
+            assert_eq!(done.code(), Some(5), "{rules} {words:?}: {}{}", done.stdout, done.stderr);
+            for part in ["is lost", "quell sweep", key] {
+                assert!(done.stderr.contains(part), "{rules} {words:?}: {}", done.stderr);
+            }
+        }
+        let listed = verb(&lab, "list").args(["--json"]).finish().envelope();
+        assert_eq!(listed["data"]["jobs"][0]["state"], "lost", "{listed}");
+        let status = verb(&lab, "status").args(["--json", named]).finish().envelope();
+        assert_eq!(status["data"]["job"]["state"], "lost", "{status}");
+    }
+    assert!(root.is_alive());
+    assert_eq!(acts_on_record(&lab), Vec::<Value>::new());
+    // `stop` is still denied, and `sweep` is not.
+    let swept = verb(&lab, "sweep").finish();
+    assert!(eventually(PATIENCE, || !root.is_alive()), "{}{}", swept.stdout, swept.stderr);
+    let acts = acts_on_record(&lab);
+    assert_eq!(acts.len(), 1, "{acts:#?}");
+    assert_eq!((&acts[0]["verb"], &acts[0]["target"]), (&"sweep".into(), &job.id.as_str().into()));
+}
+
+#[test]
+fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let root = job.process("root").expect("a root");
+    job.lose();
+    policy(&lab, "[guard]\ndeny = [\"sweep\"]\n");
+    let listed = verb(&lab, "list").finish();
+    assert!(eventually(PATIENCE, || !root.is_alive()), "{}", listed.stderr);
+    let acts = acts_on_record(&lab);
+    assert_eq!(acts.len(), 1, "{acts:#?}");
+    assert_eq!((&acts[0]["verb"], &acts[0]["receipt"]), (&"sweep".into(), &job.id.as_str().into()));
+    assert!(acts[0]["result"]["verdict"].is_object(), "{}", acts[0]);
+}
+
 /// They are admitted with their job. Nobody else is, not even a hook's own command.
 #[test]
 fn a_job_has_its_hooks_and_probes_where_run_is_refused() {

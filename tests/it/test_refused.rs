@@ -303,6 +303,30 @@ fn evidence_is_not_written_over_what_quell_goes_by() {
 }
 
 #[test]
+fn evidence_takes_the_place_of_nothing_but_earlier_evidence() {
+    let lab = lab();
+    let code = "def test_a():\n    pass\n";
+    for file in ["src/test_e.py", "tests/conftest.py", "package.json"] {
+        lab.write(file, code);
+        for target in ["src", "tests"] {
+            let quell = lab.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
+            let done = quell.command(["pytest", target]).finish();
+            let refused = (Some(4), &json!("PATH_PROTECTED"));
+            assert_eq!((done.code(), &done.envelope()["error"]["code"]), refused, "{file}: {}", done.stdout);
+            assert_eq!(fs::read_to_string(lab.path(file)).expect("a file"), code, "{file}");
+        }
+    }
+    // A name that is free, or that was made for it, and then twice the same.
+    lab.write("made.json", "");
+    for file in ["free.json", "made.json"] {
+        for (words, status) in [(["true"], "pass"), (["false"], "fail"), (["true"], "pass")] {
+            lab.quell("test").args(["--json", "--evidence", file]).command(words).finish();
+            assert_eq!(receipt(&lab.path(file)).expect("evidence")["status"], status, "{file}");
+        }
+    }
+}
+
+#[test]
 fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
     let lab = lab();
     marker(&lab);

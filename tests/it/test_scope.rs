@@ -11,6 +11,7 @@ use quell_tests::{
 };
 use serde_json::{Value, json};
 
+use crate::guard::verb;
 use crate::test_verb::{data, fits, lab};
 
 /// The code of the refusal, or the status.
@@ -212,6 +213,43 @@ fn the_program_is_found_once_and_executed_by_its_path() {
         assert_eq!(outcome(&done), expected, "{words:?} {policy}: {}", done.stdout);
         assert_eq!(lab.path("ran").exists(), expected == "pass", "{words:?} {policy}");
     }
+}
+
+/// A listed program may be told anything, so such a list is only as strong as the file that it is in.
+#[test]
+fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
+    let lab = with_runners();
+    let other = Lab::as_me();
+    let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n").display().to_string();
+    let scope = format!("[guard.test]\nscope = [{:?}]\n", lab.path("tests"));
+    let trusting = format!("[trust]\nprojects = [{:?}]\n{scope}", lab.dir());
+    let list = |names: &str| format!("[guard.test]\ncommands = [{names}]\n");
+    let shell = &["./sh", "-c", "id", "tests"][..];
+    for (user, project, words, expected) in [
+        (scope.clone(), String::new(), shell, "COMMAND_NOT_ALLOWED"),
+        (scope.clone(), list("\"sh\""), shell, "COMMAND_NOT_ALLOWED"),
+        (scope.clone(), list("\"*\""), &["./make", "tests"], "PATH_OUTSIDE_SCOPE"),
+        (scope.clone(), list(&format!("{foreign:?}")), &[&foreign, "tests"], "COMMAND_NOT_ALLOWED"),
+        (trusting.clone(), list("\"sh\""), shell, "COMMAND_NOT_ALLOWED"),
+        (scope.clone(), list("\"sh\""), &["./pytest", "tests"], "COMMAND_NOT_ALLOWED"),
+        (scope.clone(), list("\"pytest\""), &["./pytest", "tests"], "pass"),
+        (format!("{scope}commands = [\"sh\"]\n"), String::new(), shell, "pass"),
+        (list("\"sh\""), "[guard.test]\nscope = [\"tests\"]\n".into(), shell, "pass"),
+    ] {
+        let own = lab.write("own.toml", &user);
+        lab.write("quell.toml", &project);
+        let quell = lab.quell("test").args(["--json"]).command(words).env("QUELL_CONFIG", own);
+        let done = quell.finish();
+        assert_eq!(outcome(&done), expected, "{user}{project}{words:?}: {}", done.stdout);
+        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}{project}{words:?}");
+    }
+    // The user's two files are one place.
+    lab.write("quell.toml", "");
+    fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
+    lab.write(".config/quell/config.toml", &scope);
+    lab.write(".config/quell/guard.toml", &list("\"sh\""));
+    let done = verb(&lab, "test").args(["--json"]).command(shell).finish();
+    assert_eq!(outcome(&done), "pass", "{}", done.stdout);
 }
 
 #[test]

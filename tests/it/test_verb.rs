@@ -272,9 +272,11 @@ fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
         assert!(!lab.path("ran").exists(), "{path}");
     }
     assert_eq!(fs::read_dir(lab.path("dir")).expect("a directory").count(), 0, "nothing is left there");
-    lab.write("old.json", "old");
-    let done =
-        lab.quell("test").args(["--json", "--evidence", "old.json"]).command(["no-such-program"]).finish();
+    let again = |words: [&str; 1]| {
+        lab.quell("test").args(["--json", "--evidence", "old.json"]).command(words).finish()
+    };
+    again(["true"]);
+    let done = again(["no-such-program"]);
     let (data, written) = (data(&done), receipt(&lab.path("old.json")).expect("evidence"));
     assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{data:#}");
     assert_eq!((&data["error"]["code"], &written), (&json!("program_not_found"), &data), "{data:#}");

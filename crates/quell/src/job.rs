@@ -10,7 +10,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
 
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
-use crate::recover::{Keepers, Standing, Survivors, not_proven_dead, settle};
+use crate::recover::{Finisher, Keepers, Standing, Survivors, not_proven_dead, settle};
 use crate::{Error, JobState, JobView, Quell, Result, find, settle_lost};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
@@ -147,10 +147,10 @@ impl Job {
 
     fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
         let ended = |was_over| Ok(Stopped { receipt: self.ended_receipt()?, was_over });
-        match settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)? {
+        match settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)? {
             // The record says so, which the job can rewrite; its cgroup can't be rewritten.
             Standing::Over if find::record_remains(self.quell.home(), Some(self.id())) => {
-                settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)?;
+                settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
                 return ended(false);
             }
             Standing::Over => return ended(true),
@@ -191,7 +191,7 @@ impl Job {
                 (None, None) => watch = Some(self.watch()?),
             }
             let survivors = if asked { Survivors::Report } else { Survivors::KillAgain };
-            match settle(&self.dir, survivors, keepers)? {
+            match settle(&self.dir, survivors, keepers, Finisher::Stop)? {
                 Standing::Over | Standing::Finished => {
                     // One that was stopped could not end with its job.
                     standby.map(|standby| standby.signal(Signal::CONT));
@@ -387,7 +387,8 @@ impl Job {
         let (mut watch, mut knocking) = (self.watch()?, Knocking::new());
         loop {
             // Each time: a keeper may be killed while it is waited for.
-            if settle(&self.dir, Survivors::KillAgain, Keepers::Unknown)? != Standing::Kept {
+            if settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)? != Standing::Kept
+            {
                 break;
             }
             if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_contain::{OrphanedJob, Recovered};
+use quell_core::guard::{Decision, decide_verb};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
     JobSpec, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
@@ -15,8 +16,10 @@ use quell_core::{
 use quell_keeper::{Mask, News, RunError};
 use quell_store::{JobDir, Liveness, Lock, now_rfc3339};
 use quell_sys::fault::{FaultPoint, fault_point};
+use serde_json::json;
 
-use crate::{Error, Result};
+use crate::guard::Gate;
+use crate::{Config, Error, Result};
 
 /// How much longer than its own verification a stop that another quell is finishing is waited for.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
@@ -199,13 +202,51 @@ impl Lost {
 /// After: the job is over, on disk too; or it has survivors, its receipt and state name them, and it stays among the live
 /// ones to be tried again. Its cause is that of the stop that was under way, else `keeper_lost`, or `host_reboot`. If this
 /// process is killed meanwhile, the next one begins again.
+///
+/// The policy must allow `sweep`, and the audit log gets a line, if processes of it may be alive.
 pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
-    finish(job, lock, Keepers::Unknown)
+    finish(job, lock, Keepers::Unknown, Finisher::Sweep)
 }
 
-fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
+/// What has a lost job finished, and so what the policy must allow for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finisher {
+    /// A stop, which was admitted and writes its own line; or a test run, which ends what it has started.
+    Stop,
+    /// A sweep.
+    Sweep,
+    /// Any other command, which has met the job: also one that may only look.
+    Reader,
+}
+
+impl Finisher {
+    /// Whether today's policy lets processes of a lost job be killed; the gate that writes down what came of it, if it does.
+    fn admit(self, job: &JobDir) -> Result<Option<(Gate, Decision)>> {
+        let verb = match self {
+            Self::Stop => return Ok(None),
+            Self::Sweep => "sweep",
+            Self::Reader => "stop",
+        };
+        let policy =
+            Config::from_files_here().map_or_else(|_| Config::refusals_here(), |config| config.guard);
+        let decision = decide_verb(&policy, verb);
+        if decision.allowed {
+            return Ok(Some((Gate::new(job.home(), policy), decision)));
+        }
+        Err(Error::NotProvenDead(format!(
+            "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \
+             not: {} ({})",
+            job.id(),
+            decision.reason,
+            decision.hint
+        )))
+    }
+}
+
+fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let case = Case::of(job, &lock, keepers)?;
+    let admitted = if matches!(case, Case::Lost(_)) { finisher.admit(job)? } else { None };
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
         fault_point(FaultPoint::LostLocked);
@@ -251,6 +292,12 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers) -> Result<Finish> {
     };
     let mut receipt = done.receipt(&lost, job);
     mask_members(&mut receipt, &lost, job);
+    if let Some((gate, decision)) = admitted {
+        let result = json!({ "verdict": receipt.verdict, "cause": receipt.cause });
+        let id = job.id().to_string();
+        // What is done is done, also if the log can't be written.
+        let _ = gate.acted("sweep", &id, &decision, &result, Some(id.clone()));
+    }
     // Nothing is new: what was told of them when they were first met says more.
     let told = lost.record.as_deref().is_some_and(|record| {
         matches!(record.verdict, Some(Verdict::Survivors { .. })) && record.survivors == receipt.survivors
@@ -320,13 +367,19 @@ pub(crate) enum Keepers {
 /// Makes sure that `job` is not lost, which any command may do before it looks at it: at once where it is kept or over;
 /// where it is lost, its stop is finished first, here or by another quell that has begun with it. Whether it was lost.
 ///
-/// An error says that it is not proven dead, and can be tried again.
+/// An error says that it is not proven dead, and can be tried again; also where the policy does not allow `stop`.
 pub fn settle_lost(job: &JobDir) -> Result<bool> {
-    Ok(settle(job, Survivors::KillAgain, Keepers::Unknown)? == Standing::Finished)
+    let standing = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)?;
+    Ok(standing == Standing::Finished)
 }
 
 /// The same, and how it stands.
-pub(crate) fn settle(job: &JobDir, survivors: Survivors, keepers: Keepers) -> Result<Standing> {
+pub(crate) fn settle(
+    job: &JobDir,
+    survivors: Survivors,
+    keepers: Keepers,
+    finisher: Finisher,
+) -> Result<Standing> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let mut deadline = None;
     loop {
@@ -357,7 +410,7 @@ pub(crate) fn settle(job: &JobDir, survivors: Survivors, keepers: Keepers) -> Re
         {
             return Err(not_proven_dead(job.id(), &record.survivors));
         }
-        return match finish(job, lock, keepers)? {
+        return match finish(job, lock, keepers, finisher)? {
             Finish::Kept => Ok(Standing::Kept),
             Finish::Removed | Finish::Settled => Ok(Standing::Finished),
             Finish::Stopped(receipt) => match receipt.verdict {

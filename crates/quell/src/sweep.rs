@@ -10,7 +10,7 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Case, Finish, Keepers, Lost, finish_lost, settle_lost};
+use crate::recover::{Case, Finish, Finisher, Keepers, Lost, Survivors, finish_lost, settle};
 use crate::{Error, Result, find, index};
 
 /// How long what is left of an ended job in its cgroup may take to die.
@@ -247,7 +247,8 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
         Ok(Liveness::Finishing) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
         Ok(Liveness::Finishing) => {
             let mut waited = SweptJob::new(job, SweepAction::Wait);
-            waited.error = settle_lost(job).err().map(|error| error.to_string());
+            let settled = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Sweep);
+            waited.error = settled.err().map(|error| error.to_string());
             return swept(waited.with_record(job));
         }
         Ok(Liveness::Orphaned(lock)) => lock,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
 use quell_core::{AskScope, EventKind, JobEvent, printable};
 
-use super::{envelope, fail, phrases, quell};
+use super::{envelope, fail, phrases, quell, select};
 use crate::args::EventsArgs;
 use crate::output;
 
@@ -43,15 +43,22 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
             listing.jobs.iter().map(|view| quell.job_with(view.id)).collect()
         }
     };
-    let mut events = Vec::new();
+    let (mut events, mut end) = (Vec::new(), ExitCode::SUCCESS);
     for job in &jobs {
-        quell::settle_lost(job.dir())?;
+        match quell::settle_lost(job.dir()) {
+            // What has happened so far is known all the same.
+            Err(error @ Error::NotProvenDead(_)) => {
+                select::tell_unfinished(&error);
+                end = ExitCode::from(error.exit_code());
+            }
+            settled => drop(settled?),
+        }
         events.extend(job.events()?);
     }
     events.sort_by(|a, b| a.time.cmp(&b.time));
     match printer.print(&events) {
         ControlFlow::Break(code) => Ok(code),
-        ControlFlow::Continue(()) => Ok(ExitCode::SUCCESS),
+        ControlFlow::Continue(()) => Ok(end),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use quell::{Error, Job, JobState, Quell, TagFilter};
 
 use crate::output;
+use crate::show;
 
 /// The labels that are asked for.
 pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
@@ -30,6 +31,22 @@ pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
         tell_finished(job.id());
     }
     Ok(job)
+}
+
+/// The same for a verb that shows also a lost job: says why one is not finished.
+pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
+    let job = quell.job(text)?;
+    match quell::settle_lost(job.dir()) {
+        Ok(true) => tell_finished(job.id()),
+        Ok(false) => {}
+        Err(error) => tell_unfinished(&error),
+    }
+    Ok(job)
+}
+
+/// Says why the stop of a lost job was not finished.
+pub fn tell_unfinished(error: &Error) {
+    output::to_stderr(&format!("quell: {}\n", show::printable(&error.to_string())));
 }
 
 /// Says that the stop of a lost job was finished.

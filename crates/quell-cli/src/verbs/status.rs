@@ -47,7 +47,7 @@ pub fn status(args: &StatusArgs) -> ExitCode {
 }
 
 fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
-    select::meet(quell, text)?.status()
+    select::look_at(quell, text)?.status()
 }
 
 fn exit_code(job: &JobView) -> u8 {

@@ -2,7 +2,8 @@
 
 use super::command::{bare, last, wrapper_words};
 use super::options::{
-    CARGO, GO, JEST, LOG, Options, PYTEST, PYTEST_PATH_LISTS, PYTEST_SETTINGS, UNITTEST, VITEST, is_among,
+    CARGO, GO, JEST, LOG, Options, PYTEST, PYTEST_PARTS, PYTEST_PATH_LISTS, PYTEST_SETTINGS, UNITTEST,
+    VITEST, is_among,
 };
 use super::path::{Root, check_target, shown};
 use super::scan::{Scan, Special, looks_like_path, option_path, split_words};
@@ -321,8 +322,15 @@ fn pytest(
             let reason = "--pyargs makes names of modules of the targets, wherever these are".into();
             misleads(reason, "name files or directories")
         }
-        // A plugin is code; to do without one loads nothing.
-        "-p" if !text.starts_with("no:") && !rules.allows("-p") => Err(rules.refuse_option("-p", "pytest")),
+        "-p" if !rules.allows("-p") => match text.strip_prefix("no:") {
+            // A plugin is code.
+            None => Err(rules.refuse_option("-p", "pytest")),
+            Some(part) if is_among(PYTEST_PARTS, part) && !rules.allows(&format!("-p {text}")) => {
+                Err(rules.refuse_option(&format!("-p {text}"), "pytest"))
+            }
+            // To do without one loads nothing.
+            Some(_) => Ok(None),
+        },
         "-W" | "--pythonwarnings" if names_category(text) && !rules.allows(option) => {
             Err(rules.refuse_option(option, "pytest"))
         }

@@ -100,7 +100,15 @@ impl Scan<'_> {
                             format!("`{option}` has no value, and what stands behind it is an option");
                         return misleads(reason, "write the value with `=`");
                     }
-                    None if known.takes(&option) => words.next().map(str::to_owned),
+                    None if known.takes(&option) => {
+                        let next = words.next();
+                        if let Some(next) = next.filter(|next| is_read_twice(next, known)) {
+                            let reason =
+                                format!("`{}` behind `{option}` is read as more than its value", shown(next));
+                            return misleads(reason, "write the value with `=`");
+                        }
+                        next.map(str::to_owned)
+                    }
                     None if is_among(known.optional, &option) && next_is_word => {
                         let reason = format!("what stands behind `{option}` may be its value or a target");
                         return misleads(reason, "write a value with `=`, and targets first");
@@ -111,9 +119,7 @@ impl Scan<'_> {
                     }
                     // Without the plugin it is a target: what could be one has to be a good one.
                     None if is_among(known.plugins, &option) => {
-                        let plain =
-                            |next: &&str| !next.starts_with('-') && !looks_like_path(next, self.exists);
-                        words.next_if(plain).map(str::to_owned)
+                        words.next_if(|next| !self.may_be_target(next)).map(str::to_owned)
                     }
                     None => None,
                 };
@@ -126,6 +132,15 @@ impl Scan<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Whether a word would name a target, or be an option, where the option before it is not known.
+    fn may_be_target(&self, word: &str) -> bool {
+        // As pytest cuts `tests/test_a.py::test_x[1]`.
+        let file = word.split("::").next().unwrap_or_default();
+        let short = file.split('[').next().unwrap_or_default();
+        word.starts_with(['-', '@'])
+            || [word, file, short].iter().any(|part| looks_like_path(part, self.exists))
     }
 
     /// The paths of one option.
@@ -152,6 +167,14 @@ impl Scan<'_> {
             None => Ok(Vec::new()),
         }
     }
+}
+
+/// Whether a word is more than the value of the option before it: pytest looks for `-p` among all words, and puts the words of a
+/// file in the place of `@FILE`. No value of an option needs to be written so.
+fn is_read_twice(word: &str, known: &Options) -> bool {
+    let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    known.dashes == Dashes::Short
+        && (word.starts_with('@') || word.strip_prefix('-').is_some_and(|rest| !number(rest)))
 }
 
 /// Whether a word with a dash is a target all the same: Python's argparse takes numbers for such, and what has a space in it

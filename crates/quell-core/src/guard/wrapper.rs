@@ -180,8 +180,8 @@ pub(super) fn no_script<T>(program: &str, word: Option<&str>) -> Result<T, Box<D
         "with a scope `{name}` runs a script that is in the scope, and here {instead} stands in its place"
     );
     let hint = format!(
-        "write the script behind plain flags, or call a known runner; only a program in guard.test.commands may be told anything; \
-         {GUIDE}"
+        "write the script behind plain flags, or call a known runner; only a program in guard.test.commands of the \
+         file that has the scope, or of a stronger one, may be told anything; {GUIDE}"
     );
     Err(Box::new(Decision::refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)))
 }
@@ -191,7 +191,8 @@ pub(super) fn no_runner<T>(program: &str) -> Result<T, Box<Decision>> {
     let name = shown(program);
     let reason = format!("`{name}` is not a test runner that quell knows, so it can't be held to a scope");
     let hint = format!(
-        "call a known runner, or a script that is in the scope, or have the policy list it in guard.test.commands; {GUIDE}"
+        "call a known runner, or a script that is in the scope, or have the file that has the scope list it in \
+         guard.test.commands; {GUIDE}"
     );
     Err(Box::new(Decision::refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)))
 }

@@ -1,7 +1,8 @@
 //! `[guard]`: what a file says about what may be done, and how the files' words are put together.
 //!
 //! Whatever refuses adds up over all files. What allows counts from the machine's file alone, if there is one; else from the
-//! user's own and from a project that the user trusts. Of what narrows a list, the strongest file that has it wins.
+//! user's own and from a project that the user trusts. Of what narrows a list, the strongest file that has it wins. With a scope
+//! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::file::{Reader, kind, strings};
 use super::keys::{Problem, choice};
-use super::suggest;
+use super::{Layer, suggest};
 
 /// The policy of the machine. Root's, and read before all others.
 pub(crate) const MACHINE_FILE: &str = "/etc/quell/guard.toml";
@@ -228,9 +229,10 @@ fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
     }
 }
 
-/// Puts the words of a file under those of the stronger ones. `before` are the keys that those have set.
-pub(crate) fn put(policy: &mut Policy, said: &Said, before: &[&str]) {
-    let first = !before.contains(&said.key);
+/// Puts the words of a file under those of the stronger ones. `before` are the keys that those have set, and whose files they are.
+pub(crate) fn put(policy: &mut Policy, said: &Said, layer: Layer, before: &[(&str, Layer)]) {
+    let first = !before.iter().any(|(key, _)| *key == said.key);
+    let scope_is_stronger = before.iter().any(|&(key, of)| key == "guard.test.scope" && of != layer);
     let add = |all: &mut Vec<String>, words: &[String]| {
         for word in words {
             if !all.contains(word) {
@@ -253,7 +255,10 @@ pub(crate) fn put(policy: &mut Policy, said: &Said, before: &[&str]) {
         ("guard.service.protect", Value::Words(words)) => add(&mut policy.service.protect, words),
         ("guard.service.verbs", Value::Words(words)) if first => policy.service.verbs.clone_from(words),
         ("guard.test.scope", Value::Words(words)) if first => policy.test.scope.clone_from(words),
-        ("guard.test.commands", Value::Words(words)) if first => policy.test.commands.clone_from(words),
+        ("guard.test.commands", Value::Words(words)) if first => {
+            policy.test.commands.clone_from(words);
+            policy.test.commands_lift_scope = !scope_is_stronger;
+        }
         ("guard.test.allow", Value::Words(words)) => add(&mut policy.test.allow, words),
         ("guard.test.approval", Value::Flag(flag)) => policy.test.approval |= flag,
         ("guard.test.approval_variable", Value::Text(name)) if first => {

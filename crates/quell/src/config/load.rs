@@ -61,8 +61,8 @@ pub struct Loaded {
     pub files: Vec<ConfigFile>,
     /// What was left out and why, for people.
     pub warnings: Vec<String>,
-    /// The keys of the guard that have been set.
-    ruled: Vec<&'static str>,
+    /// The keys of the guard that have been set, and in whose file.
+    ruled: Vec<(&'static str, Layer)>,
 }
 
 impl Config {
@@ -214,7 +214,7 @@ impl Loaded {
             self.values.insert(at, Sourced { key, value, source: layer.source(path, line) });
             self.config.hooks.push(hook);
         }
-        let before: Vec<&'static str> = self.ruled.clone();
+        let before = self.ruled.clone();
         for said in guard {
             if guard::allows(&said) && ruled {
                 self.warnings.push(format!(
@@ -234,8 +234,8 @@ impl Loaded {
             else {
                 continue;
             };
-            guard::put(&mut self.config.guard, &said, &before);
-            self.ruled.push(said.key);
+            guard::put(&mut self.config.guard, &said, layer, &before);
+            self.ruled.push((said.key, layer));
             let source = layer.source(path, said.line);
             let at = self.values.len().saturating_sub(1);
             self.values.insert(at, Sourced { key: said.key.into(), value: said.value.text(), source });

@@ -14,6 +14,7 @@ use quell_core::guard::{
 
 use quell_keeper::Environment;
 
+use super::evidence::EvidenceFile;
 use super::{TestPlan, ini, links, shadow};
 use crate::Config;
 
@@ -60,7 +61,7 @@ pub(super) fn check(
     let rules = Rules {
         scoped: !scope.dirs.is_empty(),
         narrow: scope.is_narrow(),
-        listed: !policy.commands.is_empty(),
+        listed: policy.commands_lift_scope,
         allow: &policy.allow,
         roots: &roots,
     };
@@ -220,7 +221,8 @@ fn check_program(
 ) -> Verdict<()> {
     let Some((_, name)) = word.rsplit_once('/') else { return Ok(()) };
     let file = cwd.join(word);
-    let listed = policy.commands.iter().filter(|pattern| pattern.contains('/'));
+    let lifts = policy.commands_lift_scope;
+    let listed = policy.commands.iter().filter(|pattern| lifts && pattern.contains('/'));
     let listed = listed.into_iter().any(|pattern| matches(pattern, &file.display().to_string()));
     let same =
         || Some(find(OsStr::new(name), variables, cwd)?.canonicalize().ok()? == file.canonicalize().ok()?);
@@ -277,14 +279,24 @@ fn own_report(command: &TestCommand, words: &[String]) -> Option<PathBuf> {
 }
 
 /// Whether evidence may be put there: as a report it has to be below the working directory, and it is nothing that quell
-/// itself goes by. Whoever may have tests run is not to write a policy with what is said of them.
+/// itself goes by, and no file but earlier evidence is replaced. Whoever may have tests run is not to write a policy with what is said of them.
 pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()> {
     let scope = Scope { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "--evidence".into() };
     let word =
         PathWord { path: check_target(&text(file)?, &roots(&scope))?, place: Place::Here, exists: false };
     let found = resolve(cwd, &word.path);
     decide_place(&scope, &word, &found)?;
-    protect(&word, &found, cwd, Some(home))
+    protect(&word, &found, cwd, Some(home))?;
+    if EvidenceFile::may_replace(&found.written) {
+        return Ok(());
+    }
+    let reason = format!("`{}` is there, and is not evidence that quell has written", word.path);
+    Err(Box::new(Decision::refuse(
+        "PATH_PROTECTED",
+        BUILT_IN,
+        reason,
+        "choose another name, or remove the file",
+    )))
 }
 
 /// Whether the runner may write there, if it is told to.

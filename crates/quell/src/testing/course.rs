@@ -6,7 +6,8 @@ use quell_core::EventKind;
 use quell_keeper::control::LiveMember;
 
 use crate::history::EventFeed;
-use crate::{Conditions, Error, Job, Met, Result, Stop, settle_lost, wait};
+use crate::recover::{Finisher, Keepers, Survivors, settle};
+use crate::{Conditions, Error, Job, Met, Result, Stop, wait};
 
 /// How long what the tests have started may take to end when they have: helpers such as Python's resource tracker end by
 /// themselves right behind them, and are no leak.
@@ -65,7 +66,7 @@ impl Course {
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;
         loop {
-            settle_lost(job.dir())?;
+            settle(job.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
             // Looked at before the history is read, which is whole then.
             let over = job.is_over()?;
             for event in feed.read()? {

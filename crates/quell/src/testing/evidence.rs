@@ -1,10 +1,11 @@
 //! The evidence: one JSON document in a file of the caller's, there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use quell_core::SCHEMA;
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -37,6 +38,19 @@ impl EvidenceFile {
         let (temporary, _) = file.temporary()?;
         fs::remove_file(&temporary).map_err(Error::io(&temporary))?;
         Ok(file)
+    }
+
+    /// Whether evidence may take the place of what is there: nothing, an empty file, or earlier evidence.
+    pub fn may_replace(path: &Path) -> bool {
+        let mut begun = Vec::new();
+        let wanted = format!("{{\n  \"schema\": \"{SCHEMA}\",\n  \"status\": \"");
+        let read = match fs::symlink_metadata(path) {
+            // What is no file is refused elsewhere.
+            Ok(found) if !found.is_file() => return true,
+            Ok(_) => File::open(path).and_then(|file| file.take(wanted.len() as u64).read_to_end(&mut begun)),
+            Err(_) => return true,
+        };
+        read.is_ok() && (begun.is_empty() || begun == wanted.as_bytes())
     }
 
     fn temporary(&self) -> Result<(PathBuf, File)> {
