@@ -42,7 +42,7 @@ const STATES_CAP: u64 = 64 * 1024;
 /// How large a file of the record may be: more than any command line and environment that the kernel takes.
 const RECORD_CAP: u64 = 64 * 1024 * 1024;
 
-/// The lock that says: somebody keeps this job. ContainmentInfo as long as the file is open in any process.
+/// The lock that says that a process keeps this job. Held as long as the file is open in any process.
 #[derive(Debug)]
 pub struct Lock {
     file: File,

@@ -1,6 +1,6 @@
 //! A place for the keepers of background jobs: they leave the cgroup of whoever called, so that nothing which happens to
 //! that one (a session that ends, a service that is stopped, another job's kill) reaches them, and whoever looks for a
-//! job's preexisting_children in the caller's cgroup does not meet the keepers of thousands of others.
+//! job's stray processes in the caller's cgroup does not meet the keepers of thousands of others.
 //!
 //! One cgroup serves all of a host's or a user's keepers, and stays there when it is empty. They are born in it: to move a
 //! process makes every fork on the host wait for a few milliseconds.
@@ -23,7 +23,7 @@ const NAME: &str = "quell-keepers";
 /// How often it is made, because somebody has removed it meanwhile.
 const TRIES: usize = 3;
 
-/// Where this process was before it, or the one that it was forked from, went to a keeper_cgroup.
+/// Where this process was before it, or the one that it was forked from, went to the cgroup of the keepers.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
 /// A place among the cgroups.

@@ -1,4 +1,4 @@
-//! The member_log: every process that was seen in the tree, and what was done to it.
+//! The log of members: every process that was seen in the tree, and what was done to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

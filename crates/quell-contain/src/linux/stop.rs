@@ -171,7 +171,7 @@ impl Hold {
         self.walk_on(&mut MemberSet::default(), visit);
     }
 
-    /// The same over those that are not on `member_set` yet.
+    /// The same over those that are not in `member_set` yet.
     fn walk_on(&self, member_set: &mut MemberSet, mut visit: impl FnMut(&Pinned) -> Below) {
         let init = self.init();
         member_set.walk(
@@ -184,7 +184,7 @@ impl Hold {
         self.root.filter(|_| self.kind() == ContainmentKind::Pidns)
     }
 
-    /// Everyone alive now, noted on the member_log.
+    /// Every member that is alive now. All are noted in the log of members.
     pub fn look(&mut self) -> Vec<ProcId> {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut living = Vec::new();
@@ -294,7 +294,7 @@ impl Hold {
         round
     }
 
-    /// Shows to `act` each member that is not on the member_set yet; all of them are about to be killed. How many there were.
+    /// Shows to `act` each member that is not in the set yet; all of them are about to be killed. How many there were.
     fn each_new(
         &self,
         member_set: &mut MemberSet,
@@ -376,7 +376,7 @@ impl Hold {
         if let Some(root) = self.root {
             let _ = quell_sys::reap(root.pid);
         }
-        // Whoever is left was there before the job, or is counted as ambiguous_children.
+        // What is left was there before the job, or is counted as ambiguous.
         if !self.preexisting_children.is_empty() {
             return Ok(());
         }

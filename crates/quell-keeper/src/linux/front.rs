@@ -98,7 +98,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     let program = prepare::program(&request, id, &marker)?;
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
-    // Before the preexisting_children are listed, and before this process is a subreaper: it is no part of the job.
+    // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
     let helper = start_helper(&request, id)?;
     let plan = Plan {
         id,
