@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{
-    Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SessionKind,
-    Signal,
+    Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SentSignal,
+    SessionKind, Signal,
 };
 use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
@@ -352,7 +352,7 @@ impl Hold {
     }
 
     /// Notes what a lost keeper had said of members: some of them may be gone by now.
-    pub fn recall(&mut self, members: Vec<Member>, asked: &[ProcId]) {
+    pub fn recall(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
         // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
         let doomed = self.kind() == ContainmentKind::Pidns;
         for member in members {
@@ -361,7 +361,7 @@ impl Hold {
             }
             self.member_log.add(member);
         }
-        asked.iter().for_each(|id| self.member_log.asked(*id));
+        asked.iter().for_each(|sent| self.member_log.asked(sent.to, sent.signal));
     }
 
     /// What is known of those members. Those that were not looked at yet are looked at now.
