@@ -313,6 +313,13 @@ impl Hold {
         self.group = self.session == SessionKind::Own && self.kind() != ContainmentKind::Pidns;
     }
 
+    /// Whether the root is known to have become the program, also if it is dead by now. That of a PID namespace is not, once
+    /// its init has reaped it.
+    pub fn has_executed(&self) -> bool {
+        let stat = self.shown_root().and_then(|root| Some((root, quell_sys::stat(root.pid).ok()?)));
+        stat.is_some_and(|(root, stat)| identity(&stat) == root && stat.has_executed())
+    }
+
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
     /// it had come that far. Children that this process had before it ever started the job are no part of it.
     pub fn take_over(
