@@ -432,6 +432,7 @@ impl Supervisor {
             if self.life.state() == Phase::Ended {
                 return;
             }
+            self.read_last_signs();
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(EventKind::RootExited { outcome: outcome.clone() });
