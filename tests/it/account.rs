@@ -198,7 +198,7 @@ fn a_run_tells_its_hooks_of_a_timeout_a_kill_a_leak_and_a_loss() {
     hook_told(&told, &["started"]);
     running.lose().expect("front and keeper");
     assert!(matches!(lab.quell("sweep").finish().code(), Some(0 | 5)));
-    hook_told(&told, &["started", "lost", "ended"]);
+    hook_told(&told, &["started", "lost", "killed", "ended"]);
     running.finish();
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
