@@ -131,9 +131,9 @@ pub enum RestartPolicy {
     /// Never.
     #[default]
     No,
-    /// When it has failed by itself.
+    /// When it has failed, run into its timeout or died of a signal, unless the job was stopped.
     OnFailure,
-    /// When it has ended by itself.
+    /// Whenever it has ended, unless the job was stopped.
     Always,
 }
 

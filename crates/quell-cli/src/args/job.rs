@@ -260,9 +260,9 @@ fn restart_limit(text: &str) -> Result<RestartLimit, String> {
 pub enum RestartArg {
     /// Never
     No,
-    /// When it has failed by itself
+    /// When it has failed, run into its timeout or died of a signal, unless the job was stopped
     OnFailure,
-    /// When it has ended by itself
+    /// Whenever it has ended, unless the job was stopped
     Always,
 }
 
