@@ -131,9 +131,9 @@ pub enum RestartPolicy {
     /// Never.
     #[default]
     No,
-    /// When it has failed, run into its timeout or died of a signal, unless the job was stopped.
+    /// When it did not exit with 0, also after its timeout, unless the job was stopped.
     OnFailure,
-    /// Whenever it has ended, unless the job was stopped.
+    /// Whenever it has ended, also by its timeout, unless the job was stopped.
     Always,
 }
 

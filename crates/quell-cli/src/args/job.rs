@@ -260,9 +260,9 @@ fn restart_limit(text: &str) -> Result<RestartLimit, String> {
 pub enum RestartArg {
     /// Never
     No,
-    /// When it has failed, run into its timeout or died of a signal, unless the job was stopped
+    /// When it did not exit with 0, also after its timeout, unless the job was stopped
     OnFailure,
-    /// Whenever it has ended, unless the job was stopped
+    /// Whenever it has ended, also by its timeout, unless the job was stopped
     Always,
 }
 
