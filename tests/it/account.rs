@@ -22,9 +22,7 @@ fn fates(receipt: &Value, command: &str) -> Vec<String> {
 /// The word for `fate` under `setting`. The kernel reaps the members of a PID namespace, and tells before Linux 6.15 of
 /// none what it died of.
 fn told(lab: &Lab, setting: Setting, fate: &str) -> String {
-    let doctor = lab.quell("doctor").args(["--json"]).finish().envelope().to_string();
-    let knows = doctor.contains("pidfd_exit_code") && !doctor.contains("needs Linux 6.15");
-    if setting.contain == Contain::Pidns && !knows { "ended".into() } else { fate.into() }
+    if setting.contain == Contain::Pidns && !kernel_tells(lab) { "ended".into() } else { fate.into() }
 }
 
 #[test]
@@ -200,7 +198,7 @@ fn a_run_tells_its_hooks_of_a_timeout_a_kill_a_leak_and_a_loss() {
     hook_told(&told, &["started"]);
     running.lose().expect("front and keeper");
     assert!(matches!(lab.quell("sweep").finish().code(), Some(0 | 5)));
-    hook_told(&told, &["started", "lost", "ended"]);
+    hook_told(&told, &["started", "lost", "killed", "ended"]);
     running.finish();
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
@@ -428,4 +426,65 @@ fn a_root_that_was_asked_alone_and_does_not_end_is_killed_with_all_others_after_
         let worker = format!("sleep {}", lab.oracle.nap());
         assert_eq!(fates(&receipt, &worker), ["killed"], "{setting}: {receipt:#}");
     }
+}
+
+/// Whether the kernel says what a process died of that its own parent has reaped (Linux 6.15).
+fn kernel_tells(lab: &Lab) -> bool {
+    let doctor = lab.quell("doctor").args(["--json"]).finish().envelope().to_string();
+    doctor.contains("pidfd_exit_code") && !doctor.contains("needs Linux 6.15")
+}
+
+#[test]
+fn a_process_that_died_of_another_signal_did_not_exit_on_the_request() {
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        for (signal, fate) in [("KILL", "killed"), ("SEGV", "ended"), ("TERM", "exited_on_ask")] {
+            let script = "trap \"trap - $S; kill -$S \\$\\$\" TERM
+                echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
+            let start = lab.start().args(["--contain", setting.contain.word()]);
+            let job = start.env("S", signal).script(script).begin();
+            assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{setting}, {signal}");
+            let receipt = job.receipt().expect("a receipt");
+            let what = format!("{setting}, {signal}: {receipt:#}");
+            assert_eq!(receipt["root"]["outcome"]["signal"], signal, "{what}");
+            // The root comes first; one of its forks may not have become `sleep` yet.
+            assert_eq!(fates(&receipt, "bash").first().map(String::as_str), Some(fate), "{what}");
+            assert!(receipt["kill"].is_null(), "{what}");
+        }
+    }
+}
+
+/// The root ends its worker with KILL: the worker was asked before, or was not.
+#[test]
+fn a_worker_that_its_root_has_killed_was_killed_and_did_not_exit() {
+    let script = "(trap '' TERM; exec sleep $N) &
+        until grep -q sleep /proc/$!/comm; do sleep 0.01; done
+        trap \"kill -KILL $!; wait; exit 0\" TERM
+        echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
+    for setting in Setting::all() {
+        let lab = Lab::with(setting);
+        for (ask, unknown) in [("tree", "ended"), ("root", "exited")] {
+            let start = lab.start().args(["--contain", setting.contain.word(), "--ask", ask]);
+            let job = start.script(script).begin();
+            assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{setting}, {ask}");
+            let receipt = job.receipt().expect("a receipt");
+            let fate = if kernel_tells(&lab) { "killed" } else { unknown };
+            let worker = format!("sleep {}", lab.oracle.nap());
+            assert_eq!(fates(&receipt, &worker), [fate], "{setting}, {ask}: {receipt:#}");
+            let root = fates(&receipt, "bash").first().cloned();
+            assert_eq!(root.as_deref(), Some("exited_on_ask"), "{setting}, {ask}: {receipt:#}");
+        }
+    }
+}
+
+#[test]
+fn a_request_to_what_the_root_has_left_is_not_said_to_have_gone_to_the_root() {
+    let lab = Lab::as_me();
+    let options = ["--leak", "report", "--ask", "root", "--grace", "100ms"];
+    let script =
+        format!("(trap '' TERM; : >up; exec sleep {}) & until [ -e up ]; do :; done", lab.oracle.nap());
+    let done = lab.quell("run").args(options).sh(&script).finish();
+    assert!(done.stderr.contains("1 process outlived the command"), "{}", done.stderr);
+    assert!(done.stderr.contains(", TERM at "), "{}", done.stderr);
+    assert!(!done.stderr.contains("to the root"), "{}", done.stderr);
 }

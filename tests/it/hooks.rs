@@ -140,7 +140,7 @@ fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
     job.lose();
     let swept = lab.quell("sweep").finish();
     assert!(matches!(swept.code(), Some(0 | 5)), "{}", swept.stderr);
-    both_told(&lab, &job, &["started", "lost", "ended"]);
+    both_told(&lab, &job, &["started", "lost", "killed", "ended"]);
 }
 
 /// Why a hook failed, as the history tells it.

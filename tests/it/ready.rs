@@ -371,3 +371,44 @@ fn a_command_of_the_run_before_does_not_make_the_next_one_ready() {
     assert_eq!(job.state(), "running");
     assert!(!job.events().contains(&"ready".into()), "{:?}", job.events());
 }
+
+#[test]
+fn a_line_written_before_a_quick_exit_makes_it_ready() {
+    let lab = Lab::as_me();
+    for (script, code, words) in [
+        ("echo ready; exit 3", 0, "was ready, and has ended since: exited with 3"),
+        ("echo no; exit 3", 1, "ended before it was ready: exited with 3"),
+    ] {
+        for _ in 0..20 {
+            let start = lab.start().args(["--ready-log", "^ready$", "--wait-ready", "20s"]);
+            let started = start.sh(script).finish();
+            let what = format!("{script}: {}", started.stderr);
+            assert_eq!(started.code(), Some(code), "{what}");
+            let job = lab.job(started.stdout.trim());
+            // Where it was seen before its end, there is nothing more to say.
+            assert!(started.stderr.contains(words) || (code == 0 && started.stderr.is_empty()), "{what}");
+            assert!(job.wait_over(PATIENCE), "{what}");
+            let events = job.events();
+            assert_eq!(events.contains(&"ready".into()), code == 0, "{what}: {events:?}");
+            let at = |name: &str| events.iter().position(|event| event == name);
+            assert!(at("ready") < at("root_exited"), "{what}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_waits_to_be_started_again_is_not_ready() {
+    let lab = Lab::as_me();
+    let start = lab.start().args(["--restart", "always", "--ready-log", "up"]);
+    let start = start.env("QUELL_START_RESTART_DELAY", "50s").env("QUELL_START_RESTART_MAX_DELAY", "60s");
+    let job = start.sh("echo up; until [ -e go ]; do sleep 0.01; done").begin();
+    becomes_ready(&job, "it runs");
+    let wait = || lab.quell("wait").args([&job.id, "--ready", "--timeout", "100ms"]).finish();
+    assert_eq!(wait().code(), Some(0));
+    fs::write(lab.path("go"), "").expect("go");
+    assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
+    let waited = wait();
+    assert_eq!(waited.code(), Some(6), "{}{}", waited.stdout, waited.stderr);
+    let status = lab.quell("status").args([&job.id, "--json"]).finish().envelope();
+    assert!(status["data"]["job"]["ready"].is_null(), "{status:#}");
+}

@@ -262,3 +262,25 @@ fn no_run_begins_after_the_owner_is_gone() {
     assert_eq!(job.record().expect("a record")["cause"], "owner_gone");
     is_quiet(&lab);
 }
+
+/// A stop meets an exec that is under way: a large argument makes that take its time. Each run says at once that it runs.
+#[test]
+fn a_run_that_a_stop_meets_at_its_exec_is_told_as_it_was() {
+    let lab = Lab::as_me();
+    let script = "echo run >>$R; exit 7";
+    let long = "x".repeat(100_000);
+    for round in 0..quell_tests::rounds().div_ceil(8) {
+        let runs = lab.path(&format!("runs{round}"));
+        let start = soon(&lab, "always").args(["--restart-limit", "none"]).env("R", &runs);
+        let start = start.env("QUELL_START_RESTART_DELAY", "0");
+        let job = start.command(["sh", "-c", script].into_iter().chain([long.as_str(); 6])).begin();
+        std::thread::sleep(std::time::Duration::from_millis(5 + round as u64 % 20));
+        assert_eq!(job.stop(&[]).code(), Some(0));
+        let receipt = job.receipt().expect("a receipt");
+        let ran = fs::read_to_string(&runs).unwrap_or_default().lines().count();
+        let of_runs = receipt["run"].as_u64().unwrap_or_default() as usize;
+        if receipt["root"]["outcome"]["kind"] == "not_started" {
+            assert_eq!(ran, of_runs - 1, "{receipt:#}");
+        }
+    }
+}

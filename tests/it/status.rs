@@ -89,3 +89,13 @@ fn a_lost_job_is_finished_before_it_is_shown() {
     assert!(done.stderr.contains(&format!("the keeper of {} was killed", job.id)), "{}", done.stderr);
     assert!(job.is_over() && job.wait_quiet(PATIENCE).is_empty());
 }
+
+#[test]
+fn a_root_whose_main_thread_has_exited_has_not_exited() {
+    let lab = Lab::as_me();
+    let job = lab.start().actor("leader-thread", None).begin();
+    let root = format!("pid {}", job.process("root").expect("alive").pid);
+    let status = lab.quell("status").args([&job.id]).finish().stdout;
+    assert!(status.contains(&root) && !status.contains("has exited"), "{status}");
+    job.stop(&["--now"]);
+}

@@ -51,13 +51,15 @@ pub fn headline(receipt: &Receipt) -> String {
     };
     let seen = receipt.members.len() + receipt.members_omitted as usize;
     let _ = write!(line, ": {}", processes(seen));
-    let signal = ask_signal(receipt);
-    if let (Some(at), Some(signal)) = (receipt.time_of(StepKind::Ask), &signal) {
-        let to = if receipt.ask == AskScope::Root { " to the root" } else { "" };
-        let _ = write!(line, ", {signal}{to} at {at:.2}s");
-        let again = receipt.steps.iter().filter(|step| step.step == StepKind::Ask).nth(1);
-        if let Some(step) = again.filter(|_| receipt.ask == AskScope::Root) {
-            let _ = write!(line, ", {signal} to the rest at {:.2}s", step.moment.at);
+    let mut asks = receipt.steps.iter().filter(|step| step.step == StepKind::Ask);
+    if let (Some(first), Some(signal)) = (asks.next(), ask_signal(receipt)) {
+        // A root that has exited is not asked: then all others are, at once.
+        let to_root = receipt.ask == AskScope::Root
+            && first.signals.iter().all(|sent| Some(sent.to) == receipt.root.id);
+        let to = if to_root { " to the root" } else { "" };
+        let _ = write!(line, ", {signal}{to} at {:.2}s", first.moment.at);
+        if let Some(rest) = asks.next().filter(|_| to_root) {
+            let _ = write!(line, ", {signal} to the rest at {:.2}s", rest.moment.at);
         }
     }
     if let Some(at) = receipt.time_of(StepKind::Kill) {

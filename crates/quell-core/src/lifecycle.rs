@@ -86,7 +86,7 @@ pub enum Count {
 pub enum LifecycleEvent {
     /// The stub exists, held, its identity on record.
     Spawned,
-    /// The program was executed.
+    /// The program was executed. Comes before its exit, also where a kill came first.
     Executed,
     /// The program could not be started.
     StartFailed(String),
@@ -382,12 +382,14 @@ impl Lifecycle {
                 };
                 self.end(verdict)
             }
+            // It was killed while it started, and was executed before the kill reached it. Its end is told next.
+            (Phase::Killing, LifecycleEvent::Executed) => {
+                self.root.take_if(|root| matches!(root, RootOutcome::NotStarted { .. }));
+                vec![]
+            }
             (
                 Phase::Killing,
-                LifecycleEvent::Spawned
-                | LifecycleEvent::Executed
-                | LifecycleEvent::StartFailed(_)
-                | LifecycleEvent::StopAsked(_),
+                LifecycleEvent::Spawned | LifecycleEvent::StartFailed(_) | LifecycleEvent::StopAsked(_),
             ) => vec![],
 
             (

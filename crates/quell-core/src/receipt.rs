@@ -162,7 +162,7 @@ pub struct Counts {
     pub processes: u64,
     /// Of those, how many outlived the command and were stopped.
     pub outlived: u64,
-    /// Of those, how many were killed.
+    /// Of those, how many were killed; 0 where quell killed none.
     pub killed: u64,
     /// Of those, how many are not proven dead.
     pub survivors: u64,
@@ -175,14 +175,14 @@ pub struct Counts {
 pub enum Fate {
     /// It ended without being asked.
     Exited,
-    /// It was asked, and ended by itself or of that signal: within the grace, or before the kill reached it.
+    /// It was asked, and then exited or died of that signal: within the grace, or before the kill reached it.
     ExitedOnAsk,
     /// It was asked, was still running after its grace, and died of the kill.
     #[serde(alias = "ignored_ask")]
     KilledAfterGrace,
-    /// It was killed without its whole grace: it was not asked, or the kill was wanted.
+    /// It died of KILL without its whole grace: it was not asked, the kill was wanted, or another process sent the KILL.
     Killed,
-    /// It was asked and then sent a KILL, and the kernel does not say which of the two ended it.
+    /// It was asked, and died of another signal than the request or KILL; or the kernel does not say what it died of.
     Ended,
     /// It is not proven dead.
     Alive,
@@ -481,11 +481,16 @@ impl Receipt {
 
     /// The numbers in short.
     pub fn counts(&self) -> Counts {
+        // The audit kills too.
+        let is_kill = |step: &Step| match step.step {
+            StepKind::Kill => true,
+            kind => kind == StepKind::Audit && !step.signals.is_empty(),
+        };
         let killed = self.members.iter().filter(|member| member.fate.is_of_a_kill()).count();
         Counts {
             processes: self.members.len() as u64 + self.members_omitted,
             outlived: self.outlived() as u64,
-            killed: killed as u64,
+            killed: if self.steps.iter().any(is_kill) { killed as u64 } else { 0 },
             survivors: self.survivors.len() as u64,
         }
     }

@@ -131,9 +131,9 @@ pub enum RestartPolicy {
     /// Never.
     #[default]
     No,
-    /// When it has failed by itself.
+    /// When it did not exit with 0, also after its timeout, unless the job was stopped.
     OnFailure,
-    /// When it has ended by itself.
+    /// Whenever it has ended, also by its timeout, unless the job was stopped.
     Always,
 }
 

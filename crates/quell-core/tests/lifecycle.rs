@@ -397,6 +397,19 @@ fn an_orphaned_job_is_killed_at_once_and_says_why() {
     assert_eq!(life.verdict(), Some(&Verdict::Gone));
 }
 
+#[test]
+fn a_program_that_was_executed_before_the_kill_reached_it_has_run() {
+    let rules = LifecycleRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
+    let (mut life, end) = (Lifecycle::new(rules), RootOutcome::Exited { code: 7 });
+    let request = StopRequest { cause: Cause::User, actor: Actor::Quell, mode: StopMode::Ask, ask: None };
+    life.step(LifecycleEvent::Spawned);
+    life.step(LifecycleEvent::StopAsked(request));
+    assert!(matches!(life.root(), Some(RootOutcome::NotStarted { .. })));
+    life.step(LifecycleEvent::Executed);
+    life.step(LifecycleEvent::RootExited(end.clone()));
+    assert_eq!(life.root(), Some(&end));
+}
+
 proptest! {
     #[test]
     fn long_random_lives_keep_the_promises_and_end(

@@ -610,6 +610,10 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, EventKind::Lost { finished_by })?);
     fault_point(FaultPoint::LossLogged);
+    if receipt.counts().killed > 0 {
+        let killed = EventKind::Killed { reason: receipt.kill, cause: Some(receipt.cause) };
+        news.extend(log_once(job, receipt, killed)?);
+    }
     if !survived {
         news.extend(log_once(job, receipt, EventKind::ended(receipt))?);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, RootOutcome};
+use quell_core::{EventKind, JobEvent, JobId, RootOutcome};
 use quell_store::{Line, LineOrCut, Lines, LogReader, MATCHED, Matches, Watch};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ const LINE_PATIENCE: Duration = Duration::from_millis(50);
 /// What is waited for. The first that holds for a job settles it; its end settles it in any case.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// It is ready.
+    /// It is ready: it runs, and has shown that it is ready in this run.
     pub ready: bool,
     /// A line of its output matches.
     pub log: Option<Regex>,
@@ -95,6 +95,17 @@ impl Job {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Waits until the job is ready, or was since it was started: its end may follow at once.
+    pub fn wait_ready(&self, patience: Duration) -> Result<Waited> {
+        let ready = Conditions { ready: true, ..Conditions::default() };
+        let waited = wait(std::slice::from_ref(self), &ready, false, Some(Instant::now() + patience))?;
+        let Some(waited) = waited.into_iter().next() else { unreachable!("one for each job") };
+        let is_ready = |event: &JobEvent| matches!(event.what, EventKind::Ready { .. });
+        let was_ready = || self.dir().events().is_ok_and(|events| events.iter().any(is_ready));
+        let met = if waited.met != Met::Ready && was_ready() { Met::Ready } else { waited.met };
+        Ok(Waited { met, ..waited })
     }
 }
 
@@ -207,7 +218,7 @@ impl Waiting<'_> {
             (self.met, self.line) = (Met::Log, Some(line));
             return Ok(());
         }
-        if conditions.ready && view.ready.is_some() && !over {
+        if conditions.ready && view.state == JobState::Ready {
             self.met = Met::Ready;
         } else if over {
             self.met = Met::Exit;

@@ -159,7 +159,7 @@ pub struct RunArgs {
 
 const START_HELP: &str = "\
 Prints the id once the program runs. With --wait-ready it also waits until the job is ready, and exits with 6 if it is
-not in that time (the job goes on), with 1 if it ended before.
+not in that time (the job goes on), with 1 if it ended before. A job that was ready and ended right after was ready.
 
 Exit codes: 0 it runs; 1 the name is taken, or it ended before it was ready; 2 usage; 6 not ready in time;
 125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left;
@@ -260,9 +260,9 @@ fn restart_limit(text: &str) -> Result<RestartLimit, String> {
 pub enum RestartArg {
     /// Never
     No,
-    /// When it has failed by itself
+    /// When it did not exit with 0, also after its timeout, unless the job was stopped
     OnFailure,
-    /// When it has ended by itself
+    /// Whenever it has ended, also by its timeout, unless the job was stopped
     Always,
 }
 

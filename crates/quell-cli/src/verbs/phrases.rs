@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell::{Job, Met, Unwritten};
+use quell::{Job, JobState, Met, Unwritten, Waited};
 use quell_core::{Actor, Cause, KillReason, RootOutcome, Verdict, account, printable};
 
 /// How a root ended.
@@ -78,20 +78,28 @@ pub fn job(job: &Job) -> String {
     }
 }
 
-/// That a job ended before it was ready: how, why, and the last lines of its output.
-pub fn ended_unready(job: &Job) -> String {
-    let view = job.view().ok();
-    let how = view.as_ref().and_then(|view| view.outcome.as_ref()).map(outcome);
-    let why = view.as_ref().and_then(|view| view.cause).map(cause);
-    let outlived = view.as_ref().and_then(|view| view.outlived).map(account::outlived);
+/// What became of the wait for readiness: the exit code, and what is to be said on stderr. Of an end it says how and why.
+pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
+    let view = &waited.job;
+    let over = matches!(view.state, JobState::Ended | JobState::Waiting);
+    let (code, what) = match waited.met {
+        Met::Nothing => return (6, format!("quell: {} is not ready yet; it goes on\n", self::job(job))),
+        Met::Exit => (1, "ended before it was ready"),
+        Met::Ready | Met::Log | Met::Stall if over => (0, "was ready, and has ended since"),
+        Met::Ready | Met::Log | Met::Stall => return (0, String::new()),
+    };
+    let (how, why) = (view.outcome.as_ref().map(outcome), view.cause.map(cause));
+    let outlived = view.outlived.map(account::outlived);
     let end: Vec<&str> = how.as_deref().into_iter().chain(why).chain(outlived.as_deref()).collect();
-    let lines = job.last_lines(Some(Met::Exit));
-    let what = if lines.is_empty() { "; it has written nothing" } else { ". The last lines of its output:" };
-    let mut text = format!("quell: {} ended before it was ready: {}{what}\n", self::job(job), end.join(", "));
-    for line in lines {
-        text += &format!("  {}\n", printable(&line));
-    }
-    text
+    let mut text = format!("quell: {} {what}: {}", self::job(job), end.join(", "));
+    let lines = job.last_lines(Some(waited.met));
+    text += match waited.met {
+        Met::Exit if lines.is_empty() => "; it has written nothing\n",
+        Met::Exit => ". The last lines of its output:\n",
+        _ => "\n",
+    };
+    text.extend(lines.iter().map(|line| format!("  {}\n", printable(line))));
+    (code, text)
 }
 
 /// A duration in seconds.

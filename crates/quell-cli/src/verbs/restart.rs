@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use quell::answers::RestartAnswer;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use quell::{Conditions, Error, Job, Met, Stop};
+use quell::{Conditions, Error, Job, Stop, Waited};
 use quell_core::Verdict;
 
 use super::{at_once, envelope, fail, gate, phrases, quell};
@@ -13,7 +13,7 @@ use crate::args::RestartArgs;
 use crate::output;
 
 /// What became of one job: the new one, and what the wait for it came to.
-type Restarted = Result<(Job, Option<Met>), Error>;
+type Restarted = Result<(Job, Option<Waited>), Error>;
 
 /// Restarts the jobs, all at the same time, and prints the new ids.
 pub fn restart(args: &RestartArgs) -> ExitCode {
@@ -48,13 +48,12 @@ fn again(job: &Job, how: &Stop, patience: Option<Duration>) -> Restarted {
     // Before anything is stopped.
     job.check_can_meet(&ready)?;
     let new = job.restart(how)?;
-    let waited = quell::wait(std::slice::from_ref(&new), &ready, false, Some(Instant::now() + patience))?;
-    let met = waited.first().map(|waited| waited.met);
-    Ok((new, met))
+    let waited = new.wait_ready(patience)?;
+    Ok((new, Some(waited)))
 }
 
 fn report(old: &Job, json: bool, done: Restarted) -> u8 {
-    let (new, met) = match done {
+    let (new, waited) = match done {
         Ok(done) => done,
         Err(error) => {
             fail("restart", json, &error);
@@ -68,6 +67,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
     let text = if json {
+        let met = waited.as_ref().map(|waited| waited.met);
         let (job, last_lines) = (new.view().ok(), new.last_lines(met));
         envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job, met, last_lines })
     } else {
@@ -76,15 +76,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     if output::to_stdout(&text).is_some() {
         return output::FAILED;
     }
-    match met {
-        None | Some(Met::Ready | Met::Log | Met::Stall) => 0,
-        Some(Met::Exit) => {
-            output::to_stderr(&phrases::ended_unready(&new));
-            1
-        }
-        Some(Met::Nothing) => {
-            output::to_stderr(&format!("quell: {} is not ready yet; it goes on\n", phrases::job(&new)));
-            6
-        }
-    }
+    let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(&new, &waited));
+    output::to_stderr(&words);
+    code
 }

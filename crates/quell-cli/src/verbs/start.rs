@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quell::answers::StartAnswer;
 use quell::guard::Passed;
-use quell::{Conditions, Environment, Error, GcRules, Input, Job, Met, Quell, Start};
+use quell::{Environment, Error, GcRules, Input, Job, Quell, Start, Waited};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
 use super::{envelope, fail, gate, gc, phrases, quell};
@@ -33,12 +33,8 @@ pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
         Ok(job) => job,
         Err(error) => return fail("start", json, &error),
     };
-    let ready = wait_ready.map(|patience| {
-        let conditions = Conditions { ready: true, ..Conditions::default() };
-        quell::wait(std::slice::from_ref(&job), &conditions, false, Some(Instant::now() + patience))
-    });
-    let code = match ready.transpose() {
-        Ok(waited) => report(&job, json, waited.and_then(|waited| waited.first().map(|waited| waited.met))),
+    let code = match wait_ready.map(|patience| job.wait_ready(patience)).transpose() {
+        Ok(waited) => report(&job, json, waited),
         Err(error) => {
             let code = fail("start", json, &error);
             tell_running(&job);
@@ -62,7 +58,8 @@ fn tell_running(job: &Job) {
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
 }
 
-fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
+fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
+    let met = waited.as_ref().map(|waited| waited.met);
     let text = if json {
         envelope(
             "start",
@@ -75,17 +72,9 @@ fn report(job: &Job, json: bool, met: Option<Met>) -> ExitCode {
         tell_running(job);
         return code;
     }
-    match met {
-        None | Some(Met::Ready | Met::Log | Met::Stall) => ExitCode::SUCCESS,
-        Some(Met::Exit) => {
-            output::to_stderr(&phrases::ended_unready(job));
-            ExitCode::from(1)
-        }
-        Some(Met::Nothing) => {
-            output::to_stderr(&format!("quell: {} is not ready yet; it goes on\n", job.id()));
-            ExitCode::from(6)
-        }
-    }
+    let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(job, &waited));
+    output::to_stderr(&words);
+    ExitCode::from(code)
 }
 
 /// What was asked for, and what is configured beside it.

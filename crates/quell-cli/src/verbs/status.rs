@@ -225,7 +225,10 @@ fn limits(job: &JobView) -> Option<String> {
 
 /// Whether the root of a job that is not over is known to have exited: by the record, or as its keeper has not reaped it.
 fn has_exited(root: ProcId, job: &JobView) -> bool {
-    let is_dead = |stat: quell_sys::Stat| stat.start == root.start && matches!(stat.state, b'Z' | b'X');
+    // A process whose main thread has exited looks like a corpse, but has other threads.
+    let is_dead = |stat: quell_sys::Stat| {
+        stat.start == root.start && matches!(stat.state, b'Z' | b'X') && stat.threads <= 1
+    };
     job.outcome.is_some() || job.state == JobState::Waiting || quell_sys::stat(root.pid).is_ok_and(is_dead)
 }
 

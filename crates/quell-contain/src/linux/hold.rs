@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{
-    Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SessionKind,
-    Signal,
+    Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SentSignal,
+    SessionKind, Signal,
 };
 use quell_sys::{ChildRules, Launch, Polled, Program, Report};
 
@@ -315,6 +315,13 @@ impl Hold {
         self.group = self.session == SessionKind::Own && self.kind() != ContainmentKind::Pidns;
     }
 
+    /// Whether the root is known to have become the program, also if it is dead by now. That of a PID namespace is not, once
+    /// its init has reaped it.
+    pub fn has_executed(&self) -> bool {
+        let stat = self.shown_root().and_then(|root| Some((root, quell_sys::stat(root.pid).ok()?)));
+        stat.is_some_and(|(root, stat)| identity(&stat) == root && stat.has_executed())
+    }
+
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
     /// it had come that far. Children that this process had before it ever started the job are no part of it.
     pub fn take_over(
@@ -354,7 +361,7 @@ impl Hold {
     }
 
     /// Notes what a lost keeper had said of members: some of them may be gone by now.
-    pub fn recall(&mut self, members: Vec<Member>, asked: &[ProcId]) {
+    pub fn recall(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
         // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
         let doomed = self.kind() == ContainmentKind::Pidns;
         for member in members {
@@ -363,7 +370,7 @@ impl Hold {
             }
             self.member_log.add(member);
         }
-        asked.iter().for_each(|id| self.member_log.asked(*id));
+        asked.iter().for_each(|sent| self.member_log.asked(sent.to, sent.signal));
     }
 
     /// What is known of those members. Those that were not looked at yet are looked at now.

@@ -21,9 +21,10 @@ pub struct MemberLog {
     comms: BTreeMap<ProcId, String>,
     order: Vec<ProcId>,
     omitted: u64,
-    asked: BTreeSet<ProcId>,
+    /// Who was asked to end, with which signal.
+    asked: BTreeMap<ProcId, Signal>,
     killed: BTreeSet<ProcId>,
-    /// Pins of those who got the kill, by number, until it is known what each died of.
+    /// Pins of those who were alive at the request or the kill, by number, until it is known what each died of.
     pins: BTreeMap<u32, (ProcId, Rc<PidFd>)>,
     room: Option<usize>,
     ends: BTreeMap<ProcId, RootOutcome>,
@@ -106,23 +107,28 @@ impl MemberLog {
         self.doomed.insert(id);
     }
 
-    /// Notes that `id` was asked to end.
-    pub fn asked(&mut self, id: ProcId) {
+    /// Notes that `id` was asked to end with `signal`.
+    pub fn asked(&mut self, id: ProcId, signal: Signal) {
         if self.asked.len() < CAPACITY {
-            self.asked.insert(id);
+            self.asked.insert(id, signal);
         }
     }
 
-    /// Notes that `id` was alive when the kill came. Its pin is kept: it tells in the end what the process died of.
+    /// Notes that `id` was alive when the kill came.
     pub fn killed(&mut self, id: ProcId, pin: &Rc<PidFd>) {
-        if self.killed.len() >= CAPACITY || !self.killed.insert(id) {
-            return;
+        if self.killed.len() < CAPACITY && self.killed.insert(id) {
+            self.keep_pin(id, pin);
         }
+    }
+
+    /// Keeps the pin of `id`: it tells in the end what the process died of.
+    pub fn keep_pin(&mut self, id: ProcId, pin: &Rc<PidFd>) {
         // The walks keep pins too, and the keeper needs descriptors of its own.
-        let room = *self
-            .room
-            .get_or_insert_with(|| usize::try_from(quell_sys::open_files_allowed() / 4).unwrap_or(CAPACITY));
+        let room = *self.room.get_or_insert_with(|| {
+            usize::try_from(quell_sys::open_files_allowed() / 4).unwrap_or(CAPACITY).min(CAPACITY)
+        });
         if self.pins.len() < room
+            && self.pins.get(&id.pid).is_none_or(|(pinned, _)| *pinned != id)
             && let Some((older, pin)) = self.pins.insert(id.pid, (id, pin.clone()))
             && let Some(outcome) = pin.exit()
         {
@@ -135,7 +141,7 @@ impl MemberLog {
         self.ends.insert(id, outcome);
     }
 
-    /// Collects our child `pid` if it has ended; whether it had. What a killed one died of is noted.
+    /// Collects our child `pid` if it has ended; whether it had. What a pinned one died of is noted.
     pub fn reap(&mut self, pid: u32) -> io::Result<bool> {
         let Some((id, pin)) = self.pins.get(&pid) else { return Ok(quell_sys::reap(pid)?.is_some()) };
         match quell_sys::reap_pinned(pin) {
@@ -162,21 +168,23 @@ impl MemberLog {
         (members.collect(), self.omitted)
     }
 
-    /// How one that is gone has ended. A kill that was sent decides nothing: what the process died of does.
+    /// How one that is gone has ended. A signal that was sent decides nothing: what the process died of does.
     fn fate(&self, id: ProcId, grace: Duration) -> Fate {
-        let died_of_kill =
-            |outcome: &RootOutcome| matches!(outcome, RootOutcome::Signaled { signal: Signal::KILL, .. });
+        let (asked, end) = (self.asked.get(&id).copied(), self.end_of(id));
         let killed = self.killed.contains(&id) || self.doomed.contains(&id);
-        match (self.asked.contains(&id), killed, self.end_of(id)) {
-            (false, false, _) => Fate::Exited,
-            (true, false, _) => Fate::ExitedOnAsk,
-            (false, true, Some(outcome)) if !died_of_kill(&outcome) => Fate::Exited,
+        match (asked, end) {
+            (Some(_), Some(RootOutcome::Signaled { signal: Signal::KILL, .. }))
+                if killed && !grace.is_zero() =>
+            {
+                Fate::KilledAfterGrace
+            }
+            (_, Some(RootOutcome::Signaled { signal: Signal::KILL, .. })) => Fate::Killed,
+            (Some(_), Some(RootOutcome::Exited { .. })) => Fate::ExitedOnAsk,
+            (Some(asked), Some(RootOutcome::Signaled { signal, .. })) if signal == asked => Fate::ExitedOnAsk,
+            (Some(_), _) => Fate::Ended,
             // Nothing but the kill is known to have asked it to end.
-            (false, true, _) => Fate::Killed,
-            (true, true, None) => Fate::Ended,
-            (true, true, Some(outcome)) if !died_of_kill(&outcome) => Fate::ExitedOnAsk,
-            (true, true, Some(_)) if grace.is_zero() => Fate::Killed,
-            (true, true, Some(_)) => Fate::KilledAfterGrace,
+            (None, None) if killed => Fate::Killed,
+            (None, _) => Fate::Exited,
         }
     }
 
@@ -227,7 +235,12 @@ mod tests {
         let by = |signal| Some(RootOutcome::Signaled { signal, core: false });
         let code = Some(RootOutcome::Exited { code: 0 });
         let cases = [
-            (true, false, None, grace, Fate::ExitedOnAsk),
+            (true, false, code.clone(), grace, Fate::ExitedOnAsk),
+            (true, false, by(Signal::TERM), grace, Fate::ExitedOnAsk),
+            (true, false, by(Signal::HUP), grace, Fate::Ended),
+            (true, false, by(Signal::KILL), grace, Fate::Killed),
+            (true, false, None, grace, Fate::Ended),
+            (true, true, by(Signal::HUP), grace, Fate::Ended),
             (true, true, by(Signal::TERM), grace, Fate::ExitedOnAsk),
             (true, true, by(Signal::TERM), Duration::ZERO, Fate::ExitedOnAsk),
             (true, true, code.clone(), grace, Fate::ExitedOnAsk),
@@ -239,11 +252,12 @@ mod tests {
             (false, true, code, grace, Fate::Exited),
             (false, true, None, grace, Fate::Killed),
             (false, false, None, grace, Fate::Exited),
+            (false, false, by(Signal::KILL), grace, Fate::Killed),
         ];
         for (asked, killed, outcome, grace, fate) in cases {
             let mut member_log = MemberLog::default();
             if asked {
-                member_log.asked(id);
+                member_log.asked(id, Signal::TERM);
             }
             if killed {
                 member_log.killed(id, &pin);

@@ -218,6 +218,7 @@ impl Hold {
                     return Below::Skip;
                 }
                 let id = identity(&seen.stat);
+                member_log.keep_pin(id, &seen.pidfd);
                 if whole || Some(id) == self.shown_root() {
                     set.push((id, group == Some(seen.stat.pgid)));
                 }
@@ -241,7 +242,7 @@ impl Hold {
                 (true, true) => Sent::Yes,
                 (true, false) => member_set.signal(id.pid, signal),
             };
-            member_log.asked(*id);
+            member_log.asked(*id, signal);
             round.push(signal, *id, sent);
         }
         if signal != Signal::KILL && signal != Signal::CONT {

@@ -209,7 +209,7 @@ impl Supervisor {
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
         if self.again.is_some() {
-            record.state = "waiting".into();
+            (record.state, record.ready) = ("waiting".into(), None);
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });

@@ -78,6 +78,11 @@ impl Readiness {
         self.next_look = self.port.map(|_| Instant::now());
     }
 
+    /// Whether a line of output is missing.
+    pub fn wants_output(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// Looks at output. Only whole lines count: what follows the beginning of a line may change what it says.
     pub fn read(&mut self, stream: Stream, bytes: &[u8]) {
         let Some(regex) = &self.log else { return };

@@ -144,6 +144,15 @@ impl Supervisor {
         self.check_readiness();
     }
 
+    /// Looks for readiness in what the root has written before its exit.
+    pub(super) fn read_last_signs(&mut self) {
+        let Some(desk) = self.desk() else { return };
+        if let Some(readiness) = desk.readiness.as_mut().filter(|readiness| readiness.wants_output()) {
+            desk.taps.read_last(|stream, bytes| readiness.read(stream, bytes));
+        }
+        self.check_readiness();
+    }
+
     fn check_readiness(&mut self) {
         // A server may have gone into the background, and its root with it.
         let lives_on = self.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;

@@ -34,6 +34,9 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 const REST: u32 = 3;
 /// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
 const COUNT_AGAIN: Duration = Duration::from_millis(500);
+/// How long a stop waits for an exec that is under way: a program that runs is asked politely. An exec can hang, on a file
+/// system that does not answer.
+const EXEC_PATIENCE: Duration = Duration::from_millis(100);
 /// After how long a background job is one that may last: only then is it worth while to need less memory.
 pub const LASTING: Duration = Duration::from_secs(1);
 /// How long the audit waits for those it has killed.
@@ -337,7 +340,11 @@ impl Supervisor {
             self.slim_at = None;
             quell_sys::drop_code_pages();
         }
-        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if is_due(self.deadline) {
+            self.await_exec();
+        }
+        if is_due(self.deadline) {
             self.deadline = None;
             if matches!(self.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
                 self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
@@ -350,8 +357,8 @@ impl Supervisor {
     fn read_status(&mut self) {
         let Some(birth) = self.birth.take() else { return };
         match quell_sys::read_status(&birth.status) {
-            // The stub's death closes the pipe as an exec does: what was stopped before it ran has not begun.
-            Ok(()) if self.life.state() != Phase::Starting => {}
+            // The stub's death closes the pipe as an exec does: what was killed before it ran has not begun.
+            Ok(()) if self.life.state() != Phase::Starting && !self.hold.has_executed() => {}
             Ok(()) => {
                 self.hold.executed();
                 fault_point(FaultPoint::ExecSeen);
@@ -384,11 +391,18 @@ impl Supervisor {
         }
     }
 
-    fn read_status_if_there(&mut self) {
-        let now = Some(Instant::now());
+    fn read_status_within(&mut self, patience: Duration) {
+        let until = Some(Instant::now() + patience);
         let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
-        if status.is_some_and(|status| quell_sys::poll_until(&[status], now).is_ok_and(|ready| ready[0])) {
+        if status.is_some_and(|status| quell_sys::poll_until(&[status], until).is_ok_and(|ready| ready[0])) {
             self.read_status();
+        }
+    }
+
+    /// Waits a little for an exec that is under way.
+    fn await_exec(&mut self) {
+        if self.life.state() == Phase::Starting {
+            self.read_status_within(EXEC_PATIENCE);
         }
     }
 
@@ -414,10 +428,11 @@ impl Supervisor {
         if let Some(outcome) = self.hold.root_exit() {
             fault_point(FaultPoint::RootExitSeen);
             // What the stub had to say before it died goes first: a start that failed is no death from outside.
-            self.read_status_if_there();
+            self.read_status_within(Duration::ZERO);
             if self.life.state() == Phase::Ended {
                 return;
             }
+            self.read_last_signs();
             self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.say(&Note::RootExited(outcome.clone()));
             self.happen(EventKind::RootExited { outcome: outcome.clone() });
@@ -500,8 +515,7 @@ impl Supervisor {
 
     /// The same, with another word on which processes are asked first than the job's own.
     pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
-        // An exec that is done already makes it a program, to be asked politely.
-        self.read_status_if_there();
+        self.await_exec();
         if let Some(desk) = self.desk() {
             desk.ending.get_or_insert((cause, actor.clone()));
         }

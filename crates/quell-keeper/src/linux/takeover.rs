@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::{Actor, Cause, Member, Phase, ProcId, Receipt, RootOutcome, Step, StepKind, Verdict};
+use quell_core::{Actor, Cause, Member, Phase, Receipt, RootOutcome, Step, StepKind, Verdict};
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -128,9 +128,7 @@ fn recall(
     lost: Option<RootOutcome>,
 ) {
     for (members, asked) in told {
-        let ids: Vec<ProcId> =
-            asked.iter().flat_map(|step| step.signals.iter().map(|sent| sent.to)).collect();
-        hold.recall(members, &ids);
+        hold.recall(members, asked.as_ref().map_or(&[], |step| &step.signals));
         asked.into_iter().for_each(|step| evidence.recall(step));
     }
     let how = match lost {

@@ -88,6 +88,11 @@ impl Stat {
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & 0x0020_0000 != 0
     }
+
+    /// Whether it has executed a program since it was forked (not PF_FORKNOEXEC). A corpse still says so.
+    pub fn has_executed(&self) -> bool {
+        self.flags & 0x0000_0040 == 0
+    }
 }
 
 fn read(path: &str, limit: u64) -> io::Result<Vec<u8>> {

@@ -305,7 +305,8 @@ impl TestAnswer {
             self.tree_at_timeout = Some(TreeAtTimeout { source: source.into(), processes });
         } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
             // Those who ended by themselves in the moment that they were given have done nothing wrong.
-            let stayed = receipt.members.iter().filter(|member| member.fate != Fate::Exited);
+            let others = receipt.members.iter().filter(|member| Some(member.id) != receipt.root.id);
+            let stayed = others.filter(|member| member.fate != Fate::Exited);
             // Who was met between fork and exec has the name of somebody else in the receipt.
             let late = |member: &Member| course.before_stop.iter().find(|seen| seen.id == member.id);
             self.leaked = stayed
