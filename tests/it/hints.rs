@@ -1,6 +1,8 @@
 //! A hint says what helps with this very error.
 
-use quell_tests::{lab::Lab, skip};
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use quell_tests::{lab::Lab, run::Quell, skip};
 
 #[test]
 fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
@@ -28,4 +30,85 @@ fn a_job_that_was_stopped_before_it_started_is_not_told_to_look_at_limits() {
         }
     }
     skip("a_job_that_was_stopped_before_it_started_is_not_told_to_look_at_limits", "it always started first");
+}
+
+/// What is said on stderr.
+fn said(quell: Quell<'_>) -> String {
+    let done = quell.finish();
+    assert_ne!(done.code(), Some(0), "{}", done.stdout);
+    done.stderr
+}
+
+#[test]
+fn a_lack_of_descriptors_is_told_as_that() {
+    let lab = Lab::as_me();
+    for limit in 5..26 {
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]);
+        let done = start.args(["--name", "it"]).command(["true"]).finish();
+        if done.code() == Some(0) {
+            break;
+        }
+        let error = done.stderr;
+        let helps = error.contains("open files") && !error.contains("QUELL_") && !error.contains("space");
+        assert!(helps, "{limit}: {error}");
+    }
+}
+
+#[test]
+fn a_keeper_that_the_kernel_refuses_is_not_told_to_be_missing() {
+    let lab = Lab::as_me();
+    // Root is exempt from the limit of processes, so this one is of descriptors: 7 are too few for a child's pipes.
+    let start = lab.start().wrapped(["bash", "-c", "ulimit -n 7; exec \"$@\"", "bash"]).command(["true"]);
+    let error = said(start);
+    assert!(error.contains("limits") && !error.contains("PATH"), "{error}");
+}
+
+#[test]
+fn a_descriptor_that_is_not_open_is_not_told_to_be_a_path() {
+    let lab = Lab::as_me();
+    let error = said(lab.run().args(["--receipt-fd", "99"]).command(["true"]));
+    assert!(error.contains("open that descriptor"), "{error}");
+}
+
+#[test]
+fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
+    let lab = Lab::as_me();
+    let file = |name: &str, mode: u32| {
+        let path = lab.write(name, "#!/nowhere/interpreter\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+        path
+    };
+    let dir = lab.path("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    for verb in ["run", "start"] {
+        let error = |path: &std::path::Path| said(lab.quell(verb).command([path]));
+        let plain = error(&file("plain", 0o644));
+        assert!(plain.contains("chmod +x"), "{plain}");
+        let script = error(&file("script", 0o755));
+        assert!(script.contains("interpreter") && !script.contains("chmod"), "{script}");
+        let dir = error(&dir);
+        assert!(dir.contains("is a directory") && !dir.contains("chmod"), "{dir}");
+    }
+}
+
+#[test]
+fn a_duration_is_told_what_is_wrong_with_it() {
+    let lab = Lab::as_me();
+    let error = |grace: &str| said(lab.quell("stop").args(["nosuch", "--grace", grace]));
+    assert!(error("-1s").contains("negative"), "{}", error("-1s"));
+    let long = error("99999999999d");
+    assert!(long.contains("too long") && !long.contains("no duration"), "{long}");
+}
+
+#[test]
+fn a_beginning_of_an_id_that_is_too_short_is_told_so() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["true"]).begin();
+    for length in 1..4 {
+        let error = said(lab.quell("status").args([&job.id[..length]]));
+        assert!(error.contains("at least 4 characters"), "{error}");
+    }
+    let error = said(lab.quell("status").args(["nosuch"]));
+    assert!(!error.contains("characters"), "{error}");
 }

@@ -167,6 +167,9 @@ fn a_stack_that_is_too_small_is_an_error() {
         );
         assert!(done.stdout.is_empty(), "{}", done.stdout);
     }
+    let small = lab.quell("list").args(["--json"]).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
+    let answer = small.finish().envelope();
+    assert_eq!((&answer["ok"], &answer["type"]), (&Value::from(false), &Value::from("list")), "{answer}");
 }
 
 #[test]

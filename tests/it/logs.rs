@@ -302,3 +302,20 @@ fn what_makes_no_sense_is_said() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert_eq!(logs(&lab, &job, &[]).stdout, "x\n");
 }
+
+/// A last line without an end is a line, whether the log is followed or not.
+#[test]
+fn a_tail_that_is_followed_has_as_many_lines_as_one_that_is_not() {
+    let lab = Lab::as_me();
+    let job = lab.start().sh("seq 5; printf 'no end'").begin();
+    assert!(job.wait_over(PATIENCE));
+    for tail in ["0", "1", "2", "6", "9"] {
+        let shown = |more: &[&str]| {
+            let done = lab.quell("logs").args([&job.id, "--tail", tail]).args(more).finish();
+            assert_eq!(done.code(), Some(0), "{}", done.stderr);
+            done.stdout
+        };
+        let expected = if tail == "0" { "no end".to_owned() } else { shown(&[]) };
+        assert_eq!(shown(&["--follow"]).trim_end(), expected.trim_end(), "--tail {tail}");
+    }
+}

@@ -38,14 +38,22 @@ const STACK: u64 = if cfg!(debug_assertions) { 1024 * 1024 } else { 256 * 1024 }
 fn main() -> ExitCode {
     if let Some(limit) = quell_sys::stack_limit().filter(|limit| *limit < STACK) {
         // Before anything that needs more: an overflow is an abort.
-        eprintln!(
-            "quell: the stack limit of {} KiB is too small (allow at least {} KiB: `ulimit -s {1}`)",
-            limit / 1024,
-            STACK / 1024
-        );
-        return ExitCode::from(output::FAILED);
+        return too_small(limit);
     }
     begin()
+}
+
+fn too_small(limit: u64) -> ExitCode {
+    let error = quell_core::ErrorBody {
+        code: "system".into(),
+        message: format!("the stack limit of {} KiB is too small", limit / 1024),
+        hint: format!("allow at least {} KiB: `ulimit -s {0}`", STACK / 1024),
+        retryable: false,
+        details: serde_json::json!({}),
+    };
+    let words: Vec<_> = std::env::args_os().collect();
+    let verb = words.get(1).map_or_else(|| "quell".into(), |verb| verb.to_string_lossy());
+    output::fail(&verb, args::wants_json(&words), output::FAILED, &error)
 }
 
 #[inline(never)]

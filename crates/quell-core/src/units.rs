@@ -2,10 +2,19 @@
 
 use std::time::Duration;
 
-/// A text that is no duration.
+/// A text that can't be used as a duration.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s")]
-pub struct InvalidDuration(String);
+#[non_exhaustive]
+pub enum InvalidDuration {
+    /// It is not a duration.
+    #[error(
+        "`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s"
+    )]
+    Malformed(String),
+    /// No clock can be advanced by it.
+    #[error("`{0}` is too long: give at most 100 years, which is 36500d")]
+    TooLong(String),
+}
 
 /// A text that is no size.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +101,7 @@ pub mod seconds {
 /// Reads `300ms`, `1.5s`, `2m`, `1h` or `1d`, and several of them with the larger unit first, as [`format_duration`] writes
 /// them: `1m30s`. A bare number is seconds, as for timeout(1).
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
-    let bad = || InvalidDuration(text.to_owned());
+    let bad = || InvalidDuration::Malformed(text.to_owned());
     let (mut rest, mut total, mut last_unit) = (text, 0.0, f64::INFINITY);
     loop {
         let (number, tail) = split(rest).ok_or_else(bad)?;
@@ -117,7 +126,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
         }
     }
     if total > CENTURY.as_secs_f64() {
-        Err(bad())
+        Err(InvalidDuration::TooLong(text.to_owned()))
     } else {
         Duration::try_from_secs_f64(total).map_err(|_| bad())
     }

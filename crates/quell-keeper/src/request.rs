@@ -147,6 +147,9 @@ pub struct Finished {
     pub interrupted: bool,
 }
 
+/// How the place of a receipt is called that is a descriptor, before its number.
+pub(crate) const DESCRIPTOR: &str = "descriptor ";
+
 /// A run that did not come to be. Nothing is left behind.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum RunError {
@@ -157,6 +160,19 @@ pub enum RunError {
     #[error("can't execute `{program}`: {why}")]
     NotExecutable {
         /// Which.
+        program: String,
+        /// Why.
+        why: String,
+    },
+    /// A directory instead of a program.
+    #[error("can't execute `{0}`: it is a directory")]
+    Directory(String),
+    /// A file whose interpreter is not there.
+    #[error(
+        "can't execute `{program}`: its interpreter (of the `#!` line) or loader can't be executed: {why}"
+    )]
+    NoInterpreter {
+        /// Which file.
         program: String,
         /// Why.
         why: String,
@@ -243,7 +259,9 @@ impl RunError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "program_not_found",
-            Self::NotExecutable { .. } => "program_not_executable",
+            Self::NotExecutable { .. } | Self::Directory(_) | Self::NoInterpreter { .. } => {
+                "program_not_executable"
+            }
             Self::Cwd { .. } => "bad_cwd",
             Self::Nul(_) => "bad_argument",
             Self::Proc(_) => "proc_unusable",
@@ -265,6 +283,8 @@ impl RunError {
         match self {
             Self::NotFound(_) => "check the name and PATH, or give the path of the file",
             Self::NotExecutable { .. } => "make it executable (chmod +x), or name its interpreter first",
+            Self::Directory(_) => "name a program in it; `--cwd` is for the working directory",
+            Self::NoInterpreter { .. } => "install that interpreter, or name another one first",
             Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
             Self::Nul(_) => "leave the NUL byte out",
             Self::Proc(_) => "mount a /proc of this PID namespace (unshare has --mount-proc)",
@@ -277,6 +297,9 @@ impl RunError {
             Self::Stdin { .. } => "give --stdin a file that exists and that you may read",
             Self::Record { .. } => {
                 "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record"
+            }
+            Self::Receipt { target, .. } if target.starts_with(DESCRIPTOR) => {
+                "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE"
             }
             Self::Receipt { .. } => "give a path whose directory exists and that you may write",
             Self::Start(_) | Self::System { .. } => {
@@ -296,7 +319,7 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
-            Self::NotExecutable { .. } => 126,
+            Self::NotExecutable { .. } | Self::Directory(_) | Self::NoInterpreter { .. } => 126,
             Self::NameTaken { .. } => 1,
             Self::Cwd { .. }
             | Self::Nul(_)

@@ -8,6 +8,8 @@ use quell_core::guard::Decision;
 use quell_keeper::RunError;
 use serde_json::{Value, json};
 
+use crate::find;
+
 /// What to do where this process or the host has too many files open.
 const MORE_DESCRIPTORS: &str = "raise the limit of open files (`ulimit -n`), or close some";
 
@@ -197,6 +199,9 @@ impl Error {
                 "in a container or without systemd, run the program itself: `quell start`".into()
             }
             Self::Systemctl(_) => "try the same with systemctl itself".into(),
+            Self::NoSuchJob(job) if find::is_too_short(job) => {
+                "`quell list --all` shows them; give at least 4 characters of an id".into()
+            }
             Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
             Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
             Self::InvalidJob(_) => {

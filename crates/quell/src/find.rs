@@ -104,7 +104,7 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
         {
             return Ok(id);
         }
-        if text.len() < SHORTEST_PREFIX || !upper.bytes().all(is_of_ids) {
+        if is_too_short(text) || !upper.bytes().all(is_of_ids) {
             return Err(Error::NoSuchJob(text.to_owned()).into());
         }
         let finished = still_there(home, index, |index| index.beginning_with(&upper, AMBIGUOUS_SHOWN + 1))?;
@@ -132,6 +132,11 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
 
 fn bears(home: &Home, id: JobId, name: &str) -> bool {
     home.job(id).spec().is_ok_and(|spec| spec.name.as_deref() == Some(name))
+}
+
+/// Whether it may be meant as the beginning of an id, and is too short for that.
+pub(crate) fn is_too_short(text: &str) -> bool {
+    text.len() < SHORTEST_PREFIX
 }
 
 /// Whether ids are made of it: Crockford's base 32.

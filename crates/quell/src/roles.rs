@@ -31,6 +31,10 @@ pub fn keep() -> ExitCode {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
             Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
+            error if error.is_out_of_descriptors() => StartReply::Failed(RunError::System {
+                what: "write the audit log".into(),
+                error: error.to_string(),
+            }),
             error => StartReply::Failed(RunError::Record { path, error: error.to_string() }),
         })
     })

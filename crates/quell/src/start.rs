@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -418,7 +418,10 @@ impl Quell {
         let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
-        let mut keeper = command.spawn().map_err(|error| Error::NoProgram(format!("{error}")))?;
+        let mut keeper = command.spawn().map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied => Error::NoProgram(error.to_string()),
+            _ => failed("start the keeper")(error),
+        })?;
         fault_point(FaultPoint::KeepExecuted);
         // Else the keeper's end would be open here as long as the command.
         drop(command);

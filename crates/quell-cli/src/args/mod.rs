@@ -225,6 +225,14 @@ pub fn parse(words: Vec<OsString>) -> Parsed {
     }
 }
 
+/// Whether the word that was not expected is a number below 0, or its beginning: clap takes `-1s` for the option `-1`.
+fn is_negative(error: &clap::Error) -> bool {
+    let word = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    word.is_some_and(|word| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
 /// clap's error as one line and a hint.
 fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
     let see =
@@ -240,6 +248,9 @@ fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb was given".to_owned(),
         ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start" | "test") => {
             "no command was given".to_owned()
+        }
+        ErrorKind::UnknownArgument if is_negative(error) => {
+            format!("{whole}: no option takes a negative number")
         }
         _ => whole,
     };

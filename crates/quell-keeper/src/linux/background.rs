@@ -8,7 +8,7 @@
 //! The standby does for a keeper what the front does in the foreground: it watches, and finishes the stop if the keeper
 //! is killed. It shares the keeper's lock, and the pipes with output that the keeper had not read yet.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -167,7 +167,7 @@ fn serve(
             let _ = store.remove();
             match error {
                 NameError::Taken { name, by } => RunError::NameTaken { name, by },
-                NameError::Io { .. } => record_error(&request, error.to_string()),
+                NameError::Io { error, .. } => record_error(&request, &error),
             }
         })?;
         fault_point(FaultPoint::NameClaimed);
@@ -226,8 +226,15 @@ fn split(
     }
 }
 
-fn record_error(request: &RunRequest, error: String) -> RunError {
-    RunError::Record { path: request.home.clone().unwrap_or_default(), error }
+fn record_error(request: &RunRequest, error: &io::Error) -> RunError {
+    let (path, error_text) = (request.home.clone().unwrap_or_default(), error.to_string());
+    if quell_sys::is_out_of_descriptors(error) {
+        return RunError::System {
+            what: format!("write the job's record in {}", path.display()),
+            error: error_text,
+        };
+    }
+    RunError::Record { path, error: error_text }
 }
 
 /// Puts the job on record, with what is needed to start it again.
@@ -245,8 +252,9 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
         test: background.is_some_and(|background| background.test.is_some()),
         marker: job.spec.marker.clone(),
     };
-    let store = job.store.as_ref().ok_or_else(|| record_error(request, "there is no home".into()))?;
-    let failed = |error: std::io::Error| record_error(request, error.to_string());
+    let store =
+        job.store.as_ref().ok_or_else(|| record_error(request, &io::Error::other("there is no home")))?;
+    let failed = |error: io::Error| record_error(request, &error);
     let lock = store.create(&job.spec, Some(&launch)).map_err(failed)?;
     if let Err(error) = store.reserve_space() {
         let _ = store.remove();
@@ -332,13 +340,13 @@ pub struct Crew {
 type Prepared = (Desk, SignalFd, Lock, Crew, OwnedFd);
 
 fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Result<Prepared, StartFailure> {
-    let other = |error: std::io::Error| StartFailure::Other(error.to_string());
+    let other = |error: io::Error| StartFailure::Other(error.to_string());
     let (Some(background), Some(store)) = (&request.background, &job.store) else {
         return Err(StartFailure::Other("no background job was asked for".into()));
     };
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let record = |error: std::io::Error| StartFailure::Record(error.to_string());
+    let record = StartFailure::record;
     let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
     fault_point(FaultPoint::TapsOpened);
     let listener = store.listen().map_err(record)?;
@@ -410,7 +418,7 @@ impl Keeper<'_> {
 
     /// The standard streams of the next run. What the program reads is open as long as the second part lives.
     fn open_stdio(&self, supervisor: &mut Supervisor) -> Result<(ChildStdio, OwnedFd), StartFailure> {
-        let other = |error: std::io::Error| StartFailure::Other(format!("its standard input: {error}"));
+        let other = |error: io::Error| StartFailure::Other(format!("its standard input: {error}"));
         let (Some(background), Some(desk)) = (&self.request.background, supervisor.desk()) else {
             return Err(StartFailure::Other("no background job was asked for".into()));
         };

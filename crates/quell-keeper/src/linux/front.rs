@@ -223,7 +223,7 @@ fn prepare_keeper(
     let job = job_of(request, plan, outlets, &Mask::default());
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose();
-    let lock = lock.map_err(|error| StartFailure::Record(error.to_string()))?;
+    let lock = lock.map_err(StartFailure::record)?;
     let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
     let hold = hold.map_err(|error| {
         let _ = job.store.as_ref().map(JobDir::remove);
@@ -604,6 +604,7 @@ impl Front {
             || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
         match failure {
             StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
+            StartFailure::Interpreter(why) => RunError::NoInterpreter { program: program(), why },
             StartFailure::Cwd(why) => {
                 RunError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error: why }
             }

@@ -14,6 +14,7 @@ use quell_core::JobId;
 use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
+use crate::request::DESCRIPTOR;
 use crate::{Environment, ReceiptTarget, RunError, RunRequest};
 
 /// The program of `request`, found and ready to execute.
@@ -93,6 +94,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
             // As it was given: a script finds it in its $0, and by then the directory is the one that was meant.
             Ok(()) => Ok(PathBuf::from(name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(RunError::Directory(shown)),
             Err(error) => Err(RunError::NotExecutable { program: shown, why: error.to_string() }),
         };
     }
@@ -135,7 +137,7 @@ pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Resu
     };
     for target in targets {
         if let ReceiptTarget::Fd(fd) = target {
-            let name = format!("descriptor {fd}");
+            let name = format!("{DESCRIPTOR}{fd}");
             if *fd > 2 && !inherited.contains(fd) {
                 return Err(bad(&name, std::io::Error::other("it is not open")));
             }

@@ -4,7 +4,7 @@
 //! One thread, one poll, one deadline. Events go to [`Lifecycle`], which says what to do; nothing is decided here.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -379,6 +379,10 @@ impl Supervisor {
             Err(error) => {
                 let text = error.error.to_string();
                 let failure = match error.stage {
+                    // The program itself was found before.
+                    Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
+                        StartFailure::Interpreter(text)
+                    }
                     Stage::Exec => StartFailure::Exec(text),
                     Stage::Cwd => StartFailure::Cwd(text),
                     Stage::Proc => StartFailure::Containment(error.to_string()),

@@ -87,6 +87,8 @@ pub enum Note {
 pub enum StartFailure {
     /// It could not be executed.
     Exec(String),
+    /// The interpreter that it names is not there.
+    Interpreter(String),
     /// Its directory could not be entered.
     Cwd(String),
     /// The containment could not be made.
@@ -100,10 +102,17 @@ pub enum StartFailure {
 }
 
 impl StartFailure {
+    /// That the record could not be written; a lack of descriptors is not the record's fault.
+    pub fn record(error: std::io::Error) -> Self {
+        let text = error.to_string();
+        if quell_sys::is_out_of_descriptors(&error) { Self::Other(text) } else { Self::Record(text) }
+    }
+
     /// In words.
     pub fn text(&self) -> &str {
         match self {
             Self::Exec(text)
+            | Self::Interpreter(text)
             | Self::Cwd(text)
             | Self::Containment(text)
             | Self::Limit(text)

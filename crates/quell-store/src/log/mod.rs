@@ -175,9 +175,12 @@ impl SegmentId {
     }
 }
 
-/// Adds the path to an error, which keeps its kind.
+/// Adds the path to an error, which keeps its kind. A lack of descriptors has nothing to do with the path.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    move |error| match quell_sys::is_out_of_descriptors(&error) {
+        true => error,
+        false => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+    }
 }
 
 /// The number of line ends in `bytes`.

@@ -30,7 +30,7 @@ pub struct LogQuery {
     pub grep: Option<Regex>,
     /// Of which streams.
     pub streams: Streams,
-    /// Lines that have no end yet are left to the next query, which begins before them.
+    /// Lines that have no end yet are left to the next query, which begins before them. They count among the last ones.
     pub whole_lines: bool,
 }
 
@@ -252,13 +252,17 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
                 LineOrCut::Cut(cut) => tail.push_cut(cut),
             }
         }
+        let end = self.lines.cursor();
+        if self.query.whole_lines {
+            tail.leave_room(std::iter::from_fn(|| self.lines.next_begun()).count());
+        }
         let omitted = (tail.omitted.bytes > 0).then_some(tail.omitted);
         if omitted.is_none() {
             front = front.and_then(|front| tail.join(front));
         }
         let cuts = std::mem::take(&mut tail.cuts).into_iter().map(Entry::Cut);
         let gone = front.map(Entry::Line).into_iter().chain(omitted.map(Entry::Omitted)).chain(cuts);
-        let (mut cursor, begin, end) = (from, tail.omitted.to, self.lines.cursor());
+        let (mut cursor, begin) = (from, tail.omitted.to);
         let within = tail.within;
         for entry in gone {
             if self.give(entry, &mut cursor)?.is_break() {

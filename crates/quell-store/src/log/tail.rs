@@ -64,6 +64,23 @@ impl Tail {
         self.lines += usize::from(!line.split);
         self.bytes += size;
         self.kept.push_back(Kept::Line(line, size));
+        self.fit();
+        if self.spilled {
+            self.kept.back_mut().map(Kept::spill);
+        } else if self.bytes + OVERHEAD * self.kept.len() as u64 > HELD {
+            self.kept.iter_mut().for_each(Kept::spill);
+            self.spilled = true;
+        }
+    }
+
+    /// Leaves room for so many lines that come from elsewhere.
+    pub fn leave_room(&mut self, lines: usize) {
+        self.room.lines = self.room.lines.saturating_sub(lines);
+        self.fit();
+    }
+
+    /// Leaves out what does not fit.
+    fn fit(&mut self) {
         while self.lines > self.room.lines || self.bytes > self.room.bytes {
             let over = self.bytes.saturating_sub(self.room.bytes);
             let alone = self.kept.len() == 1;
@@ -91,12 +108,6 @@ impl Tail {
                     }
                 }
             }
-        }
-        if self.spilled {
-            self.kept.back_mut().map(Kept::spill);
-        } else if self.bytes + OVERHEAD * self.kept.len() as u64 > HELD {
-            self.kept.iter_mut().for_each(Kept::spill);
-            self.spilled = true;
         }
     }
 

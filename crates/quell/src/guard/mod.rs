@@ -76,6 +76,9 @@ impl Gate {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
             if let (true, "run", Err(error)) = (decision.allowed, verb, noted) {
+                if error.is_out_of_descriptors() {
+                    return Err(error);
+                }
                 let path = self.home.dir().to_owned();
                 return Err(RunError::Record { path, error: error.to_string() }.into());
             }
