@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use quell_core::guard::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
@@ -428,6 +428,10 @@ fn scope(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict<Scope> {
 }
 
 fn escape(name: &str, rule: &str) -> Decision {
+    if Path::new(name).components().any(|part| part == Component::ParentDir) {
+        let reason = format!("the scope `{name}` leads out of the working directory");
+        return Decision::refuse("PATH_TRAVERSAL", rule, reason, "write it as an absolute path");
+    }
     let reason = format!("the scope `{name}` leads out of the working directory through a link");
     Decision::refuse("PATH_SYMLINK_ESCAPE", rule, reason, "make it a directory")
 }
