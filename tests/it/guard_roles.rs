@@ -269,7 +269,7 @@ fn a_verb_that_only_looks_does_not_run_the_hooks_of_a_lost_job_where_nothing_may
     let made = lab.path("made");
     let job = hooked(&lab, &made, "lost");
     job.lose();
-    policy(&lab, CLOSED[0].0);
+    policy(&lab, "[guard]\ndeny = [\"run\", \"start\"]\n");
     // Beside other tests it may not be provable that the lost job is gone.
     let list = verb(&lab, "list").finish();
     assert!(matches!(list.code(), Some(0 | 5)), "{}", list.stderr);

@@ -177,6 +177,28 @@ fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
 }
 
 #[test]
+fn a_user_that_is_not_known_is_named_with_its_line() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard.kill]\nusers = [\"root\", \"0\", \"*\"]\nprotect_users = [\"no-such-user\"]\n");
+    let warnings =
+        verb(&lab, "config").args(["show", "--json"]).finish().envelope()["data"]["warnings"].clone();
+    let [warning] = warnings.as_array().expect("warnings").as_slice() else { panic!("{warnings}") };
+    let warning = warning.as_str().unwrap_or_default();
+    assert!(warning.contains("config.toml:3: guard.kill.protect_users"), "{warning}");
+    assert!(warning.contains("no-such-user"), "{warning}");
+}
+
+#[test]
+fn a_check_says_what_a_restart_needs() {
+    let lab = Lab::as_me();
+    for (rules, wanted) in [("", "ALLOWED"), ("[guard]\ndeny = [\"start\"]\n", "VERB_DENIED")] {
+        policy(&lab, rules);
+        let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
+        assert_eq!(done.envelope()["data"]["decision"]["code"], wanted, "{}", done.stdout);
+    }
+}
+
+#[test]
 fn the_machines_policy_is_the_last_word() {
     if !am_root() {
         return skip("the_machines_policy_is_the_last_word", "needs root to put a file below /etc");
@@ -212,7 +234,14 @@ fn the_machines_policy_is_the_last_word() {
 }
 
 /// A policy that can't be read allows nothing, and says where it is wrong.
-const POLICIES: [(&str, usize); 50] = [
+const POLICIES: [(&str, usize); 57] = [
+    ("[guard.kill]\nprotect = [\"/usr/bin/sleep\"]\n", 2),
+    ("[guard.kill]\nprotect = [\"sle?p\"]\n", 2),
+    ("[guard.kill]\nprotect = [\"sl[e]ep\"]\n", 2),
+    ("[guard.kill]\nprotect = [\" sleep\"]\n", 2),
+    ("[guard.kill]\nallow = [\"a\"]\nprotect_users = [\"ro?t\"]\n", 3),
+    ("[guard.kill]\nallow = [\"/bin/sleep\"]\n", 2),
+    ("[guard.service]\nprotect = [\"web?\"]\n", 2),
     ("[guard]\nmost = 1\n", 2),
     ("[guard]\nmost = \"everything\"\n", 2),
     ("[guard]\ndeny = \"stop\"\n", 2),

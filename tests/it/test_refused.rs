@@ -303,6 +303,16 @@ fn evidence_is_not_written_over_what_quell_goes_by() {
 }
 
 #[test]
+fn a_scope_above_the_working_directory_is_called_that_and_no_link() {
+    let lab = lab();
+    let own = lab.write("own.toml", "[guard.test]\nscope = [\"../\"]\n");
+    let done = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own).command(["pytest"]).finish();
+    let error = done.envelope()["error"].clone();
+    assert_eq!(error["code"], "PATH_TRAVERSAL", "{error}");
+    assert!(!error["message"].as_str().unwrap_or_default().contains("link"), "{error}");
+}
+
+#[test]
 fn evidence_takes_the_place_of_nothing_but_earlier_evidence() {
     let lab = lab();
     let code = "def test_a():\n    pass\n";

@@ -215,6 +215,107 @@ fn the_program_is_found_once_and_executed_by_its_path() {
     }
 }
 
+/// Files in the working directory that Python loads for `python -m`, and that are not in the scope.
+#[test]
+fn nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_a_plugin() {
+    let test = "nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_a_plugin";
+    if !has_program("pytest-3") {
+        return skip(test, "no pytest here");
+    }
+    let pytest = &["python3", "-m", "pytest", "-p", "no:cacheprovider", "tests/test_a.py"][..];
+    let unittest = &["python3", "-m", "unittest", "tests/test_a.py"][..];
+    let plugin = "[console_scripts]\nx = x:main\n\n [pytest11] \nevil = evil\n";
+    let scripts = "[console_scripts]\nx = evil:main\n[gui_scripts]\ny = evil:main\n";
+    for (file, text, words, expected) in [
+        ("argparse.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("argparse.py", None, unittest, "PATH_OUTSIDE_SCOPE"),
+        ("logging/__init__.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("_bisect.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("attr.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("pytest_cov.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("x.egg-info/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
+        ("X-1.0.DIST-INFO/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
+        ("x.egg-info/entry_points.txt", Some(scripts), pytest, "pass"),
+        ("x.egg-info/entry_points.txt", Some(plugin), &["pytest-3", "tests/test_a.py"], "pass"),
+        ("argparse.py", None, &["pytest-3", "tests/test_a.py"], "pass"),
+        ("test/__init__.py", None, pytest, "pass"),
+        ("setup.py", None, pytest, "pass"),
+    ] {
+        let lab = with_module();
+        let evil = format!("open({:?}, 'w')\n", lab.path("ran"));
+        lab.write("evil.py", &evil);
+        let path = lab.path(file);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
+        fs::write(&path, text.unwrap_or(&evil)).expect("a file");
+        let done = scoped(&lab, words).finish();
+        assert_eq!(outcome(&done), expected, "{file} {words:?}: {}", done.stdout);
+        assert!(!lab.path("ran").exists(), "{file} {words:?}");
+    }
+    // In the scope it is the tests' own.
+    let lab = with_module();
+    lab.write("tests/argparse.py", "from getopt import *\n");
+    assert_eq!(outcome(&scoped(&lab, pytest).finish()), "pass");
+}
+
+#[test]
+fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
+    let lab = with_runners();
+    fs::create_dir_all(lab.path("any/.cargo")).expect("mkdir");
+    fs::create_dir_all(lab.path("any/.config")).expect("mkdir");
+    fs::create_dir_all(lab.path("any/tests/.cargo")).expect("mkdir");
+    lab.write("any/tests/Cargo.toml", "");
+    let (test, nextest) = (&["test"][..], &["nextest", "run"][..]);
+    let config = "any/.cargo/config.toml";
+    for (file, text, verb, expected) in [
+        (config, "[build]\nrustc-wrapper = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "build = { rustc = '/x' }\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "build.rustc-workspace-wrapper = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[build]\nrustdoc = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[build]\nrustflags = ['-Clinker=/x']\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[target.'cfg(unix)']\nrunner = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[target.x86_64-unknown-linux-gnu]\nlinker = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[env]\nRUSTC_WRAPPER = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[source.crates-io]\nreplace-with = 'x'\n", test, "OPTION_NOT_ALLOWED"),
+        (config, "[alias]\nnextest = ['run']\n", nextest, "OPTION_NOT_ALLOWED"),
+        (config, "no toml", test, "OPTION_NOT_ALLOWED"),
+        ("any/.cargo/config", "[build]\nrustc-wrapper = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        ("any/rust-toolchain.toml", "[toolchain]\npath = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        ("any/rust-toolchain", "[toolchain]\npath = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        ("any/rust-toolchain", "/x\n", test, "OPTION_NOT_ALLOWED"),
+        ("rust-toolchain.toml", "[toolchain]\npath = '/x'\n", test, "OPTION_NOT_ALLOWED"),
+        ("any/.config/nextest.toml", "[scripts.setup.x]\ncommand = '/x'\n", nextest, "OPTION_NOT_ALLOWED"),
+        (
+            config,
+            "[build]\njobs = 2\ntarget = 'x86_64-unknown-linux-gnu'\n[term]\nquiet = true\n",
+            test,
+            "pass",
+        ),
+        (config, "[alias]\nxtask = 'run -p xtask'\n[net]\nretry = 1\n", test, "pass"),
+        ("any/rust-toolchain.toml", "[toolchain]\nchannel = '1.85'\n", test, "pass"),
+        ("any/rust-toolchain", "stable\n", test, "pass"),
+        ("any/.config/nextest.toml", "[profile.ci]\nretries = 2\n", nextest, "pass"),
+        ("any/tests/.cargo/config.toml", "[build]\nrustc-wrapper = '/x'\n", test, "pass"),
+    ] {
+        let path = lab.write(file, text);
+        let words = [&["../cargo"][..], verb, &["--manifest-path", "tests/Cargo.toml"]].concat();
+        let (scope, cargo) = (lab.path("any/tests"), lab.path("any/../cargo"));
+        let call = |keys: &str| {
+            let rules =
+                format!("[guard.test]\nscope = [{scope:?}]\ncommands = [{cargo:?}]\nallow = [{keys}]\n");
+            let quell = lab.quell("test").args(["--json"]).wrapped(["env", "-C", "any"]).command(&words);
+            quell.env("QUELL_CONFIG", lab.write("own.toml", &rules)).finish()
+        };
+        let done = call("");
+        assert_eq!(outcome(&done), expected, "{file} {text}: {}", done.stdout);
+        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{file} {text}");
+        if text.contains("rustc-wrapper") {
+            assert_eq!(outcome(&call("\"build.rustc-wrapper\"")), "pass", "{file} {text}");
+        }
+        let _ = fs::remove_file(lab.path("ran"));
+        fs::remove_file(path).expect("the file");
+    }
+}
+
 /// A listed program may be told anything, so such a list is only as strong as the file that it is in.
 #[test]
 fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {

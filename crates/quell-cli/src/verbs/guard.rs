@@ -58,7 +58,18 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
             };
             check_tests(&gate, &plan)
         }
-        CheckVerb::Verb(args) => Ok(decide_verb(gate.policy(), &args.verb)),
+        CheckVerb::Verb(args) => {
+            let decision = decide_verb(gate.policy(), &args.verb);
+            // It starts a job again.
+            let start = decide_verb(gate.policy(), "start");
+            if args.verb == "restart" && decision.allowed && !start.allowed {
+                return Ok(Decision {
+                    reason: format!("a restart is also a start: {}", start.reason),
+                    ..start
+                });
+            }
+            Ok(decision)
+        }
     }
 }
 

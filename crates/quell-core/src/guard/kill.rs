@@ -1,6 +1,6 @@
 //! May a process be signalled that quell didn't start?
 
-use super::{BUILT_IN, Decision, GUIDE, KillPolicy, matches};
+use super::{BUILT_IN, Decision, GUIDE, KillPolicy, WHERE, matches};
 use crate::Signal;
 
 /// What is known of the process, gathered while it was pinned.
@@ -220,7 +220,7 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
             // What a process calls itself is not always fit to be copied: `*` would open the host.
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+@:".contains(&byte);
             let what = match name.bytes().all(plain) && !name.is_empty() {
-                true => format!("add \"{name}\" to guard.kill.allow in your config.toml"),
+                true => format!("add \"{name}\" to guard.kill.allow {WHERE}"),
                 false => "its name has characters that a pattern should not have; look at it first".into(),
             };
             let hint = format!("{what}; {GUIDE}");

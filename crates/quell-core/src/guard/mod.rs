@@ -35,6 +35,9 @@ pub use variables::is_runner_variable;
 /// Where people are led to.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";
 
+/// Which file what allows is written into.
+const WHERE: &str = "in /etc/quell/guard.toml if there is one, else in your config.toml";
+
 /// What the guard says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

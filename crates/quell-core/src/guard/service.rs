@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BUILT_IN, Decision, GUIDE, ServicePolicy, matches};
+use super::{BUILT_IN, Decision, GUIDE, ServicePolicy, WHERE, matches};
 
 /// What can be done with a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,7 +201,11 @@ pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
         return refuse("SERVICE_PATH", why, "give the unit's name, not its file");
     }
     if format!("{stem}{SUFFIX}").contains("..") {
-        return refuse("SERVICE_TRAVERSAL", "has two dots in a row", "give the unit's name, not its file");
+        return refuse(
+            "SERVICE_TRAVERSAL",
+            "has two dots in a row, or one at its end",
+            "give the unit's name, not its file",
+        );
     }
     if text.starts_with('-') {
         return refuse("SERVICE_OPTION", "looks like an option", "the name of a service has to come first");
@@ -241,7 +245,7 @@ pub fn decide_service(policy: &ServicePolicy, name: &ServiceName, verb: ServiceV
     let word = verb.word();
     let Some(pattern) = fits(&policy.allow, name) else {
         let reason = format!("no pattern of the policy allows the service {}", name.stem());
-        let hint = format!("add \"{}\" to guard.service.allow in your config.toml; {GUIDE}", name.stem());
+        let hint = format!("add \"{}\" to guard.service.allow {WHERE}; {GUIDE}", name.stem());
         return Decision::refuse("SERVICE_NOT_ALLOWED", "guard.service.allow", reason, hint);
     };
     if !policy.verbs.is_empty() && !policy.verbs.iter().any(|allowed| allowed == word) {

@@ -76,6 +76,7 @@ const NAMES: &[(&str, &str)] = &[
     ("..", "SERVICE_TRAVERSAL"),
     ("a..b", "SERVICE_TRAVERSAL"),
     ("nginx.", "SERVICE_TRAVERSAL"),
+    ("nginx.service.", "SERVICE_TRAVERSAL"),
     (".", "SERVICE_TRAVERSAL"),
     ("nginx..service", "SERVICE_TRAVERSAL"),
     // Options.

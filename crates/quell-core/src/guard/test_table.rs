@@ -380,6 +380,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("pytest --pdbcls=evil:Pdb tests", "OPTION_NOT_ALLOWED"),
     ("pytest --pastebin=all tests", "OPTION_NOT_ALLOWED"),
     ("pytest --import-mode=evil tests", "OPTION_NOT_ALLOWED"),
+    // An alias, which `.cargo/config.toml` can redefine.
+    ("cargo t --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ("cargo +stable -q t --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ("cargo nextest r --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
     // Without these parts of pytest the words behind their options are targets.
     ("pytest -p no:logging --log-level src tests/a.py", "OPTION_NOT_ALLOWED"),
     ("pytest -pno:logging tests", "OPTION_NOT_ALLOWED"),

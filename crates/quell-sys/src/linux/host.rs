@@ -107,6 +107,12 @@ pub fn user_name(uid: u32) -> Option<String> {
     passwd_field(uid, 0)
 }
 
+/// Whether /etc/passwd has a user of this name.
+pub fn is_user(name: &str) -> bool {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    passwd.lines().any(|line| line.split(':').next() == Some(name))
+}
+
 /// This user's home, as /etc/passwd has it.
 pub fn own_home() -> Option<PathBuf> {
     passwd_field(super::uid(), 5).filter(|home| home.starts_with('/')).map(PathBuf::from)

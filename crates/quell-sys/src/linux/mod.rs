@@ -22,7 +22,7 @@ pub use files::{
     raised_rights, read_private, read_text,
 };
 pub use host::{
-    Polled, UserNamespaces, boot_id, collected_ticks, kernel_release, open_files_allowed, own_home,
+    Polled, UserNamespaces, boot_id, collected_ticks, is_user, kernel_release, open_files_allowed, own_home,
     page_size, poll_until, raise_open_files, random_u128, rusage_children, seconds_since, ticks_per_second,
     ticks_since_boot, unix_ms, user_name, user_namespaces,
 };

@@ -62,6 +62,8 @@ enum Form {
     Most,
     Verbs,
     Names,
+    /// Patterns over names of processes, users or services.
+    Patterns,
     /// Names, and at least one.
     Some,
     Pid,
@@ -74,14 +76,14 @@ enum Form {
 const KEYS: &[(&str, Form)] = &[
     ("guard.most", Form::Most),
     ("guard.deny", Form::Verbs),
-    ("guard.kill.allow", Form::Names),
-    ("guard.kill.users", Form::Names),
-    ("guard.kill.protect", Form::Names),
-    ("guard.kill.protect_users", Form::Names),
+    ("guard.kill.allow", Form::Patterns),
+    ("guard.kill.users", Form::Patterns),
+    ("guard.kill.protect", Form::Patterns),
+    ("guard.kill.protect_users", Form::Patterns),
     ("guard.kill.min_pid", Form::Pid),
     ("guard.kill.signals", Form::Signals),
-    ("guard.service.allow", Form::Names),
-    ("guard.service.protect", Form::Names),
+    ("guard.service.allow", Form::Patterns),
+    ("guard.service.protect", Form::Patterns),
     ("guard.service.verbs", Form::ServiceVerbs),
     ("guard.test.scope", Form::Some),
     ("guard.test.commands", Form::Some),
@@ -102,6 +104,13 @@ pub(crate) fn allows(said: &Said) -> bool {
 /// Whether it says how a test run is approved: a project that nobody trusts could name a variable that is always set.
 pub(crate) fn approves(said: &Said) -> bool {
     said.key == "guard.test.approval_variable"
+}
+
+/// The users that it names and that this machine does not know, so that no process is theirs by that name.
+pub(crate) fn unknown_users(said: &Said) -> Vec<&str> {
+    let (true, Value::Words(words)) = (said.key.ends_with("users"), &said.value) else { return Vec::new() };
+    let is_name = |word: &&str| !word.contains('*') && !word.bytes().all(|byte| byte.is_ascii_digit());
+    words.iter().map(String::as_str).filter(is_name).filter(|name| !quell_sys::is_user(name)).collect()
 }
 
 /// What is left of it if the file is not trusted. A scope that is no part of the working directory would allow what is refused
@@ -193,6 +202,20 @@ fn of(form: Form, value: &DeValue<'_>) -> Result<Value, Problem> {
             // An empty pattern fits nothing that exists: somebody meant something else.
             match words.iter().find(|word| word.trim().is_empty() || word.contains(['\0', '\n'])) {
                 Some(bad) => Err(Problem::new(format!("`{bad}` is no name"), "")),
+                None => Ok(Value::Words(words)),
+            }
+        }
+        Form::Patterns => {
+            let words = words()?;
+            let fits_nothing = |word: &&String| {
+                let blank = word.trim().is_empty() || word.trim() != word.as_str();
+                blank || word.contains(['/', '?', '[', ']', '\0', '\n'])
+            };
+            match words.iter().find(fits_nothing) {
+                Some(bad) => Err(Problem::new(
+                    format!("`{bad}` fits no name"),
+                    "write a name, without its directory and without blanks around it; `*` stands for anything",
+                )),
                 None => Ok(Value::Words(words)),
             }
         }

@@ -234,6 +234,12 @@ impl Loaded {
             else {
                 continue;
             };
+            for user in guard::unknown_users(&said) {
+                let (path, line, key) = (path.display(), said.line, said.key);
+                self.warnings.push(format!(
+                    "{path}:{line}: {key}: there is no user {user} in /etc/passwd; name others by their number"
+                ));
+            }
             guard::put(&mut self.config.guard, &said, layer, &before);
             self.ruled.push((said.key, layer));
             let source = layer.source(path, said.line);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use quell_core::guard::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
@@ -15,7 +15,7 @@ use quell_core::guard::{
 use quell_keeper::Environment;
 
 use super::evidence::EvidenceFile;
-use super::{TestPlan, ini, links, shadow};
+use super::{TestPlan, cargo, ini, links, shadow};
 use crate::Config;
 
 /// The variable whose words pytest puts before its own.
@@ -37,8 +37,8 @@ pub(super) struct Checked {
     pub decision: Decision,
 }
 
-type Variables = BTreeMap<OsString, OsString>;
-type Verdict<T> = Result<T, Box<Decision>>;
+pub(super) type Variables = BTreeMap<OsString, OsString>;
+pub(super) type Verdict<T> = Result<T, Box<Decision>>;
 
 /// Whether the plan may be carried out in `cwd`.
 pub(super) fn check(
@@ -121,6 +121,9 @@ pub(super) fn check(
     }
     if rules.scoped && matches!(command.runner, Runner::Pytest | Runner::Unittest) {
         shadow::check(&scope, &command, &paths)?;
+    }
+    if rules.scoped && matches!(command.runner, Runner::Cargo | Runner::Nextest) {
+        cargo::check(&scope, command.runner, &paths, &policy.allow, &variables)?;
     }
     if follows_links(command.runner) && !asks_version {
         let named = paths.iter().filter(|word| word.place == Place::Target);
@@ -425,6 +428,10 @@ fn scope(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict<Scope> {
 }
 
 fn escape(name: &str, rule: &str) -> Decision {
+    if Path::new(name).components().any(|part| part == Component::ParentDir) {
+        let reason = format!("the scope `{name}` leads out of the working directory");
+        return Decision::refuse("PATH_TRAVERSAL", rule, reason, "write it as an absolute path");
+    }
     let reason = format!("the scope `{name}` leads out of the working directory through a link");
     Decision::refuse("PATH_SYMLINK_ESCAPE", rule, reason, "make it a directory")
 }

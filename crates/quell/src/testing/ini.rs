@@ -67,8 +67,8 @@ pub(super) fn dirs(targets: &[PathBuf]) -> BTreeSet<PathBuf> {
     all.iter().flat_map(|target| target.ancestors()).map(Path::to_owned).collect()
 }
 
-/// What is in a file; none if there is no such file. One that can't be read is refused: pytest might be able to.
-fn read(file: &Path) -> Result<Option<String>, Box<Decision>> {
+/// What is in a file; none if there is no such file. One that can't be read is refused: the runner might be able to.
+pub(super) fn read(file: &Path) -> Result<Option<String>, Box<Decision>> {
     let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory];
     let found = match fs::metadata(file) {
         Ok(found) if !found.is_file() => return Ok(None),
@@ -83,10 +83,11 @@ fn read(file: &Path) -> Result<Option<String>, Box<Decision>> {
     String::from_utf8(bytes).map(Some).map_err(|_| unread(file, &"it is no UTF-8"))
 }
 
-fn unread(file: &Path, why: &dyn Display) -> Box<Decision> {
+/// A refusal because of a file of the runner's that can't be read.
+pub(super) fn unread(file: &Path, why: &dyn Display) -> Box<Decision> {
     let why = why.to_string();
     let reason = format!(
-        "can't read what `{}` adds to the words of pytest: {}",
+        "can't read `{}`, which the runner goes by: {}",
         file.display(),
         why.lines().next().unwrap_or_default()
     );
@@ -144,7 +145,7 @@ fn from_ini(text: &str, key: &str) -> Vec<Value> {
 }
 
 /// What Python takes for the end of a line.
-fn is_end(c: char) -> bool {
+pub(super) fn is_end(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 

@@ -3,6 +3,7 @@
 
 mod again;
 mod answer;
+mod cargo;
 mod check;
 mod counts;
 mod course;
@@ -12,6 +13,7 @@ mod judge;
 mod links;
 mod output;
 mod shadow;
+mod stdlib;
 
 use std::fs;
 use std::io::Read;

@@ -7,17 +7,29 @@ use std::path::{Component, Path, PathBuf};
 use quell_core::guard::{BUILT_IN, Decision, PathWord, Place, Runner, Scope, TestCommand};
 
 use super::ini;
+use super::stdlib::MODULES;
 
-/// What `python -m` loads to run tests, as far as others bring it.
-const PARTS: [&str; 8] =
-    ["pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "unittest", "coverage"];
+/// What `python -m` loads to run tests, as far as others bring it. What begins with `pytest_` is a plugin.
+const PARTS: &str = "\
+    pytest _pytest py pluggy iniconfig packaging coverage attr attrs exceptiongroup execnet importlib_metadata \
+    pygments tomli typing_extensions xdist zipp";
+
+/// Sections of a package's entry points that nothing loads while tests are run.
+const SCRIPTS: [&str; 2] = ["console_scripts", "gui_scripts"];
 
 /// Whether nothing outside the scope is loaded in place of the runner, or of a target of unittest.
 pub(super) fn check(scope: &Scope, command: &TestCommand, paths: &[PathWord]) -> Result<(), Box<Decision>> {
     // `python -m RUNNER`, and the like: a runner that is called by its own name is not looked for here.
     if command.call > command.at + 1 {
-        for name in PARTS {
-            refuse(scope, find(&scope.cwd, name), name)?;
+        for entry in entries(&scope.cwd) {
+            let name = entry.split('.').next().unwrap_or_default();
+            let known = |list: &str| list.split_whitespace().any(|known| known == name);
+            if known(PARTS) || known(MODULES) || name.starts_with("pytest_") {
+                refuse(scope, find(&scope.cwd, name), name)?;
+            }
+            if command.runner == Runner::Pytest {
+                check_entry_points(scope, &entry)?;
+            }
         }
     }
     let targets = paths.iter().filter(|word| word.place == Place::Target);
@@ -39,6 +51,24 @@ pub(super) fn check(scope: &Scope, command: &TestCommand, paths: &[PathWord]) ->
         }
     }
     Ok(())
+}
+
+/// Whether what describes an installed package, and is outside the scope, names no plugins: pytest loads those of every directory
+/// that Python looks into.
+fn check_entry_points(scope: &Scope, entry: &str) -> Result<(), Box<Decision>> {
+    let lower = entry.to_lowercase();
+    let dir = scope.cwd.join(entry);
+    if !(lower.ends_with(".dist-info") || lower.ends_with(".egg-info")) || is_inside(scope, &dir) {
+        return Ok(());
+    }
+    let Some(text) = ini::read(&dir.join("entry_points.txt"))? else { return Ok(()) };
+    let sections = text.split(ini::is_end).map(str::trim).filter(|line| line.starts_with('['));
+    let mut names = sections.map(|line| line.trim_matches(['[', ']']));
+    let Some(section) = names.find(|name| !SCRIPTS.contains(name)) else { return Ok(()) };
+    let reason =
+        format!("`{entry}` in the working directory names plugins ([{section}]), and is outside the scope");
+    let hint = "call pytest by its own name, which does not look there, or have a scope that it is in";
+    Err(Box::new(Decision::refuse("PATH_OUTSIDE_SCOPE", &scope.rule, reason, hint)))
 }
 
 /// Whether no file of pytest's has a filter of warnings for which a module outside the scope is loaded.
@@ -81,11 +111,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
         let end = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')).unwrap_or_default();
         matches!(end, "py" | "pyc" | "so") || end.ends_with(".so")
     };
-    let first = |dir: &Path, name: &str| {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|entry| module(entry, name)).min()
-    };
+    let first = |dir: &Path, name: &str| entries(dir).filter(|entry| module(entry, name)).min();
     let package = dir.join(name);
     if first(&package, "__init__").is_some() {
         return Some(package);
@@ -93,6 +119,12 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     let file = dir.join(format!("{name}.py"));
     // Which file it is does not matter, but that it is another one than what is named.
     first(dir, name).map(|found| if file.exists() { file } else { dir.join(found) })
+}
+
+/// The names of what is in a directory.
+fn entries(dir: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 fn is_inside(scope: &Scope, path: &Path) -> bool {
@@ -105,6 +137,6 @@ fn refuse(scope: &Scope, found: Option<PathBuf>, name: &str) -> Result<(), Box<D
         "Python would load `{}` in place of `{name}`, and that is outside the scope",
         found.display()
     );
-    let hint = "give that file another name, or have a scope that it is in";
+    let hint = "give that file another name, or have a scope that it is in; pytest by its own name does not look there";
     Err(Box::new(Decision::refuse("PATH_OUTSIDE_SCOPE", &scope.rule, reason, hint)))
 }
