@@ -105,13 +105,13 @@ pub(super) const PYTEST: Options = Options {
     ],
     values: "\
         -k -m -o -p -r -W --assert --capture --color --deselect --doctest-glob --doctest-report --durations \
-        --ignore --ignore-glob --junit-prefix --junitprefix --log-cli-date-format \
+        --ignore --ignore-glob --import-mode --junit-prefix --junitprefix --log-cli-date-format \
         --log-cli-format --log-cli-level --log-date-format --log-file-date-format --log-file-format \
         --log-file-level --log-format --log-level --maxfail --override-ini --pastebin --pdbcls \
         --pythonwarnings --show-capture --tb --verbosity",
     plugins: "\
         -n --asyncio-mode --benchmark-json --code-highlight --cov-config --cov-context --cov-fail-under \
-        --cov-report --dist --count --durations-min --hypothesis-profile --hypothesis-seed --import-mode \
+        --cov-report --dist --count --durations-min --hypothesis-profile --hypothesis-seed \
         --last-failed-no-failures --lfnf --log-auto-indent --log-disable \
         --log-file-mode --maxprocesses --numprocesses --only-rerun --random-order-seed --randomly-seed \
         --reruns --reruns-delay --timeout --timeout-method",
@@ -134,7 +134,7 @@ pub(super) const PYTEST: Options = Options {
 /// Parts of pytest that it can do without (`-p no:…`), and that define options in `values` or `paths`, or short ones. Without one
 /// of them the word behind such an option is a target.
 pub(super) const PYTEST_PARTS: &str = "\
-    assertion capture debugging doctest fixtures helpconfig junitxml logging main mark pastebin runner terminal";
+    assertion capture debugging doctest fixtures helpconfig junitxml logging main mark pastebin python runner terminal";
 
 /// Files that pytest reads its settings from, whether they are named or not.
 const PYTEST_FILES: &str = "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini";

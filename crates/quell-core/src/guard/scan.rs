@@ -77,7 +77,7 @@ impl Scan<'_> {
     /// Goes through the words as the runner would.
     pub fn read(&self, words: &[&str]) -> Found {
         let known = self.known;
-        let mut found = Vec::new();
+        let (mut found, mut named) = (Vec::new(), false);
         let mut words = words.iter().copied().peekable();
         while let Some(word) = words.next() {
             if word == "--" {
@@ -88,6 +88,7 @@ impl Scan<'_> {
                 break;
             }
             if !word.starts_with('-') || word == "-" || is_no_option(word, known) {
+                named = true;
                 found.extend((self.target)(word)?);
                 continue;
             }
@@ -119,7 +120,19 @@ impl Scan<'_> {
                     }
                     // Without the plugin it is a target: what could be one has to be a good one.
                     None if is_among(known.plugins, &option) => {
-                        words.next_if(|next| !self.may_be_target(next)).map(str::to_owned)
+                        let value = words.next_if(|next| !self.may_be_target(next));
+                        let next_is_word = words.peek().is_some_and(|next| !next.starts_with('-'));
+                        // pytest looks for its first settings beside the first words that are no options. If none of these is
+                        // there, it takes the working directory.
+                        if value.is_some() && self.rules.narrow && !named && !next_is_word {
+                            let reason =
+                                format!("the value of `{option}` is the first target without its plugin");
+                            return misleads(
+                                reason,
+                                "write the value with `=`, or targets before the option",
+                            );
+                        }
+                        value.map(str::to_owned)
                     }
                     None => None,
                 };
