@@ -192,6 +192,29 @@ fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
     }
 }
 
+#[test]
+fn the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof() {
+    if !is_apart("the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof") {
+        return;
+    }
+    let lab = apart(User::Root);
+    let quell = lab.run().args(["--json", "--contain", "reaper"]);
+    let mut running =
+        quell.script("echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done").start();
+    running.wait_ready().expect("ready");
+    let script = format!(
+        "QUELL_HOME={} {} start -- sleep $N; sleep $N",
+        lab.path("inner").display(),
+        lab.quell_path().display()
+    );
+    let outsider = Outsider::start(&lab, &["unshare", "-fp", "--mount-proc", "sh", "-c", &script], &[]);
+    assert!(eventually(PATIENCE, || outsider.oracle.survivors().len() > 2), "no job in a namespace");
+    lab.write("go", "");
+    let done = running.finish();
+    let data = &done.envelope()["data"];
+    assert_eq!((done.code(), verdict(data)), (Some(0), "gone"), "{data:#}");
+}
+
 /// A job in the background with a member that has left all that ties it to the job: environment, session, parent, and
 /// the cgroup for that of `elsewhere`.
 fn with_escaped<'l>(lab: &'l Lab, contain: Contain, elsewhere: Option<&Path>) -> (Background<'l>, Process) {
