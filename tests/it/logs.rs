@@ -187,8 +187,8 @@ fn following_with_tail_begins_with_the_last_lines() {
     assert!(Command::new("mkfifo").arg("-m666").arg(&fifo).status().is_ok_and(|status| status.success()));
     let job = lab.start().script(script).begin();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout").ends_with("half")));
-    let follower = lab.quell("logs").args([job.id.as_str(), "-f", "--tail", "2"]).start();
-    let json = lab.quell("logs").args([job.id.as_str(), "-f", "--tail", "2", "--json"]).start();
+    let follower = lab.quell("logs").args([job.id.as_str(), "-f", "--tail", "3"]).start();
+    let json = lab.quell("logs").args([job.id.as_str(), "-f", "--tail", "3", "--json"]).start();
     let begun = || [&follower, &json].iter().all(|reader| reader.stdout().contains("100"));
     assert!(quell_tests::eventually(PATIENCE, begun), "{:?} {:?}", follower.stdout(), json.stdout());
     fs::write(fifo, "go\n").expect("the fifo");
