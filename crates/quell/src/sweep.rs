@@ -267,8 +267,11 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     }
     swept(match finish_lost(job, lock) {
         Ok(Finish::Kept) => return Look::Kept,
-        Ok(Finish::Removed | Finish::Settled) => found,
+        // What was seen of it may have changed since.
+        Ok(Finish::Removed) => SweptJob { action: SweepAction::Remove, ..found },
+        Ok(Finish::Settled) => SweptJob::new(job, SweepAction::Settle).with_record(job),
         Ok(Finish::Stopped(receipt)) => SweptJob {
+            action: SweepAction::Stop,
             processes: receipt.members.len() + receipt.members_omitted as usize,
             cause: Some(receipt.cause),
             verdict: Some(receipt.verdict),
