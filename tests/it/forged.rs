@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use quell_tests::{
@@ -13,42 +13,12 @@ use quell_tests::{
     jobs::Background,
     lab::Lab,
     last_json,
-    oracle::{Oracle, Process},
+    oracle::Process,
+    outsider::{Outsider, age},
     run::PATIENCE,
     skip,
 };
 use serde_json::{Value, json};
-
-/// A process outside of every job, with a child of its own that is told `script`.
-struct Stranger {
-    oracle: Oracle,
-    child: Child,
-}
-
-impl Stranger {
-    fn start(lab: &Lab, script: &str) -> Stranger {
-        let oracle = Oracle::new();
-        let words: Vec<String> =
-            lab.prefix().into_iter().chain(["setsid", "bash", "-c", script].map(String::from)).collect();
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("N", oracle.nap()).current_dir(lab.dir());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Stranger { child: command.spawn().expect("a process"), oracle }
-    }
-
-    fn find(&self, command: &str) -> Process {
-        let find = || self.oracle.survivors().into_iter().find(|found| found.command.contains(command));
-        assert!(eventually(PATIENCE, || find().is_some()), "no {command}");
-        find().expect(command)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.oracle.end_survivors();
-        let _ = self.child.wait();
-    }
-}
 
 fn identity(process: &Process) -> Value {
     json!({ "pid": process.pid, "start": process.start })
@@ -139,12 +109,13 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
         job.lose();
         // A child that has a keeper's name and the job's lock.
         let script = &format!(
-            "ln -sf $(command -v sleep) quell-keeper;
+            "cd {}; ln -sf $(command -v sleep) quell-keeper;
             (exec 9<{}/live/{}; flock -s 9; exec ./quell-keeper ${{N}}7) & sleep $N; :",
+            lab.dir().display(),
             lab.home().display(),
             job.id
         );
-        let stranger = Stranger::start(&lab, script);
+        let stranger = Outsider::script(&lab, script);
         let (impostor, parent) = (stranger.find("./quell-keeper"), stranger.find("bash -c"));
         forge(&job, |state| {
             state["keeper"] = identity(&impostor);
@@ -169,7 +140,7 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
 fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
     for user in User::all() {
         let lab = apart(user);
-        let stranger = Stranger::start(&lab, "exec sleep $N");
+        let stranger = Outsider::script(&lab, "exec sleep $N");
         let older = stranger.find("sleep");
         // Older than the seconds of an id can tell.
         assert!(eventually(PATIENCE, || age(&older) > 2.5));
@@ -179,13 +150,6 @@ fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
         let done = job.stop(&["--now"]);
         assert!(older.is_alive(), "{user:?}: {}{}", done.stdout, done.stderr);
     }
-}
-
-/// How many seconds ago a process started.
-fn age(process: &Process) -> f64 {
-    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let uptime: f64 = uptime.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
-    uptime - process.start as f64 / 100.0
 }
 
 #[test]

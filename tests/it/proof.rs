@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use quell_tests::{
@@ -14,50 +14,12 @@ use quell_tests::{
     jobs::Background,
     lab::Lab,
     last_json,
-    oracle::{Oracle, Process},
+    oracle::Process,
+    outsider::{Outsider, age},
     run::PATIENCE,
     skip,
 };
 use serde_json::{Value, json};
-
-/// Something outside the job. Its own token ends it with the test.
-struct Outsider {
-    oracle: Oracle,
-    child: Child,
-}
-
-impl Outsider {
-    /// Runs these words as the lab's user, in the lab's cgroup if it has one; `$N` is what to give `sleep`.
-    fn start(lab: &Lab, words: &[&str], variables: &[(&str, &str)]) -> Outsider {
-        let oracle = Oracle::new();
-        let all: Vec<String> =
-            lab.prefix().into_iter().chain(words.iter().map(|word| word.to_string())).collect();
-        let mut command = Command::new(&all[0]);
-        command.args(&all[1..]).env("N", oracle.nap()).envs(variables.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Outsider { child: command.spawn().expect("a process"), oracle }
-    }
-
-    /// A sleep in a session of its own, with these variables.
-    fn sleeper(lab: &Lab, variables: &[(&str, &str)]) -> (Outsider, Process) {
-        let outsider = Outsider::start(lab, &["setsid", "bash", "-c", "exec sleep $N"], variables);
-        let process = outsider.wait_for("sleep");
-        (outsider, process)
-    }
-
-    fn wait_for(&self, command: &str) -> Process {
-        let find = || self.oracle.survivors().into_iter().find(|found| found.command.starts_with(command));
-        assert!(eventually(PATIENCE, || find().is_some()), "no {command}");
-        find().expect(command)
-    }
-}
-
-impl Drop for Outsider {
-    fn drop(&mut self) {
-        self.oracle.end_survivors();
-        let _ = self.child.wait();
-    }
-}
 
 /// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
 fn apart(user: User) -> Lab {
@@ -473,13 +435,6 @@ fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
         assert!(eventually(PATIENCE, || !older.is_alive()));
         lab.quell("sweep").finish();
     }
-}
-
-/// How many seconds a process is old.
-fn age(process: &Process) -> f64 {
-    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let uptime: f64 = uptime.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
-    uptime - process.start as f64 / 100.0
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod host;
 pub mod jobs;
 pub mod lab;
 pub mod oracle;
+pub mod outsider;
 pub mod rig;
 pub mod run;
 pub mod terminal;
