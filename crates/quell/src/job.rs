@@ -1,6 +1,7 @@
 //! One job, in the hands of a program.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
@@ -148,12 +149,16 @@ impl Job {
     fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
         let ended = |was_over| Ok(Stopped { receipt: self.ended_receipt()?, was_over });
         match settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)? {
-            // The record says so, which the job can rewrite; its cgroup can't be rewritten.
-            Standing::Over if find::record_remains(self.quell.home(), Some(self.id())) => {
+            Standing::Over => {
+                let receipt = self.ended_receipt()?;
+                // The record says so, which the job can rewrite. A cgroup that is still there says more.
+                let has_cgroup = receipt.held.cgroup.as_ref().is_some_and(|path| Path::new(path).exists());
+                if !has_cgroup || !find::record_remains(self.quell.home(), Some(self.id())) {
+                    return Ok(Stopped { receipt, was_over: true });
+                }
                 settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
                 return ended(false);
             }
-            Standing::Over => return ended(true),
             Standing::Finished => return ended(false),
             Standing::Kept => {}
         }
