@@ -68,8 +68,13 @@ fn a_lost_job_is_finished_and_then_removed() {
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("rm").args([&job.id]).finish();
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stderr.contains("its stop is finished now"), "{}", done.stderr);
+    // What else runs here decides whether its end is proven. If it is not, that is told once before the record goes.
+    if done.code() == Some(5) {
+        assert_eq!(lab.quell("rm").args([&job.id]).finish().code(), Some(0), "{}", done.stderr);
+    } else {
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    }
     assert!(!job.dir().exists() && job.wait_quiet(PATIENCE).is_empty());
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use quell::answers::RmAnswer;
-use quell::{Error, Job};
+use quell::{Error, Job, JobState, JobView};
 
-use super::{envelope, fail, quell};
+use super::{envelope, fail, quell, select};
 use crate::args::RmArgs;
 use crate::output;
 
@@ -18,7 +18,12 @@ pub fn rm(args: &RmArgs) -> ExitCode {
     };
     let mut worst = 0;
     for job in &jobs {
-        let code = match job.remove(args.force) {
+        let was_lost = JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
+        let removed = job.remove(args.force);
+        if was_lost && matches!(removed, Ok(()) | Err(Error::NotProvenDead(_))) {
+            select::tell_finished(job.id());
+        }
+        let code = match removed {
             Ok(()) => {
                 let id = job.id();
                 let said =
