@@ -2,21 +2,21 @@
 //!
 //! Without the feature `faults` a point is an empty function, and nothing of this is in the product. With it, the variable
 //! `QUELL_FAULT` names one point by the role of the process and the step: `keeper.go_given:kill`, or `:stop`, or
-//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. `QUELL_FAULT_LOG` is a file to which everyone who
-//! passes a point says so.
+//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. Every process that passes a point
+//! adds a line to the file `QUELL_FAULT_LOG`.
 
-/// As what a process passes a point. Much code is shared: whoever takes over from a keeper does what a keeper does.
+/// The role in which a process passes a point. Much code is shared: a process that takes over runs the keeper's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// What a user called, or a program that uses the library.
     Command,
     /// `quell run`.
     Front,
-    /// The one beside the keeper of a background job.
+    /// The process above the keeper of a background job.
     Standby,
     /// The keeper.
     Keeper,
-    /// The one who runs hooks and probes.
+    /// The process that runs hooks and readiness checks.
     Helper,
 }
 
@@ -28,7 +28,7 @@ macro_rules! points {
 
         #[cfg(feature = "faults")]
         impl FaultPoint {
-            /// All of them: the step's name, and who passes it.
+            /// All of them: the step's name, and the roles that pass it.
             pub const ALL: &[(FaultPoint, &str, &[Role])] =
                 &[$((FaultPoint::$name, $step, &[$(Role::$role),*]),)*];
         }
@@ -63,7 +63,7 @@ points! {
     SpecWritten "spec_written" [Standby Keeper]
     /// The job is on record.
     Recorded "recorded" [Standby Keeper]
-    /// The link that bears the name is there under another one.
+    /// The link for the name exists under a temporary name.
     NameLinked "name_linked" [Standby]
     /// The name is taken.
     NameClaimed "name_claimed" [Standby]
@@ -95,9 +95,9 @@ points! {
     CgroupMade "cgroup_made" [Keeper]
     /// What is to hold the job is there.
     PlaceAcquired "place_acquired" [Keeper]
-    /// The stub is born; nobody knows.
+    /// The stub exists; it is not on record.
     StubBorn "stub_born" [Keeper]
-    /// The standby is told who it is.
+    /// The standby has the root's identity.
     BirthTold "birth_told" [Keeper]
     /// The first state is complete under another name.
     StateWritten "state_written" [Keeper]
@@ -127,11 +127,11 @@ points! {
     StopSent "stop_sent" [Command]
     /// The client is told that it was heard; nothing else is done.
     StopHeard "stop_heard" [Keeper]
-    /// The request is in the history; nobody is asked.
+    /// The request is in the history; no signal was sent.
     StopNoted "stop_noted" [Keeper]
     /// The root's group is asked, the others are not.
     GroupAsked "group_asked" [Keeper]
-    /// Everyone is asked, and continued.
+    /// All members are asked, and continued.
     AllAsked "all_asked" [Keeper]
     /// The end of the root is seen, and not told.
     RootExitSeen "root_exit_seen" [Keeper Standby Front]
@@ -149,7 +149,7 @@ points! {
     KillRoundDone "kill_round_done" [Keeper Standby Front Command]
 
     // The end.
-    /// Everyone is dead, as far as was counted; the proof begins.
+    /// The count is zero; the proof begins.
     FinishBegun "finish_begun" [Keeper Standby Front]
     /// The search for marked processes is done.
     Audited "audited" [Keeper Standby Front]
@@ -198,7 +198,7 @@ points! {
     /// All is done; the starter, if one waits, is not told.
     TakenOver "taken_over" [Standby Front]
 
-    // Everyone is lost, and a command finishes.
+    // Both keepers are lost, and a command finishes the job.
     /// The lock is ours.
     LostLocked "lost_locked" [Command]
     /// Others can see what for.
@@ -207,7 +207,7 @@ points! {
     UnmadeEmptied "unmade_emptied" [Command]
     /// The members are stopped and listed.
     LostBraked "lost_braked" [Command]
-    /// Everyone is killed and the cgroup removed; nothing is written.
+    /// All members are killed and the cgroup is removed; nothing is written.
     LostKilled "lost_killed" [Command]
     /// That it was lost is in the history, its end isn't.
     LossLogged "loss_logged" [Command]
@@ -302,7 +302,7 @@ mod armed {
         log: Option<PathBuf>,
     }
 
-    /// Read once: whoever asks for a fault has asked before quell began.
+    /// Read once: the variable is set before quell begins.
     fn plan() -> &'static Plan {
         static PLAN: OnceLock<Plan> = OnceLock::new();
         PLAN.get_or_init(|| Plan {
@@ -342,13 +342,13 @@ mod armed {
             let _ = log.write_all(format!("{} {name} {what}\n", getpid().as_raw_nonzero()).as_bytes());
         }
         if let Some(fault) = fault {
-            // Whoever goes on after a stop is not stopped again.
+            // A process that was continued is not stopped again.
             fault.spared.store(usize::MAX, Ordering::Relaxed);
             let _ = kill_process(getpid(), fault.signal);
         }
     }
 
-    /// All points with all who pass them, as a fault is asked for.
+    /// All points with all roles that pass them, as `QUELL_FAULT` names them.
     pub fn names() -> Vec<String> {
         let of = |(_, step, roles): &(FaultPoint, &str, &[Role])| {
             roles.iter().map(|role| format!("{}.{step}", word(*role))).collect::<Vec<_>>()

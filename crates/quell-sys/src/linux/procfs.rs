@@ -153,7 +153,7 @@ pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
     if threads <= 1 {
         return match read(&format!("/proc/{pid}/task/{pid}/children"), u64::MAX) {
             Ok(bytes) => Ok(numbers(&bytes)),
-            // A kernel without CONFIG_PROC_CHILDREN: ask everyone who their parent is.
+            // A kernel without CONFIG_PROC_CHILDREN: read the parent of every process.
             Err(error) if error.kind() == io::ErrorKind::NotFound && stat(pid).is_ok() => {
                 children_by_scan(pid)
             }
