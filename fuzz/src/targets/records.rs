@@ -43,7 +43,7 @@ fn same(one: &Value, two: &Value) -> bool {
 pub fn records(input: &[u8]) {
     round_trip::<Record>(input);
     if let Some(spec) = round_trip::<JobSpec>(input) {
-        // Whoever finishes the job reckons with these.
+        // The process that finishes the job uses these.
         let StopPlan { grace, brief, verify, .. } = spec.plan;
         assert!(Instant::now().checked_add(grace + brief + verify).is_some(), "{:?}", spec.plan);
     }
