@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled, Stat};
 
-use super::cgroup::processes_in;
+use super::cgroup_fs::processes_in;
 use super::keeper_cgroup::{Origin, cgroups_of, origin};
 use super::member_log::{MemberLog, identity};
 use super::stop::Round;

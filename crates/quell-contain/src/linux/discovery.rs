@@ -20,7 +20,7 @@ use quell_core::{ContainmentKind, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::audit::{self, Mark};
-use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
+use super::cgroup_fs::{Cgroup, cgroup2_mount, dir_of, v2_path};
 use super::doubt::Doubt;
 use super::keeper_cgroup::usual_homes;
 use super::member_log::identity;

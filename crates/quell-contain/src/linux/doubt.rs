@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use quell_core::{JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
-use super::cgroup::v2_path;
+use super::cgroup_fs::v2_path;
 use super::discovery::ourselves;
 use super::keeper_cgroup::cgroups_of;
 

@@ -11,7 +11,7 @@ use quell_core::{
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent};
 
-use super::cgroup::Cgroup;
+use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
 use super::member_log::{MemberLog, identity};
 use super::place::Place;

@@ -3,14 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use quell_core::{AskScope, ContainmentKind, Count, ProcId, SentSignal, Signal, SignalResult};
+use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
 use super::audit::{self, Mark};
-use super::cgroup::Cgroup;
+use super::backend::Brake;
+use super::cgroup_fs::Cgroup;
+use super::containment::Hold;
 use super::doubt::Doubt;
-use super::hold::{Hold, Place};
 use super::member_log::{MemberLog, identity};
 use super::member_set::MemberSet;
 use super::walk::{Below, Pinned, pin};
@@ -66,7 +67,7 @@ impl Hold {
     /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
     pub fn doubt(&self) -> Option<String> {
         // A process in a PID namespace can't enter one that is outside of it.
-        let root = self.recorded().root.filter(|_| self.kind() != ContainmentKind::Pidns)?;
+        let root = self.recorded().root.filter(|_| !self.backend.has_init())?;
         Doubt { born: root.start, begun: root.start, session: self.session }
             .in_other_namespaces(root, &self.homes)
     }
@@ -181,7 +182,7 @@ impl Hold {
     }
 
     fn init(&self) -> Option<ProcId> {
-        self.root.filter(|_| self.kind() == ContainmentKind::Pidns)
+        self.root.filter(|_| self.backend.has_init())
     }
 
     /// Every member that is alive now. All are noted in the log of members.
@@ -271,24 +272,7 @@ impl Hold {
             round.note = format!("KILL to the group {}", root.pid);
             fault_point(FaultPoint::GroupKilled);
         }
-        match (&self.place, self.root) {
-            (Place::Pidns { .. }, Some(init)) => {
-                // Our unreaped child: the number is its own.
-                let result =
-                    quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
-                round.push(Signal::KILL, init, result);
-                round.note = "KILL to the namespace's init".into();
-                fault_point(FaultPoint::InitKilled);
-            }
-            (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
-        }
-        if let Some(cgroup) = self.cgroup() {
-            match cgroup.kill() {
-                Ok(()) => round.note = "cgroup.kill".into(),
-                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
-            }
-            fault_point(FaultPoint::CgroupKilled);
-        }
+        self.backend.kill(self.root, &mut round);
         self.sweep(&mut member_log, &mut member_set, &mut round);
         (self.member_log, self.member_set) = (member_log, member_set);
         fault_point(FaultPoint::KillRoundDone);
@@ -316,17 +300,15 @@ impl Hold {
     /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
     /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
     fn brake(&self, member_log: &mut MemberLog, member_set: &mut MemberSet) {
-        if let Some(cgroup) = self.cgroup() {
-            cgroup.brake();
-        }
+        let brake = self.backend.brake();
         for _ in 0..BRAKE_PASSES {
             member_set.list_again();
             let new = self.each_new(member_set, member_log, |seen| {
-                if self.kind() == ContainmentKind::Reaper {
+                if brake == Brake::StopMembers {
                     seen.pidfd.signal(Signal::STOP);
                 }
             });
-            if new == 0 || self.kind() != ContainmentKind::Reaper {
+            if new == 0 || brake == Brake::Held {
                 break;
             }
         }

@@ -215,7 +215,7 @@ impl Supervisor {
             SpawnError::Process(error) => StartFailure::Other(error.to_string()),
         })?;
         fault_point(FaultPoint::StubBorn);
-        self.evidence.warnings.extend(self.hold.take_concession());
+        self.evidence.warnings.extend(self.hold.take_fallback_note());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             let inner = self.hold.recorded().inner;
