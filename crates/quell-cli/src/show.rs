@@ -8,6 +8,8 @@ mod text;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use quell_core::Timestamp;
+
 pub use chart::{Chart, speaks_utf8};
 pub use filter::Filter;
 pub use quell_core::printable;
@@ -46,11 +48,13 @@ impl Reader {
 }
 
 /// How long ago: `3m ago`; a time to come is `in 2s`.
-pub fn ago(now_ms: u64, then_ms: u64) -> String {
-    match now_ms.checked_sub(then_ms) {
-        Some(0..1000) => "now".into(),
-        Some(ms) => format!("{} ago", rough(Duration::from_millis(ms))),
-        None => format!("in {}", rough(Duration::from_millis(then_ms - now_ms))),
+pub fn ago(now: Timestamp, then: Timestamp) -> String {
+    let apart = now.unix_ms().saturating_sub(then.unix_ms());
+    let rough = || rough(Duration::from_millis(apart.unsigned_abs()));
+    match apart {
+        0..1000 => "now".into(),
+        1000.. => format!("{} ago", rough()),
+        ..0 => format!("in {}", rough()),
     }
 }
 
@@ -108,7 +112,8 @@ mod tests {
             (0, 2_000, "in 2s"),
             (0, 200, "in 200ms"),
         ] {
-            assert_eq!(ago(now, then), text);
+            let at = Timestamp::from_unix_ms;
+            assert_eq!(ago(at(now), at(then)), text);
         }
     }
 

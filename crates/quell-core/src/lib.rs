@@ -18,7 +18,9 @@ mod receipt;
 pub mod schema;
 mod signal;
 mod spec;
+mod state;
 mod text;
+mod time;
 mod units;
 
 pub use envelope::{ErrorBody, failure, json, success};
@@ -29,7 +31,7 @@ pub use lifecycle::{
 };
 pub use plan::{AskScope, StopPlan};
 pub use receipt::{
-    Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Moment, Output, ProcId,
+    Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Output, ProcId,
     Receipt, RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
 };
 pub use signal::{InvalidSignal, Signal};
@@ -38,7 +40,9 @@ pub use spec::{
     JobSpec, LaunchFile, Leak, Limits, Mode, OnOwnerExit, Owner, ReadyRules, Record, RestartPolicy,
     RestartRules, SessionKind, Stdin, Until, parse_assignment, parse_environment,
 };
+pub use state::{InvalidState, JobState};
 pub use text::{is_unsafe, printable, printable_lines, push_escape};
+pub use time::{InvalidTimestamp, Moment, Timestamp};
 pub use units::{
     InvalidCores, InvalidDuration, InvalidSize, format_duration, parse_cores, parse_duration, parse_size,
     seconds,

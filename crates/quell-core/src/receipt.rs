@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{ContainmentKind, SessionKind};
-use crate::{AskScope, JobId, Signal};
+use crate::{AskScope, JobId, Moment, Signal};
 
 /// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,16 +15,6 @@ pub struct ProcId {
     pub pid: u32,
     /// Field 22 of /proc/PID/stat.
     pub start: u64,
-}
-
-/// An instant on both clocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Moment {
-    /// Seconds since the job's start on the monotonic clock, which no one can set back.
-    pub at: f64,
-    /// The wall clock, RFC 3339.
-    pub wall: String,
 }
 
 /// Why a job ended.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{Actor, Cause};
-use crate::{JobId, Moment, ProcId, RootOutcome, StopPlan, Verdict};
+use crate::{JobId, JobState, Moment, ProcId, RootOutcome, StopPlan, Timestamp, Verdict};
 
 /// The containment that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,7 +356,7 @@ pub struct JobSpec {
     #[serde(default)]
     pub pid_namespace: u64,
     /// When it was made.
-    pub created: String,
+    pub created: Timestamp,
     /// What is done at the events of a job in the foreground; see [`JobSpec::hooks`].
     #[serde(default, rename = "hooks", skip_serializing_if = "Vec::is_empty")]
     pub foreground_hooks: Vec<Hook>,
@@ -368,7 +368,7 @@ pub struct JobSpec {
 impl JobSpec {
     /// What takes the place of a specification that was deleted or damaged, so that the job can be listed: all that was
     /// asked for is not known.
-    pub fn unknown(id: JobId, marker: String, boot_id: String, created: String) -> Self {
+    pub fn unknown(id: JobId, marker: String, boot_id: String, created: Timestamp) -> Self {
         Self {
             schema: crate::SCHEMA.into(),
             id,
@@ -406,8 +406,8 @@ pub struct Record {
     pub schema: String,
     /// The job's id.
     pub id: JobId,
-    /// `created`, `starting`, `running`, `ready`, `stopping`, `waiting` (to be started again) or `ended`.
-    pub state: String,
+    /// Where it is in its life; never `lost`, which only a look at its lock can tell.
+    pub state: JobState,
     /// When it came into this state.
     pub since: Moment,
     /// How it is held.

@@ -249,7 +249,7 @@ impl Home {
         if let Some(by) = self.named(name).filter(|by| *by != id)
             && !matches!(self.job(by).liveness(), Ok(Liveness::Ended) | Err(_))
             // Its end is on record a little before its lock is gone.
-            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::Phase::Ended.word())
+            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::JobState::Ended)
         {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }

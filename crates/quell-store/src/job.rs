@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Phase, ProcId, Receipt, Record};
+use quell_core::{JobEvent, JobId, JobSpec, JobState, LaunchFile, ProcId, Receipt, Record, Timestamp};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -249,7 +249,7 @@ impl JobDir {
     /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
-            Ok(record) if record.state == Phase::Ended.word() => return Ok(Liveness::Ended),
+            Ok(record) if record.state == JobState::Ended => return Ok(Liveness::Ended),
             Ok(record) => Some(record),
             Err(_) => {
                 check_room()?;
@@ -277,7 +277,7 @@ impl JobDir {
 
     /// Whether its record says so.
     pub(crate) fn has_ended(&self) -> bool {
-        self.record().is_ok_and(|record| record.state == Phase::Ended.word())
+        self.record().is_ok_and(|record| record.state == JobState::Ended)
     }
 
     fn try_lock(&self, file: File, record: Option<&Record>) -> io::Result<Liveness> {
@@ -564,15 +564,9 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// The wall clock as text, to the millisecond.
-pub fn now_rfc3339() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
-}
-
-/// Nanoseconds since 1970 as text, to the millisecond.
-pub fn wall_at(ns: u64) -> String {
-    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+/// The wall clock.
+pub fn now() -> Timestamp {
+    Timestamp::from_unix_ms(i64::try_from(quell_sys::unix_ms()).unwrap_or(i64::MAX))
 }
 
 pub(crate) fn private_file() -> OpenOptions {

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use quell_core::JobId;
+use quell_core::{JobId, JobState};
 use quell_store::{Home, Liveness, is_name};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Fail, Index, Wanted};
-use crate::view::{JobState, JobView};
+use crate::view::JobView;
 use crate::{Error, Quell, Result, settle_lost};
 
 /// The least that is taken for the beginning of an id.

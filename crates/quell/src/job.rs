@@ -268,7 +268,7 @@ impl Job {
         let front = record.standby.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
         let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
         // It has been asked, and would take a second request for impatience.
-        if !stop.kill && record.state == JobState::Stopping.word() {
+        if !stop.kill && record.state == JobState::Stopping {
             return Ok((true, None));
         }
         let heard = pidfd.signal(Signal::TERM) == Sent::Yes;

@@ -71,11 +71,12 @@ pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView, Unwritten};
 pub use quell_core as core;
+pub use quell_core::{JobState, Timestamp};
 pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, Finished, RunError, RunRequest};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
-    Omitted, Piece, Stream, Streams, Watch, wall_at,
+    Omitted, Piece, Stream, Streams, Watch, now,
 };
 pub use recover::{Finish, finish_lost, settle_lost};
 pub use regex_lite::Regex;
@@ -84,7 +85,7 @@ pub use start::{Input, KEEP_VERB, MAX_LOG, Start, is_inside_a_job, owner_process
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::Tree;
-pub use view::{JobState, JobView, unix_ms_of};
+pub use view::JobView;
 pub use wait::{Conditions, Met, Waited, wait};
 
 use guard::{Passed, Wish};

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use quell_core::{Mode, Output};
+use quell_core::{Mode, Output, Timestamp};
 use quell_store::{
-    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure, wall_at,
+    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure,
 };
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +106,7 @@ impl Job {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogLine {
     /// When its first byte came, by the wall clock.
-    pub time: String,
+    pub time: Timestamp,
     /// Of which stream.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
@@ -128,7 +128,7 @@ impl From<&Line> for LogLine {
             Err(_) => (String::from_utf8_lossy(&line.bytes).into_owned(), true),
         };
         let (stream, offset, ended) = (line.stream, line.offset, line.ended);
-        Self { time: wall_at(line.time_ns), stream, text, offset, ended, lossy }
+        Self { time: Timestamp::from_unix_ns(line.time_ns), stream, text, offset, ended, lossy }
     }
 }
 
@@ -137,7 +137,7 @@ impl From<&Line> for LogLine {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogCut {
     /// When what follows it came, by the wall clock.
-    pub time: String,
+    pub time: Timestamp,
     /// Of which stream.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
@@ -155,7 +155,7 @@ pub struct LogCut {
 impl From<&Cut> for LogCut {
     fn from(cut: &Cut) -> Self {
         let Cut { stream, time_ns, from, to, bytes, lines } = *cut;
-        Self { time: wall_at(time_ns), stream, from, to, bytes, lines }
+        Self { time: Timestamp::from_unix_ns(time_ns), stream, from, to, bytes, lines }
     }
 }
 

@@ -10,11 +10,11 @@ use quell_contain::{OrphanedJob, Recovered};
 use quell_core::guard::{Decision, decide_verb};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
-    SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    JobSpec, JobState, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
+    SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_keeper::{Mask, News, RunError};
-use quell_store::{JobDir, Liveness, Lock, now_rfc3339};
+use quell_store::{JobDir, Liveness, Lock, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde_json::json;
 
@@ -115,14 +115,14 @@ impl Case {
         // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
         // record names no root either.
         let unmade = |record: &Record| {
-            let over = ["ended", "waiting"].contains(&record.state.as_str());
+            let over = matches!(record.state, JobState::Ended | JobState::Waiting);
             record.root.is_none() && record.run == 1 && !over
         };
         if record.as_ref().is_some_and(|record| unmade(record)) && is_unmade(job, lock, spec.as_deref()) {
             return Ok(Self::Unmade(spec));
         }
         let over = |record: &Record| {
-            record.state == "ended" && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
+            record.state == JobState::Ended && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
         };
         let is_over = record.as_ref().is_some_and(|record| over(record));
         let lost = Lost::new(job, spec, record);
@@ -262,7 +262,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         }
         Case::Unmade(spec) => {
             let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
-            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now_rfc3339() });
+            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
             fault_point(FaultPoint::UnmadeEmptied);
             job.remove().map_err(failed)?;
             return Ok(Finish::Removed);
@@ -277,7 +277,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
                 return Err(RunError::Proc(why.into()).into());
             }
             let (age, began) = (lost.age(), Instant::now());
-            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now_rfc3339() };
+            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
             let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
@@ -497,7 +497,7 @@ impl Done {
             self.recovered;
         // A stop that was under way keeps its reason. That of a job which waits to be started again is the reason why its last
         // run has ended, and not why there is no other one.
-        let stopping = record.filter(|record| record.state != "waiting");
+        let stopping = record.filter(|record| record.state != JobState::Waiting);
         let cause = stopping.and_then(|record| record.cause).unwrap_or(self.cause);
         let actor = stopping.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
         let outcome = record.and_then(|record| record.outcome.clone()).or(outcome);
@@ -519,10 +519,7 @@ impl Done {
                 timeout: spec.and_then(|spec| spec.timeout).map(|timeout| timeout.as_secs_f64()),
             },
             boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
-            started: Moment {
-                at: 0.0,
-                wall: spec.map_or_else(|| self.ended.wall.clone(), |spec| spec.created.clone()),
-            },
+            started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
             ended: self.ended,
             held,
             cause,
@@ -548,7 +545,7 @@ impl Done {
 
 fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     let left = lost.left(job);
-    let ended = Moment { at: lost.last_word(), wall: now_rfc3339() };
+    let ended = Moment { at: lost.last_word(), wall: now() };
     let note = "its host was restarted: none of its processes can be alive".into();
     let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
     let containment = left.held.unwrap_or(ContainmentKind::Reaper);
@@ -575,7 +572,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     let record = Record {
         schema: SCHEMA.into(),
         id: job.id(),
-        state: if survived { "stopping" } else { "ended" }.into(),
+        state: if survived { JobState::Stopping } else { JobState::Ended },
         since: receipt.ended.clone(),
         held: old.and_then(|old| old.held),
         cgroup: old.and_then(|old| old.cgroup.clone()),
@@ -601,7 +598,7 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
     // It was put aside for this.
     job.release_reserve()?;
     if lost.spec.is_none() {
-        let started = receipt.started.wall.clone();
+        let started = receipt.started.wall;
         let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
         job.restore(&mut None, &spec, None)?;
     }
@@ -638,10 +635,10 @@ fn log_once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Opti
         return Ok(None);
     }
     let event = match job.spec() {
-        Ok(spec) => JobEvent::new(&spec, now_rfc3339(), receipt.run, what),
+        Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
         Err(_) => {
             let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-            JobEvent { time: now_rfc3339(), job: job.id(), name, session: None, tags, run: receipt.run, what }
+            JobEvent { time: now(), job: job.id(), name, session: None, tags, run: receipt.run, what }
         }
     };
     job.log_event(&event)?;

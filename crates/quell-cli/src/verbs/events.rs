@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
+use quell::{Error, EventWatch, Filter, Job, Quell, Timestamp, parse_since};
 use quell_core::{AskScope, EventKind, JobEvent, printable};
 
 use super::{envelope, fail, phrases, quell, select};
@@ -55,7 +55,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
         }
         events.extend(job.events()?);
     }
-    events.sort_by(|a, b| a.time.cmp(&b.time));
+    events.sort_by_key(|event| event.time);
     match printer.print(&events) {
         ControlFlow::Break(code) => Ok(code),
         ControlFlow::Continue(()) => Ok(end),
@@ -71,15 +71,14 @@ fn named(quell: &Quell, args: &EventsArgs) -> Result<Option<Vec<Job>>, Error> {
 
 struct Printer<'a> {
     args: &'a EventsArgs,
-    /// As the events write it.
-    since: Option<String>,
+    since: Option<Timestamp>,
     /// Of the column of jobs.
     width: usize,
 }
 
 impl Printer<'_> {
     fn print(&mut self, events: &[JobEvent]) -> ControlFlow<ExitCode> {
-        let wanted = |event: &&JobEvent| self.since.as_ref().is_none_or(|since| event.time >= *since);
+        let wanted = |event: &&JobEvent| self.since.is_none_or(|since| event.time >= since);
         let events: Vec<&JobEvent> = events.iter().filter(wanted).collect();
         // Whoever names one job knows which it is.
         let with_job = self.args.jobs.len() != 1;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell::{Error, Filter, JobState, JobView, Quell, Settled, unix_ms_of};
+use quell::{Error, Filter, JobState, JobView, Quell, Settled, Timestamp};
 use quell_core::{ContainmentKind, RootOutcome, Verdict};
 
 use super::{envelope, fail, quell, select};
@@ -74,7 +74,7 @@ fn words(jobs: &[JobView], with_names: bool) -> String {
 }
 
 fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
-    let now = quell_sys::unix_ms();
+    let now = quell::now();
     let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
     let mut table = Table::new(["ID", "NAME", "STATE", "AGE", "HELD", "COMMAND"], &[3]);
     for (job, id) in jobs.iter().zip(quell::short_ids(quell.home(), &ids)?) {
@@ -91,9 +91,8 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
 }
 
 /// Since its end, or its beginning.
-fn age(job: &JobView, now: u64) -> String {
-    let began = job.started.as_ref().unwrap_or(&job.created);
-    unix_ms_of(job.ended.as_ref().unwrap_or(began)).map_or_else(|| "?".into(), |then| show::ago(now, then))
+fn age(job: &JobView, now: Timestamp) -> String {
+    show::ago(now, job.ended.or(job.started).unwrap_or(job.created))
 }
 
 /// How a tree is held, in a word.
@@ -108,7 +107,7 @@ pub fn held(held: ContainmentKind) -> &'static str {
 
 /// The state, with the outcome of what has ended: `ended 0`, `ended SIGKILL`, `lost`.
 pub fn state(job: &JobView) -> Cell {
-    let word = job.state.word();
+    let word = job.state.as_str();
     match job.state {
         JobState::Created | JobState::Starting | JobState::Stopping | JobState::Waiting => {
             Cell::new(word, Style::Busy)

@@ -15,7 +15,8 @@ pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
 
 /// The states that are asked for.
 pub fn states(texts: &[String]) -> Result<Vec<JobState>, Error> {
-    texts.iter().map(|text| text.parse()).collect()
+    let states = texts.iter().map(|text| text.parse()).collect::<Result<_, quell_core::InvalidState>>();
+    states.map_err(|error| Error::BadValue(error.to_string()))
 }
 
 /// The time that was so long ago; the beginning of time if the clock does not go back that far.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::answers::StatusAnswer;
-use quell::{Error, JobState, JobView, Quell, unix_ms_of};
+use quell::{Error, JobState, JobView, Quell, Timestamp};
 use quell_core::{
     Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,
     account, format_duration,
@@ -75,14 +75,14 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     let head = Style::Bold.paint(&job.id.to_string(), reader.colours);
     let mut rows: Vec<(&str, Cell)> = vec![
         ("state", list::state(job)),
-        ("since", time(&job.since).into()),
+        ("since", time(job.since).into()),
         ("command", show::command_line(&job.command).into()),
         ("directory", printable(&job.cwd.display().to_string()).into()),
     ];
     let mut row = |label, value: Option<String>| rows.extend(value.map(|value| (label, Cell::from(value))));
     row("name", job.name.as_deref().map(printable));
-    row("started", job.started.as_deref().map(time));
-    row("ended", job.ended.as_deref().map(time));
+    row("started", job.started.map(time));
+    row("ended", job.ended.map(time));
     row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));
     row("cause", job.cause.map(|cause| because(cause, job)));
     row("proof", job.verdict.as_ref().map(proof));
@@ -122,11 +122,8 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
 }
 
 /// A wall clock, and how long ago that was.
-fn time(wall: &str) -> String {
-    match unix_ms_of(wall) {
-        Some(then) => format!("{} ({})", printable(wall), show::ago(quell_sys::unix_ms(), then)),
-        None => printable(wall),
-    }
+fn time(wall: Timestamp) -> String {
+    format!("{wall} ({})", show::ago(quell::now(), wall))
 }
 
 fn outcome(outcome: &RootOutcome) -> String {
@@ -188,7 +185,7 @@ fn proof(verdict: &Verdict) -> String {
 }
 
 fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
-    if let Some(wall) = &job.ready {
+    if let Some(wall) = job.ready {
         return Some(format!("since {}", time(wall)));
     }
     let ReadyRules { port, log, http, cmd } = rules?;

@@ -11,7 +11,7 @@ use quell_core::{
     Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Lifecycle, Moment, ProcId, Receipt, RootOutcome,
     RootReport, SCHEMA, SentSignal, Signal, Step, StepKind, Verdict,
 };
-use quell_store::now_rfc3339;
+use quell_store::now;
 use quell_sys::Polled;
 
 /// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
@@ -36,7 +36,7 @@ impl Clock {
 
     /// This instant on both clocks.
     pub fn now(&self) -> Moment {
-        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: now_rfc3339() }
+        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: now() }
     }
 }
 

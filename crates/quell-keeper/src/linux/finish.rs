@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    EventKind, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step, StepKind, Verdict,
+    EventKind, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step, StepKind,
+    Verdict,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -39,9 +40,9 @@ impl Supervisor {
     }
 
     fn write_state(&mut self) {
-        let word = self.word();
-        if self.since.as_ref().is_none_or(|(known, _)| *known != word) {
-            self.since = Some((word, self.evidence.now()));
+        let state = self.state();
+        if self.since.as_ref().is_none_or(|(known, _)| *known != state) {
+            self.since = Some((state, self.evidence.now()));
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
@@ -52,21 +53,18 @@ impl Supervisor {
         }
     }
 
-    fn word(&self) -> &'static str {
-        match self.life.state() {
-            Phase::Running | Phase::Draining if self.ready.is_some() => "ready",
-            state => state.word(),
-        }
+    fn state(&self) -> JobState {
+        self.life.state().job_state(self.ready.is_some())
     }
 
     fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
         let (cause, actor) = self.life.ending().cloned().unzip();
         let recorded = self.hold.recorded();
-        let since = self.since.clone().filter(|(word, _)| *word == self.word()).map(|(_, since)| since);
+        let since = self.since.clone().filter(|(state, _)| *state == self.state()).map(|(_, since)| since);
         Record {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
-            state: self.word().into(),
+            state: self.state(),
             since: since.unwrap_or_else(|| self.evidence.now()),
             held: recorded.held,
             cgroup: recorded.cgroup,
@@ -209,7 +207,7 @@ impl Supervisor {
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
         if self.again.is_some() {
-            (record.state, record.ready) = ("waiting".into(), None);
+            (record.state, record.ready) = (JobState::Waiting, None);
         }
         // With survivors it is not over: whoever finds it without a keeper tries again.
         let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, LastKnown, Member, Owner, Phase, ProcId, ReadyRules, RootOutcome,
-    SessionKind, Signal, Step, Verdict,
+    Actor, Cause, ContainmentKind, JobId, JobState, LastKnown, Member, Owner, ProcId, ReadyRules,
+    RootOutcome, SessionKind, Signal, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -502,7 +502,7 @@ impl Front {
         Home::at(home).job(job).record().is_ok_and(|outer| {
             // Who is outside of our PID namespace has no number here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == Phase::Asking.word()
+            sent_by_it && outer.state == JobState::Stopping
         })
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use quell_core::{
     EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
 };
-use quell_store::{Home, JobDir, now_rfc3339};
+use quell_store::{Home, JobDir, now};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
 use serde::{Deserialize, Serialize};
@@ -375,7 +375,7 @@ impl Helper<'_> {
         let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
         // Where not even this can be written, there is no one else to report it to.
         if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
-            let _ = job.log_event(&JobEvent::new(&spec, now_rfc3339(), run, what));
+            let _ = job.log_event(&JobEvent::new(&spec, now(), run, what));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use quell_core::{Actor, Cause, EventKind, JobEvent, Phase, Receipt, StopMode, Until};
-use quell_store::now_rfc3339;
+use quell_store::now;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
@@ -188,7 +188,7 @@ impl Supervisor {
             return;
         }
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, now_rfc3339(), run, what);
+        let event = JobEvent::new(spec, now(), run, what);
         if let Some(helper) = &mut self.kit.helper {
             helper::tell(helper, spec.hooks(), &event);
         }

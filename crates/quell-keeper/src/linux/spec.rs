@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::{Background, JobSpec, LifecycleRules, Mode, SCHEMA};
-use quell_store::{Home, now_rfc3339};
+use quell_store::{Home, now};
 
 use super::evidence::Outlet;
 use super::front::Plan;
@@ -46,7 +46,7 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         marker: plan.marker.clone(),
         boot_id: quell_sys::boot_id(),
         pid_namespace: quell_sys::own_pid_namespace(),
-        created: now_rfc3339(),
+        created: now(),
     }
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, SpawnError};
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, EventKind, JobSpec, LastKnown, Lifecycle, LifecycleEvent,
-    LifecycleRules, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SessionKind, Step, StepKind,
-    StopMode, StopRequest, Until,
+    Action, Actor, AskScope, Cause, Count, EventKind, JobSpec, JobState, LastKnown, Lifecycle,
+    LifecycleEvent, LifecycleRules, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SessionKind, Step,
+    StepKind, StopMode, StopRequest, Until,
 };
 use quell_store::{JobDir, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -108,7 +108,7 @@ pub struct Supervisor {
     /// When it was found ready.
     pub(super) ready: Option<Moment>,
     /// The state that is on record, and since when.
-    pub(super) since: Option<(&'static str, Moment)>,
+    pub(super) since: Option<(JobState, Moment)>,
     /// The members that are on record.
     pub(super) members: Vec<ProcId>,
     /// After which wait the program is started again.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::{Actor, Cause, Member, Phase, Receipt, RootOutcome, Step, StepKind, Verdict};
+use quell_core::{Actor, Cause, JobState, Member, Receipt, RootOutcome, Step, StepKind, Verdict};
 use quell_store::{JobDir, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -144,7 +144,7 @@ fn recall(
 fn ended_already(store: &JobDir) -> Option<Receipt> {
     let record = store.record().ok()?;
     let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-    let receipt = store.receipt().ok().filter(|_| record.state == Phase::Ended.word() && !survived)?;
+    let receipt = store.receipt().ok().filter(|_| record.state == JobState::Ended && !survived)?;
     // What fails here is done by whoever looks next.
     let _ = store.mark_ended();
     Some(receipt)

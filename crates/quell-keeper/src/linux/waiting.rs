@@ -4,8 +4,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, Moment, Phase, Receipt, Step, StepKind};
-use quell_store::now_rfc3339;
+use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Step, StepKind};
+use quell_store::now;
 use quell_sys::Polled;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -126,7 +126,7 @@ impl Pause<'_> {
     /// Writes the history, and tells the hooks.
     fn happen(&mut self, what: EventKind) {
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, now_rfc3339(), run, what);
+        let event = JobEvent::new(spec, now(), run, what);
         // A record that was removed on purpose needs no history; and the end does not depend on it.
         if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
             let _ = store.log_event(&event);
@@ -142,14 +142,14 @@ impl Pause<'_> {
         let Some(store) = &self.job.store else { return };
         fault_point(FaultPoint::WaitEnding);
         let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
-        let ended = Moment { at, wall: now_rfc3339() };
+        let ended = Moment { at, wall: now() };
         let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
         let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
         receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
         let end = || {
             store.record().and_then(|mut record| {
                 // What is on disk may be older than the last run, if the disk was full then.
-                record.state = Phase::Ended.word().into();
+                record.state = JobState::Ended;
                 record.run = self.run;
                 (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
                 (record.outcome, record.verdict) =

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use quell_core::Timestamp;
 use quell_core::guard::{Decision, Effect};
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct AuditLine {
     /// `quell/1`.
     pub schema: String,
     /// When.
-    pub at: String,
+    pub at: Timestamp,
     /// Whether it was decided or done.
     pub kind: Kind,
     /// What was to be done.

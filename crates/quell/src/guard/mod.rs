@@ -144,7 +144,7 @@ impl Gate {
         let asker = self.asker.get_or_init(Asker::here).clone();
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
-            at: quell_store::now_rfc3339(),
+            at: quell_store::now(),
             kind,
             verb: verb.to_owned(),
             effect: effect_of(verb),

@@ -1,7 +1,7 @@
 //! What a test run came to, as programs read it: the answer of `quell test`, and its evidence.
 
 use quell_core::guard::Decision;
-use quell_core::{JobId, Member, ProcId, Receipt, Signal};
+use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
 use quell_keeper::control::LiveMember;
 use serde::Serialize;
 
@@ -107,9 +107,9 @@ pub struct TestAnswer {
     /// What went wrong beside that.
     pub problems: Vec<String>,
     /// When it began.
-    pub started: String,
+    pub started: Timestamp,
     /// When it was over.
-    pub ended: String,
+    pub ended: Timestamp,
 }
 
 /// The processes of a run when its time was up.

@@ -169,7 +169,7 @@ fn mark(path: &Path) -> Option<(u64, i64, i64, u64)> {
 
 impl TestAnswer {
     fn begun(plan: &TestPlan, command: Vec<String>, cwd: &Path) -> Self {
-        let now = quell_store::now_rfc3339();
+        let now = quell_store::now();
         Self {
             schema: quell_core::SCHEMA.into(),
             status: TestStatus::Error,
@@ -196,7 +196,7 @@ impl TestAnswer {
             receipt: None,
             error: None,
             problems: Vec::new(),
-            started: now.clone(),
+            started: now,
             ended: now,
         }
     }
@@ -205,13 +205,13 @@ impl TestAnswer {
         self.status = TestStatus::Refused;
         self.reason.clone_from(&decision.reason);
         self.decision = decision.clone();
-        self.ended = quell_store::now_rfc3339();
+        self.ended = quell_store::now();
     }
 
     fn fail(&mut self, error: &Error) {
         self.status = TestStatus::Error;
         self.reason = error.to_string();
-        self.ended = quell_store::now_rfc3339();
+        self.ended = quell_store::now();
         self.error =
             Some(TestError { code: error.code().into(), message: error.to_string(), hint: error.hint() });
     }
@@ -235,7 +235,7 @@ impl TestAnswer {
             start.environment.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
         let begun = Instant::now();
-        self.started = quell_store::now_rfc3339();
+        self.started = quell_store::now();
         let job = match quell.start_tests(&start, plan.terms()) {
             Ok(job) => job,
             // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
@@ -246,7 +246,7 @@ impl TestAnswer {
                 (self.status, self.reason) = (TestStatus::Timeout, error.to_string());
                 self.timeout_triggered = true;
                 self.duration = begun.elapsed().as_secs_f64();
-                self.ended = quell_store::now_rfc3339();
+                self.ended = quell_store::now();
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -289,7 +289,7 @@ impl TestAnswer {
 
     fn take_receipt(&mut self, receipt: Receipt, course: &Course) {
         self.duration = receipt.ended.at;
-        self.ended.clone_from(&receipt.ended.wall);
+        self.ended = receipt.ended.wall;
         self.command.clone_from(&receipt.job.command);
         match receipt.root.outcome {
             RootOutcome::Exited { code } => self.exit_code = Some(code),

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jiff::Timestamp;
 use quell::core::{
     Actor, AskScope, Cause, Contain, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId, JobSpec,
-    KillReason, Leak, Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport,
-    SCHEMA, SessionKind, Step, StepKind, StopPlan, Until, Usage, Verdict,
+    JobState, KillReason, Leak, Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome,
+    RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Timestamp, Until, Usage, Verdict,
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
@@ -90,8 +89,7 @@ impl Fake {
 
     fn moment(&self, at: f64) -> Moment {
         let ms = (THEN + self.second * 1000) as i64 + (at * 1000.0) as i64;
-        let wall = Timestamp::from_millisecond(ms).unwrap().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        Moment { at, wall }
+        Moment { at, wall: Timestamp::from_unix_ms(ms) }
     }
 
     pub fn spec(&self) -> JobSpec {
@@ -123,12 +121,12 @@ impl Fake {
         self.tags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
-    pub fn record(&self, state: &str) -> Record {
-        let over = state == "ended";
+    pub fn record(&self, state: JobState) -> Record {
+        let over = state == JobState::Ended;
         Record {
             schema: SCHEMA.into(),
             id: self.id(),
-            state: state.into(),
+            state,
             since: self.moment(if over { self.lasted } else { 0.5 }),
             held: Some(ContainmentKind::Reaper),
             cgroup: None,
@@ -213,7 +211,7 @@ impl Fake {
     }
 
     /// Puts it on record in `state`, kept as long as the lock is.
-    pub fn live(&self, home: &Home, state: &str) -> (JobId, Lock) {
+    pub fn live(&self, home: &Home, state: JobState) -> (JobId, Lock) {
         let job = home.job(self.id());
         let lock = job.create(&self.spec(), None).unwrap();
         job.append_state(&self.record(state)).unwrap();
@@ -226,14 +224,14 @@ impl Fake {
     /// Ends it, as its keeper does.
     pub fn end(&self, job: &JobDir, lock: Lock) {
         job.write_receipt(&self.receipt()).unwrap();
-        job.append_state(&self.record("ended")).unwrap();
+        job.append_state(&self.record(JobState::Ended)).unwrap();
         job.mark_ended().unwrap();
         drop(lock);
     }
 
     /// Puts it on record and ends it.
     pub fn finish(&self, home: &Home) -> JobId {
-        let (id, lock) = self.live(home, "running");
+        let (id, lock) = self.live(home, JobState::Running);
         self.end(&home.job(id), lock);
         id
     }

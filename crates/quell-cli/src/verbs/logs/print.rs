@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::answers::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Unwritten, wall_at};
+use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
 
 use super::super::{envelope, phrases};
 use super::Flow;
@@ -127,7 +127,7 @@ impl Printer {
         if !goes_on {
             self.end_line()?;
             if self.style.timestamps {
-                self.put(format!("{} ", wall_at(line.time_ns)).as_bytes())?;
+                self.put(format!("{} ", Timestamp::from_unix_ns(line.time_ns)).as_bytes())?;
             }
         }
         let marked = self.colour && line.stream == Stream::Stderr;
