@@ -31,6 +31,7 @@ mod logs;
 mod mechanisms;
 mod options;
 mod output;
+mod overlooked;
 mod owners;
 mod paper;
 mod peers;

@@ -136,7 +136,7 @@ impl Case {
         // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
         let rebooted = rebooted
             && quell_contain::earliest_start(job.id()) == 0
-            && quell_contain::look_for(&lost.left(job)).is_empty();
+            && quell_contain::look_for(&lost.left(job)).is_ok_and(|members| members.is_empty());
         // A keeper that was killed in its last moment has written that it ended, or the job itself has.
         let can_live = || lost.elsewhere || quell_contain::may_live(&lost.left(job)).is_some();
         if is_over && (rebooted || !can_live()) {
@@ -453,7 +453,7 @@ fn has_keeper(job: &JobDir, record: &Record) -> bool {
 fn is_unmade(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
     let until = Instant::now() + STUB_EXIT;
     while lock.is_as_made(job.id()) {
-        if quell_contain::look_for(&unmade(job, spec)).is_empty() {
+        if quell_contain::look_for(&unmade(job, spec)).is_ok_and(|members| members.is_empty()) {
             return true;
         }
         if Instant::now() >= until {

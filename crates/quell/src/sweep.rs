@@ -283,8 +283,11 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
 }
 
 fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {
-    let processes = quell_contain::look_for(&lost.left(job)).len();
-    SweptJob { processes, ..SweptJob::new(job, SweepAction::Stop) }
+    let found = SweptJob::new(job, SweepAction::Stop);
+    match quell_contain::look_for(&lost.left(job)) {
+        Ok(members) => SweptJob { processes: members.len(), ..found },
+        Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },
+    }
 }
 
 /// What is done about a cgroup that is named for a job; none if that job lives, or may live in another home than this.

@@ -69,7 +69,8 @@ impl Job {
         let record: Record = self.dir().record().map_err(at("state.jsonl"))?;
         let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
-        let members = quell_contain::look_for(&found.left(self.dir())).into_iter();
+        let members = quell_contain::look_for(&found.left(self.dir())).map_err(Error::io("/proc"))?;
+        let members = members.into_iter();
         Ok(members
             .filter_map(|member| {
                 let stat =

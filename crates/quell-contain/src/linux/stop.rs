@@ -273,6 +273,9 @@ impl Hold {
             fault_point(FaultPoint::GroupKilled);
         }
         self.backend.kill(self.root, &mut round);
+        if let Some(cgroup) = self.cgroup().filter(|_| self.kill_rounds > 1) {
+            kill_members(cgroup, &member_set, &mut member_log, &mut round);
+        }
         self.sweep(&mut member_log, &mut member_set, &mut round);
         (self.member_log, self.member_set) = (member_log, member_set);
         fault_point(FaultPoint::KillRoundDone);
@@ -345,8 +348,9 @@ impl Hold {
         }
     }
 
-    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards.
-    pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
+    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards, or why
+    /// the processes could not be listed.
+    pub fn audit(&mut self, patience: Duration) -> (Round, io::Result<Vec<ProcId>>) {
         let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
         let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
         audit::audit(&mark, &mut self.member_log, patience)
@@ -369,6 +373,20 @@ impl Hold {
             Ok(true) => Err("a child is left after the root was collected".into()),
             Err(error) => Err(format!("the children can't be counted: {error}")),
         }
+    }
+}
+
+/// Kills the processes in the cgroup one by one that no walk has found: its own kill passes over a process whose first thread
+/// has exited, and one that the init of another PID namespace has adopted is not below us.
+fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut Round) {
+    let unknown = cgroup.members().into_iter().filter(|pid| !known.knows(*pid));
+    let pinned: Vec<Pinned> = unknown.filter_map(|pid| pin(pid, |_| true)).collect();
+    // Listed again behind the pins: what is alive then was in the cgroup.
+    let members = if pinned.is_empty() { Vec::new() } else { cgroup.members() };
+    for seen in pinned.iter().filter(|seen| members.contains(&seen.stat.pid) && seen.pidfd.is_alive()) {
+        member_log.see(&seen.stat);
+        member_log.killed(identity(&seen.stat), &seen.pidfd);
+        round.push(Signal::KILL, identity(&seen.stat), seen.pidfd.signal(Signal::KILL));
     }
 }
 

@@ -130,6 +130,7 @@ impl Supervisor {
         let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         survivors.extend(self.hold.ambiguous_children());
+        let mut unlisted = None;
         if self.evidence.acted() {
             let (round, left) = self.hold.audit(AUDIT_PATIENCE);
             let found = round.signals.len();
@@ -139,7 +140,11 @@ impl Supervisor {
                 round.signals,
             );
             fault_point(FaultPoint::Audited);
-            survivors.extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>());
+            match left {
+                Ok(left) => survivors
+                    .extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>()),
+                Err(error) => unlisted = Some(format!("the processes of this host can't be listed: {error}")),
+            }
         }
         match (&verdict, self.hold.collect_root()) {
             (Verdict::Gone, Err(why)) => verdict = Verdict::Unproven { why },
@@ -147,7 +152,8 @@ impl Supervisor {
                 verdict = Verdict::Survivors { count: survivors.len() }
             }
             (Verdict::Gone, Ok(())) => {
-                verdict = self.hold.doubt().map_or(Verdict::Gone, |why| Verdict::Unproven { why })
+                let why = unlisted.or_else(|| self.hold.doubt());
+                verdict = why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
             }
             (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
             (Verdict::Unproven { .. }, _) => {}

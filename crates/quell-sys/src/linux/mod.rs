@@ -33,10 +33,10 @@ pub use memory::drop_code_pages;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, close_inherited, exit_by_signal, fork, fork_into, has_terminal, inherited_descriptors,
-    is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session, mark_as_keeper, may_execute,
-    parent, pgid, pid, redirect_to_null, replace_stdin, set_name, set_subreaper, signal_group, stack_limit,
-    stop_self, take_descriptor, uid,
+    Forked, RaisedPriority, close_inherited, exit_by_signal, fork, fork_into, has_terminal,
+    inherited_descriptors, is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session,
+    mark_as_keeper, may_execute, parent, pgid, pid, raise_priority, redirect_to_null, replace_stdin,
+    set_name, set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
 };
 pub use procfs::{
     Stat, cgroups, children, cmdline, executed, first_own_children, holds_socket, in_first_pid_namespace,

@@ -112,6 +112,31 @@ pub fn uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
+/// The nice value that gets the most of a processor.
+const HIGHEST_PRIORITY: i32 = -20;
+
+/// A higher priority of this thread than it had; it gets the old one back when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct RaisedPriority {
+    before: Option<i32>,
+}
+
+/// Gives this thread the highest priority that its user may give, which may be none but its own.
+pub fn raise_priority() -> RaisedPriority {
+    let before = rustix::process::getpriority_process(None).ok();
+    let raise = |_: &i32| rustix::process::setpriority_process(None, HIGHEST_PRIORITY).is_ok();
+    RaisedPriority { before: before.filter(raise) }
+}
+
+impl Drop for RaisedPriority {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = rustix::process::setpriority_process(None, before);
+        }
+    }
+}
+
 /// This process's process group.
 pub fn pgid() -> u32 {
     rustix::process::getpgrp().as_raw_nonzero().get() as u32
