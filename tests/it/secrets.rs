@@ -203,6 +203,102 @@ fn what_the_tree_shows_is_masked() {
     assert!(commands.iter().any(|command| command.contains("program *** --token=***")), "{commands:?}");
 }
 
+/// A command line is shown up to a length, and a value may lie across that place.
+#[test]
+fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
+    let lab = Lab::as_me();
+    let script = format!("sleep {}; :", lab.oracle.nap());
+    // Its first letters, and half of a letter of two bytes, are the last that are shown.
+    let secret = format!("{}é-and-more", &SECRET[..8]);
+    let before = ["bash", "-c", &script, "", ""].join("\0").len() - 1;
+    let filler = "x".repeat(4096 - 9 - before - 1);
+    let start = lab.start().env("TOKEN", &secret).args(["--mask", "TOKEN", "--grace", "100ms"]);
+    let job = start.command(["bash", "-c", &script, &filler, &secret]).begin();
+    let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
+    let root = tree.iter().find(|member| member.command.starts_with("bash")).expect("the root");
+    assert!(root.command.contains(&filler), "{}", root.command);
+    assert!(!root.command.contains(&SECRET[..7]), "{}", &root.command[4000..]);
+}
+
+/// What `start.mask` names is masked in a job of `quell run`, as it is in a job of `quell start`.
+#[test]
+fn run_masks_what_the_settings_name() {
+    let lab = Lab::as_me();
+    let run = || lab.run().env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
+    let done = run().args(["--name", &format!("x-{SECRET}")]).command(["true"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(done.stderr.contains("to be masked") && !done.stderr.contains(SECRET), "{}", done.stderr);
+    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+
+    let begin = || {
+        let script = format!("echo ready; sleep {}; :", lab.oracle.nap());
+        let words = ["bash", "-c", &script, "program", SECRET];
+        let running = run().args(["--tag", &format!("k={SECRET}")]).command(words).start();
+        assert!(eventually(PATIENCE, || running.stdout().contains("ready")), "{}", running.stderr());
+        let id = lab.ids("live").pop().expect("a job");
+        (running, lab.job(&id))
+    };
+    let (running, job) = begin();
+    let tree = lab.quell("tree").args([&job.id]).finish();
+    assert!(tree.stdout.contains("program ***"), "{}{}", tree.stdout, tree.stderr);
+    assert!(!tree.stdout.contains(SECRET), "{}", tree.stdout);
+    assert!(running.front.signal("TERM"));
+    let done = running.finish();
+    assert!(!done.stderr.contains(SECRET), "{}", done.stderr);
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new(), "after a stop");
+    assert_eq!(job.receipt().expect("a receipt")["job"]["tags"]["k"], "***");
+
+    let (mut running, job) = begin();
+    running.lose().expect("the front and the keeper are killed");
+    let done = lab.quell("sweep").finish();
+    assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new(), "after a recovery");
+}
+
+#[test]
+fn error_messages_are_masked() {
+    let lab = Lab::as_me();
+    let program = format!("/nonexistent/{SECRET}");
+    for (verb, options) in
+        [("run", &[][..]), ("start", &[]), ("test", &[]), ("start", &["--json"]), ("test", &["--json"])]
+    {
+        let call = lab.quell(verb).env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").args(options);
+        let done = call.command([&program]).finish();
+        assert_ne!(done.code(), Some(0), "{verb}");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("***") && !said.contains(SECRET), "{verb} {options:?}: {said}");
+    }
+    let done = lab
+        .start()
+        .env("TOKEN", SECRET)
+        .args(["--mask", "TOKEN", "--cwd", &program])
+        .command(["true"])
+        .finish();
+    assert!(done.stderr.contains("***") && !done.stderr.contains(SECRET), "{}", done.stderr);
+}
+
+#[test]
+fn the_evidence_of_tests_is_masked() {
+    let lab = Lab::as_me();
+    let scope = lab.path(SECRET);
+    fs::create_dir(&scope).expect("mkdir");
+    lab.script(&format!("{SECRET}/check"), "exit 0");
+    let check = format!("{SECRET}/check");
+    let evidence = lab.path("evidence.json");
+    for scope in [scope.as_path(), Path::new("/nonexistent")] {
+        let call = lab.quell("test").env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
+        let call = call.args(["--scope"]).args([scope]).args(["--evidence"]).args([&evidence]);
+        let call = call.args(["--junit", &format!("{SECRET}.xml"), "--json"]);
+        let done = call.command([check.as_str(), SECRET]).finish();
+        let text = fs::read_to_string(&evidence).unwrap_or_else(|error| panic!("{error}: {}", done.stdout));
+        assert!(text.contains("***") && !text.contains(SECRET), "{text}");
+        assert!(!done.stdout.contains(SECRET), "{}", done.stdout);
+        fs::remove_file(&evidence).expect("the evidence");
+    }
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(!log.contains(SECRET), "{log}");
+}
+
 #[test]
 fn no_process_of_quells_own_bears_a_secret_in_its_command_line() {
     let lab = Lab::as_me();

@@ -3,18 +3,43 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use quell_core::{ErrorBody, printable, printable_lines};
+use quell_keeper::Mask;
+use serde_json::Value;
 
 /// The exit code when quell itself could not do its work.
 pub const FAILED: u8 = 125;
 
+static MASK: OnceLock<Mask> = OnceLock::new();
+
+/// Masks these values in all errors and messages from here on.
+pub fn hide(mask: Mask) {
+    let _ = MASK.set(mask);
+}
+
+fn hidden(text: &str) -> String {
+    MASK.get().map_or_else(|| text.to_owned(), |mask| mask.apply(text))
+}
+
+fn hide_in(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = hidden(text),
+        Value::Array(values) => values.iter_mut().for_each(hide_in),
+        Value::Object(fields) => fields.values_mut().for_each(hide_in),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
 /// to stderr.
 pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
+    let mut error = ErrorBody { message: hidden(&error.message), hint: hidden(&error.hint), ..error.clone() };
+    hide_in(&mut error.details);
     let said = json
         && !quell_sys::closed_at_start()[1]
-        && print(&format!("{}\n", quell_core::failure(verb, error))).is_ok();
+        && print(&format!("{}\n", quell_core::failure(verb, &error))).is_ok();
     if !said {
         let [message, hint] = [&error.message, &error.hint].map(|text| printable(text));
         to_stderr(&format!("quell: {message} ({hint})\n"));
@@ -70,5 +95,5 @@ fn print(text: &str) -> io::Result<()> {
 
 /// Says something to a person. If that fails there is no one to tell.
 pub fn to_stderr(text: &str) {
-    let _ = io::stderr().write_all(printable_lines(text).as_bytes());
+    let _ = io::stderr().write_all(printable_lines(&hidden(text)).as_bytes());
 }

@@ -11,7 +11,7 @@ use quell_core::{
     Actor, Cause, Contain, ErrorBody, Hook, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan,
     Until, Verdict, account, parse_environment,
 };
-use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
+use quell_keeper::{Environment, Finished, Mask, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
@@ -58,6 +58,8 @@ pub struct Settings {
     pub until: Until,
     /// What is done at their events.
     pub hooks: Vec<Hook>,
+    /// The variables whose values are masked.
+    pub mask: Vec<String>,
 }
 
 #[cfg(target_os = "linux")]
@@ -68,6 +70,7 @@ fn settings() -> Result<Settings, ErrorBody> {
         contain: config.start.contain,
         until: config.start.until,
         // Inside a job, the helper would be one of its processes, and count as left behind when the job ends.
+        mask: config.start.mask.clone(),
         hooks: if quell::is_inside_a_job() { Vec::new() } else { hooks(&config.hooks) },
     })
 }
@@ -80,8 +83,14 @@ pub fn hooks(configured: &[Hook]) -> Vec<Hook> {
 
 #[cfg(not(target_os = "linux"))]
 fn settings() -> Result<Settings, ErrorBody> {
-    let hooks = Vec::new();
-    Ok(Settings { plan: StopPlan::default(), contain: Contain::default(), until: Until::default(), hooks })
+    let (hooks, mask) = (Vec::new(), Vec::new());
+    Ok(Settings {
+        plan: StopPlan::default(),
+        contain: Contain::default(),
+        until: Until::default(),
+        hooks,
+        mask,
+    })
 }
 
 /// What `run` and `start` have in common, over what is configured.
@@ -105,9 +114,11 @@ pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
         set.extend(read_env_file(file)?);
     }
     set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
+    let environment = Environment { clear: args.clear_env, set };
+    output::hide(Mask::in_environment(&settings.mask, &environment));
     Ok(Common {
         cwd: args.cwd,
-        environment: Environment { clear: args.clear_env, set },
+        environment,
         contain: match args.contain {
             None => settings.contain,
             Some(ContainArg::Auto) => Contain::Auto,
@@ -192,6 +203,7 @@ fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
         stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
         owner,
         hooks: settings.hooks,
+        mask: settings.mask,
         background: None,
         home: if args.no_record { None } else { Some(home()?) },
     })

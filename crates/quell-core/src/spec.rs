@@ -360,6 +360,9 @@ pub struct JobSpec {
     /// What is done at the events of a job in the foreground; see [`JobSpec::hooks`].
     #[serde(default, rename = "hooks", skip_serializing_if = "Vec::is_empty")]
     pub foreground_hooks: Vec<Hook>,
+    /// The variables whose values are masked of a job in the foreground; see [`JobSpec::mask`].
+    #[serde(default, rename = "mask", skip_serializing_if = "Vec::is_empty")]
+    pub foreground_mask: Vec<String>,
     /// What only a background job has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
@@ -389,6 +392,7 @@ impl JobSpec {
             pid_namespace: 0,
             created,
             foreground_hooks: Vec::new(),
+            foreground_mask: Vec::new(),
             background: None,
         }
     }
@@ -396,6 +400,11 @@ impl JobSpec {
     /// What is done at its events.
     pub fn hooks(&self) -> &[Hook] {
         self.background.as_ref().map_or(&self.foreground_hooks, |background| &background.hooks)
+    }
+
+    /// The variables whose values are masked in all that is shown of the job.
+    pub fn mask(&self) -> &[String] {
+        self.background.as_ref().map_or(&self.foreground_mask, |background| &background.mask)
     }
 }
 

@@ -23,5 +23,6 @@ pub use platform::fuzzing;
 pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
 pub use request::{
-    BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply, TestTerms,
+    BackgroundRequest, Environment, ExecRemedy, Finished, ReceiptTarget, RunError, RunRequest, StartReply,
+    TestTerms,
 };

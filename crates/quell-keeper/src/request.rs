@@ -9,6 +9,8 @@ use quell_core::guard::Decision;
 use quell_core::{Background, Contain, Hook, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
 use serde::{Deserialize, Serialize};
 
+use crate::Mask;
+
 /// The program's environment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Environment {
@@ -78,8 +80,19 @@ pub struct RunRequest {
     /// What is done at the events of a job in the foreground.
     #[serde(default)]
     pub hooks: Vec<Hook>,
+    /// The variables whose values are masked of a job in the foreground.
+    #[serde(default)]
+    pub mask: Vec<String>,
     /// What only a job in the background has; none for one in the foreground.
     pub background: Option<BackgroundRequest>,
+}
+
+impl RunRequest {
+    /// What is masked in all that is shown of the job.
+    pub fn masked_values(&self) -> Mask {
+        let names = self.background.as_ref().map_or(&self.mask, |background| &background.rules.mask);
+        Mask::in_environment(names, &self.environment)
+    }
 }
 
 /// What only a job in the background has.
@@ -150,6 +163,35 @@ pub struct Finished {
 /// How the place of a receipt is called that is a descriptor, before its number.
 pub(crate) const DESCRIPTOR: &str = "descriptor ";
 
+/// What helps against a failed exec.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecRemedy {
+    /// The right to execute it, or an interpreter.
+    #[default]
+    Right,
+    /// Fewer or shorter arguments and variables.
+    ShorterArguments,
+    /// That no process writes to the file.
+    ClosedFile,
+    /// Links, or interpreters, that come to an end.
+    FewerLinks,
+}
+
+impl ExecRemedy {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Right => "make it executable (chmod +x), or name its interpreter first",
+            Self::ShorterArguments => {
+                "pass long data in a file or standard input, or use fewer variables: arguments and environment share one limit"
+            }
+            Self::ClosedFile => "a process has the file open for writing: close it there, and try again",
+            Self::FewerLinks => {
+                "look where its symbolic links lead, or the interpreters of its `#!` line: they never end, or are too many"
+            }
+        }
+    }
+}
+
 /// A run that did not come to be. Nothing is left behind.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum RunError {
@@ -163,7 +205,13 @@ pub enum RunError {
         program: String,
         /// Why.
         why: String,
+        /// What helps.
+        #[serde(default)]
+        remedy: ExecRemedy,
     },
+    /// A name that holds a masked value: others find the job by it, and files are called so.
+    #[error("the name holds a value that is to be masked: choose another name")]
+    MaskedName,
     /// A directory instead of a program.
     #[error("can't execute `{0}`: it is a directory")]
     Directory(String),
@@ -264,6 +312,7 @@ impl RunError {
             }
             Self::Cwd { .. } => "bad_cwd",
             Self::Nul(_) => "bad_argument",
+            Self::MaskedName => "bad_value",
             Self::Proc(_) => "proc_unusable",
             Self::Containment(_) => "containment_unavailable",
             Self::Limit(_) => "limit_unavailable",
@@ -282,7 +331,8 @@ impl RunError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "check the name and PATH, or give the path of the file",
-            Self::NotExecutable { .. } => "make it executable (chmod +x), or name its interpreter first",
+            Self::NotExecutable { remedy, .. } => remedy.hint(),
+            Self::MaskedName => "`start.mask` says which variables are masked",
             Self::Directory(_) => "name a program in it; `--cwd` is for the working directory",
             Self::NoInterpreter { .. } => "install that interpreter, or name another one first",
             Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
@@ -323,6 +373,7 @@ impl RunError {
             Self::NameTaken { .. } => 1,
             Self::Cwd { .. }
             | Self::Nul(_)
+            | Self::MaskedName
             | Self::Proc(_)
             | Self::Containment(_)
             | Self::Limit(_)

@@ -327,7 +327,7 @@ fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
 
 /// What is masked of a job; an error if the values are not known.
 pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
-    let names = spec.background.as_ref().map_or(&[][..], |rules| &rules.mask);
+    let names = spec.mask();
     if names.is_empty() {
         return Ok(Mask::default());
     }

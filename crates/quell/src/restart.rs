@@ -114,6 +114,7 @@ impl Job {
             stdin: None,
             owner: None,
             hooks: Vec::new(),
+            mask: Vec::new(),
             background: Some(BackgroundRequest {
                 rules,
                 session: spec.session,

@@ -59,7 +59,8 @@ pub fn tell() -> ExitCode {
 }
 
 fn program(request: &RunRequest) -> String {
-    request.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    let program = request.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    request.masked_values().apply(&program)
 }
 
 /// Refuses a request that today's policy does not admit. The process that starts the job asks again, and writes the line of
@@ -97,12 +98,13 @@ fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, Own
 /// if it is one. The request of a test run holds only as it is given back.
 fn decide_request(config: &Config, request: &RunRequest) -> (&'static str, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, "start");
+    let masked = |decision| testing::masked(decision, &request.masked_values());
     if start.allowed {
         return ("start", start, None);
     }
     match testing::judge_request(config, request) {
         Some(Ok(tests)) => ("test", tests.decision.clone(), Some(tests)),
-        Some(Err(refusal)) => ("test", *refusal, None),
+        Some(Err(refusal)) => ("test", masked(*refusal), None),
         None => ("start", start, None),
     }
 }

@@ -246,6 +246,7 @@ impl Start {
             stdin: None,
             owner: None,
             hooks: Vec::new(),
+            mask: Vec::new(),
             background: Some(BackgroundRequest {
                 rules,
                 session,

@@ -4,7 +4,7 @@ use quell_core::{JobSpec, Mode, Receipt, Record};
 use quell_keeper::control::LiveMember;
 
 use crate::answers::TreeAnswer;
-use crate::recover::Lost;
+use crate::recover::{Lost, mask_of};
 use crate::{Error, Job, JobState, Result};
 
 /// The tree of a job.
@@ -67,6 +67,7 @@ impl Job {
         let at = |name: &str| Error::io(self.dir().dir().join(name));
         let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
         let record: Record = self.dir().record().map_err(at("state.jsonl"))?;
+        let mask = mask_of(self.dir(), &spec);
         let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
         let members = quell_contain::look_for(&found.left(self.dir())).map_err(Error::io("/proc"))?;
@@ -84,7 +85,11 @@ impl Job {
                     state: stat.state as char,
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
-                    command: member.command,
+                    command: match &mask {
+                        Ok(mask) => mask.apply_to_cut(&member.command),
+                        // What the values are is not known: then nothing of it is shown.
+                        Err(_) => "***".into(),
+                    },
                 })
             })
             .collect())

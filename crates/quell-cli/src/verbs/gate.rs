@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use quell::guard::{Gate, Passed, Wish};
 use quell::{Config, Error, Loaded, Quell};
 use quell_core::JobId;
+use quell_keeper::{Environment, Mask};
 
 use crate::args::{StopArgs, Verb};
 
@@ -54,7 +55,9 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
 
 /// The program of a command, and no more: its words may be nobody's business.
 pub fn program(command: &[OsString]) -> String {
-    command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let names = settings().map_or(&[][..], |loaded| &loaded.config.start.mask);
+    Mask::in_environment(names, &Environment::default()).apply(&program)
 }
 
 /// Which jobs are meant, as it was said.

@@ -112,6 +112,7 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
         contain: config.start.contain,
         until: config.start.until,
         hooks: run::hooks(&config.hooks),
+        mask: config.start.mask.iter().chain(&args.mask).cloned().collect(),
     };
     let common = run::common(args.job, &settings).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
@@ -162,8 +163,7 @@ fn request(args: StartArgs) -> Result<Request, ExitCode> {
     start.ttl = args.ttl;
     start.hooks = settings.hooks;
     warn_of_unknown(&args.mask, &start.environment);
-    start.mask = config.start.mask;
-    start.mask.extend(args.mask);
+    start.mask = settings.mask;
     let wait_ready = args.wait_ready.map(|wait| wait.0.unwrap_or(config.start.wait_ready));
     if wait_ready.is_some() && start.ready.is_empty() {
         let why = "--wait-ready needs something to wait for: --ready-port, --ready-log, --ready-http or --ready-cmd";

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
 use quell::{Error, Job, LogReader, Piece, Start, Stream};
 use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
+use quell_keeper::Mask;
 
 use super::interrupts::Interrupts;
 use super::{envelope, fail, gate, phrases, quell};
@@ -58,6 +59,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     (start.name, start.tags) = (args.name, args.tag.into_iter().collect());
     start.max_log = config.start.max_log;
     (start.hooks, start.mask) = (config.hooks, config.start.mask);
+    output::hide(Mask::in_environment(&start.mask, &start.environment));
     let plan = TestPlan {
         scope: args.scope,
         junit: args.junit,

@@ -153,7 +153,7 @@ fn serve(
         inherited: Vec::new(),
     };
     let owner = open_owner(&request, &background)?;
-    let mask = Mask::new(&background.rules.mask, &request.environment.set);
+    let mask = request.masked_values();
     let job = job_of(&request, &plan, Vec::new(), &mask);
     let Some(store) = job.store.clone() else {
         return Err(RunError::Start("a background job needs a record".into()));

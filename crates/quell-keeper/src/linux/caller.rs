@@ -23,7 +23,7 @@ pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
         }
         caller = stat.ppid;
     }
-    let command = mask.apply(&quell_sys::cmdline(caller).join(" "));
+    let command = mask.apply(&quell_sys::whole_cmdline(caller).join(" "));
     let cut = command.char_indices().nth(LONGEST).map_or(command.len(), |(at, _)| at);
     let end = if cut < command.len() { "…" } else { "" };
     (caller, Some(format!("{}{end}", &command[..cut])).filter(|command| !command.is_empty()))

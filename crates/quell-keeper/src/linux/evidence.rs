@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -194,6 +195,8 @@ pub struct Outlet {
     pub is_ours: bool,
     /// Where it is, if it was not there before.
     pub made: Option<PathBuf>,
+    /// Where it is, if it is a plain file that had a name when it was opened.
+    pub named: Option<PathBuf>,
 }
 
 impl Outlet {
@@ -203,7 +206,12 @@ impl Outlet {
         let mut bytes = serde_json::to_vec(receipt)?;
         bytes.push(b'\n');
         // A file never makes its writer wait for a reader.
-        if self.file.metadata()?.is_file() {
+        let found = self.file.metadata()?;
+        if found.is_file() {
+            if let Some(path) = self.named.as_ref().filter(|_| found.nlink() == 0) {
+                // The command has removed it, or put another one in its place.
+                self.file = quell_sys::open_to_write(path)?;
+            }
             if self.is_ours {
                 self.file.set_len(0)?;
                 self.file.rewind()?;

@@ -1,6 +1,7 @@
 //! The front: the process that the user called. It prepares, forks the keeper, passes requests on, and finishes the
 //! stop itself if the keeper is killed.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, JobState, LastKnown, Member, Owner, ProcId, ReadyRules,
+    Actor, Cause, ContainmentKind, JobId, JobState, LastKnown, LaunchFile, Member, Owner, ProcId, ReadyRules,
     RootOutcome, SessionKind, Signal, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
@@ -86,6 +87,10 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
 
 fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> Result<Finished, RunError> {
     let owner = request.owner.map(pin_owner).transpose()?;
+    let mask = request.masked_values();
+    if request.name.as_ref().is_some_and(|name| mask.hides(name)) {
+        return Err(RunError::MaskedName);
+    }
     if let Some(path) = &request.stdin {
         let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
@@ -125,7 +130,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
             drop((line, signal_fd));
-            keep(&request, &plan, outlets, evidence, keeper_line, helper)
+            keep(&request, &plan, outlets, evidence, keeper_line, helper, mask)
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
@@ -164,6 +169,7 @@ fn keep(
     evidence: Evidence,
     mut front: Line,
     helper: Option<Line>,
+    mask: Mask,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
@@ -173,7 +179,7 @@ fn keep(
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
-    match prepare_keeper(request, plan, outlets) {
+    match prepare_keeper(request, plan, outlets, &mask) {
         Ok((job, hold, watch, lock)) => {
             let rules = ChildRules {
                 own_session: plan.session == SessionKind::Own,
@@ -187,6 +193,7 @@ fn keep(
             let crew = Crew {
                 keeper: quell_contain::identify(quell_sys::pid()),
                 standby: plan.front,
+                mask,
                 ..Crew::default()
             };
             let kit = Kit {
@@ -216,13 +223,16 @@ fn prepare_keeper(
     request: &RunRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
+    mask: &Mask,
 ) -> Result<(Job, Hold, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let job = job_of(request, plan, outlets, &Mask::default());
+    let job = job_of(request, plan, outlets, mask);
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
-    let lock = job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose();
+    // The values are for the command that shows the job or finishes it.
+    let launch = (!request.mask.is_empty()).then(|| masked_variables(request, &job));
+    let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(StartFailure::record)?;
     let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
     let hold = hold.map_err(|error| {
@@ -234,6 +244,24 @@ fn prepare_keeper(
     })?;
     fault_point(FaultPoint::PlaceAcquired);
     Ok((job, hold, watch, lock))
+}
+
+/// What a record of a job in the foreground has of its environment: what is masked elsewhere.
+fn masked_variables(request: &RunRequest, job: &Job) -> LaunchFile {
+    let variables = request.environment.variables().into_iter();
+    let is_masked = |(key, _): &(OsString, OsString)| request.mask.iter().any(|name| key == name.as_str());
+    LaunchFile {
+        command: request.command.clone(),
+        cwd: request.cwd.clone().unwrap_or_default(),
+        environment: variables.filter(is_masked).collect(),
+        stdin_file: None,
+        tags: None,
+        ready: None,
+        ready_interval: None,
+        ready_timeout: None,
+        test: false,
+        marker: job.spec.marker.clone(),
+    }
 }
 
 pub struct Front {
@@ -481,7 +509,7 @@ impl Front {
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
-                let (pid, command) = caller_of(info.pid, &Mask::default());
+                let (pid, command) = caller_of(info.pid, &self.request.masked_values());
                 Actor::Sender { signal: info.signal, pid, uid: info.uid, command }
             };
             let _ = self.line.mention(&Order::Stop(actor));
@@ -603,7 +631,7 @@ impl Front {
         let program =
             || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
         match failure {
-            StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
+            StartFailure::Exec(why, remedy) => RunError::NotExecutable { program: program(), why, remedy },
             StartFailure::Interpreter(why) => RunError::NoInterpreter { program: program(), why },
             StartFailure::Cwd(why) => {
                 RunError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error: why }

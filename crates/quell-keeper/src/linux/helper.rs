@@ -466,8 +466,8 @@ fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -
     let mut stream = TcpStream::connect_timeout(address, patience)?;
     stream.set_write_timeout(Some(patience))?;
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: quell\r\n\r\n")?;
-    // `HTTP/1.1 200`: all that is wanted.
-    let mut head = [0u8; 12];
+    // `HTTP/1.1 200` and what ends the number: all that is wanted.
+    let mut head = [0u8; 13];
     let mut got = 0;
     while got < head.len() {
         // The time is for all of it: a server may send a byte now and then.
@@ -479,6 +479,13 @@ fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -
             length => got += length,
         }
     }
-    let text = String::from_utf8_lossy(&head);
-    text.rsplit(' ').next().and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
+    status_in(&head).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The status in the beginning of an answer: three digits behind the version.
+fn status_in(head: &[u8; 13]) -> Option<u16> {
+    let text = std::str::from_utf8(head).ok()?;
+    let (status, end) = text.strip_prefix("HTTP/1.")?.get(2..)?.split_at(3);
+    let is_number = status.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && matches!(end, " " | "\r" | "\n") { status.parse().ok() } else { None }
 }

@@ -15,7 +15,7 @@ use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
 use crate::request::DESCRIPTOR;
-use crate::{Environment, ReceiptTarget, RunError, RunRequest};
+use crate::{Environment, ExecRemedy, ReceiptTarget, RunError, RunRequest};
 
 /// The program of `request`, found and ready to execute.
 pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
@@ -95,7 +95,10 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
             Ok(()) => Ok(PathBuf::from(name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(RunError::Directory(shown)),
-            Err(error) => Err(RunError::NotExecutable { program: shown, why: error.to_string() }),
+            Err(error) => {
+                let (why, remedy) = (error.to_string(), remedy(&error));
+                Err(RunError::NotExecutable { program: shown, why, remedy })
+            }
         };
     }
     let mut refused = None;
@@ -111,9 +114,19 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
         }
     }
     Err(match refused {
-        Some(why) => RunError::NotExecutable { program: shown, why },
+        Some(why) => RunError::NotExecutable { program: shown, why, remedy: ExecRemedy::Right },
         None => RunError::NotFound(shown),
     })
+}
+
+/// What helps against a failed exec.
+pub fn remedy(error: &io::Error) -> ExecRemedy {
+    match error.kind() {
+        io::ErrorKind::ArgumentListTooLong => ExecRemedy::ShorterArguments,
+        io::ErrorKind::ExecutableFileBusy => ExecRemedy::ClosedFile,
+        _ if quell_sys::is_link_loop(error) => ExecRemedy::FewerLinks,
+        _ => ExecRemedy::Right,
+    }
 }
 
 fn executable(file: &Path) -> io::Result<()> {
@@ -143,7 +156,7 @@ pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Resu
             }
             let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
             inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None });
+            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None, named: None });
         }
     }
     for target in targets {
@@ -169,7 +182,13 @@ fn open_outlet(path: &Path) -> std::io::Result<Outlet> {
     };
     // Through their own descriptor, so that what both write stands one behind the other.
     match same(std::io::stdout().as_fd()).or_else(|| same(std::io::stderr().as_fd())) {
-        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None }),
-        None => Ok(Outlet { name, file, is_ours: true, made: is_new.then(|| path.to_owned()) }),
+        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None, named: None }),
+        None => {
+            let made = is_new.then(|| path.to_owned());
+            // The descriptors below /dev/fd are others in the keeper.
+            let has_name = found.is_file() && found.nlink() > 0;
+            let named = if has_name { Some(std::path::absolute(path)?) } else { None };
+            Ok(Outlet { name, file, is_ours: true, made, named })
+        }
     }
 }

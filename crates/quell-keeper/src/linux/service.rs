@@ -16,6 +16,9 @@ use crate::control::{Answer, Call, LiveMember};
 use crate::mask::Mask;
 
 /// Whoever is behind a call from `pid`.
+/// How many bytes of a command line a tree shows.
+const LONGEST_SHOWN: usize = 4096;
+
 pub(super) fn client(pid: u32, uid: u32, reason: Option<String>, mask: &Mask) -> Actor {
     let (pid, command) = caller_of(pid, mask);
     Actor::Client { pid, uid, command, reason: reason.map(|reason| mask.apply(&reason)) }
@@ -98,8 +101,15 @@ impl Supervisor {
         let mut members = Vec::new();
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
         self.hold.each_member(|stat| {
-            let words = quell_sys::cmdline(stat.pid);
+            let words = quell_sys::whole_cmdline(stat.pid);
             let command = if words.is_empty() { format!("[{}]", stat.comm) } else { words.join(" ") };
+            let mut command = self.kit.crew.mask.apply(&command);
+            if command.len() > LONGEST_SHOWN {
+                // Masked first: a value may lie across the cut.
+                let end = (0..=LONGEST_SHOWN).rev().find(|&end| command.is_char_boundary(end)).unwrap_or(0);
+                command.truncate(end);
+                command.push('…');
+            }
             members.push(LiveMember {
                 id: quell_core::ProcId { pid: stat.pid, start: stat.start },
                 ppid: stat.ppid,
@@ -109,7 +119,7 @@ impl Supervisor {
                 state: stat.state as char,
                 cpu: stat.cpu as f64 / tick,
                 memory: stat.resident * page,
-                command: self.kit.crew.mask.apply(&command),
+                command,
             });
         });
         members

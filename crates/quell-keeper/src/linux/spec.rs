@@ -32,6 +32,7 @@ fn spec_of(request: &RunRequest, plan: &Plan, mask: &Mask) -> JobSpec {
         mode: if background.is_some() { Mode::Start } else { Mode::Run },
         session: background.and_then(|background| background.session.clone()),
         foreground_hooks: request.hooks.clone(),
+        foreground_mask: request.mask.clone(),
         background: background.map(|background| shown(&background.rules, mask)),
         name: request.name.clone(),
         tags: request.tags.iter().map(|(key, value)| (mask.apply(key), mask.apply(value))).collect(),

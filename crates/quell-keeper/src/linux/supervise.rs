@@ -22,6 +22,7 @@ use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
 use super::background::{self, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
+use super::prepare;
 use super::takeover::{Claim, claim};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::StartReply;
@@ -383,7 +384,7 @@ impl Supervisor {
                     Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
                         StartFailure::Interpreter(text)
                     }
-                    Stage::Exec => StartFailure::Exec(text),
+                    Stage::Exec => StartFailure::Exec(text, prepare::remedy(&error.error)),
                     Stage::Cwd => StartFailure::Cwd(text),
                     Stage::Proc => StartFailure::Containment(error.to_string()),
                     Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),

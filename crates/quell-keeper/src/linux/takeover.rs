@@ -14,7 +14,6 @@ use super::front::Front;
 use super::spec::job_of;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::Taps;
-use crate::mask::Mask;
 use crate::{Finished, RunError};
 
 /// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
@@ -32,7 +31,8 @@ impl Front {
         let lost = self.collect_keeper();
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
-        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
+        let mask = self.request.masked_values();
+        let mut job = job_of(&self.request, plan, outlets, &mask);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
@@ -55,7 +55,7 @@ impl Front {
             signals: self.signals,
             desk: None,
             lock: None,
-            crew: Crew::default(),
+            crew: Crew { mask, ..Crew::default() },
             starter: None,
             published: None,
             helper: self.helper,

@@ -12,6 +12,8 @@ use quell_core::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::ExecRemedy;
+
 /// From the front to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
@@ -86,7 +88,7 @@ pub enum Note {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartFailure {
     /// It could not be executed.
-    Exec(String),
+    Exec(String, ExecRemedy),
     /// The interpreter that it names is not there.
     Interpreter(String),
     /// Its directory could not be entered.
@@ -111,7 +113,7 @@ impl StartFailure {
     /// In words.
     pub fn text(&self) -> &str {
         match self {
-            Self::Exec(text)
+            Self::Exec(text, _)
             | Self::Interpreter(text)
             | Self::Cwd(text)
             | Self::Containment(text)

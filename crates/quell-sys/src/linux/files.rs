@@ -138,6 +138,11 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// Whether a path leads through more symbolic links, or a script through more interpreters, than the kernel follows.
+pub fn is_link_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
+}
+
 /// Fails if this process can't open `count` more descriptors at once. Without them what can't be opened would be taken for
 /// what is not there.
 pub fn check_room(count: usize) -> io::Result<()> {

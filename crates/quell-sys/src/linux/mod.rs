@@ -18,8 +18,8 @@ mod wait;
 pub use closed_stdio::closed_at_start;
 pub use fifo::FifoHold;
 pub use files::{
-    OPEN_NONBLOCK, OpenMode, check_room, connect_within, is_out_of_descriptors, is_trusted, open_private,
-    raised_rights, read_private, read_text,
+    OPEN_NONBLOCK, OpenMode, check_room, connect_within, is_link_loop, is_out_of_descriptors, is_trusted,
+    open_private, raised_rights, read_private, read_text,
 };
 pub use host::{
     Polled, UserNamespaces, boot_id, collected_ticks, is_user, kernel_release, open_files_allowed, own_home,

@@ -29,6 +29,8 @@ pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, Tr
 pub use counts::Counts;
 pub use output::{OutputCut, StreamText};
 
+use quell_keeper::Mask;
+
 use crate::guard::Gate;
 use crate::{Error, Job, Quell, Result, Start, Stop};
 use counts::{Counter, Found};
@@ -88,8 +90,9 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
 pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
+    let mask = Mask::in_environment(&plan.start.mask, &plan.start.environment);
     let words: Vec<String> =
-        plan.start.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        plan.start.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
     let target = words.join(" ");
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
     let listed = decide_verb(gate.policy(), "test");
@@ -99,7 +102,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     if let Some(file) = &plan.evidence
         && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
     {
-        return Err(gate.refuse("test", &target, *refusal));
+        return Err(gate.refuse("test", &target, masked(*refusal, &mask)));
     }
     let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
@@ -109,12 +112,13 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
         Ok(checked) => (checked.decision.clone(), Some(checked)),
         Err(decision) => (*decision, None),
     };
-    let decided = gate.decided("test", &target, decision);
+    let decided = gate.decided("test", &target, masked(decision, &mask));
     let (decision, checked) = match (decided, checked) {
         (Ok(decision), Some(checked)) => (decision, checked),
         (Err(error), _) => {
             if let (Error::Refused(decision), Some(evidence)) = (&error, &evidence) {
                 answer.refuse(decision);
+                answer.mask(&mask);
                 evidence.write(&answer)?;
             }
             return Err(error);
@@ -140,6 +144,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     if let Err(error) = answer.carry_out(quell, &plan, checked.runner, &cwd, meet) {
         answer.fail(&error);
     }
+    answer.mask(&mask);
     let result = serde_json::json!({
         "status": answer.status,
         "exit_code": answer.exit_code,
@@ -159,6 +164,12 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
         answer.reason = "the evidence could not be written".into();
     }
     Ok(answer)
+}
+
+/// A decision as it may be shown: it may name a path.
+pub(crate) fn masked(decision: Decision, mask: &Mask) -> Decision {
+    let (reason, hint) = (mask.apply(&decision.reason), mask.apply(&decision.hint));
+    Decision { reason, hint, ..decision }
 }
 
 /// What a file was before the run.
@@ -198,6 +209,16 @@ impl TestAnswer {
             problems: Vec::new(),
             started: now,
             ended: now,
+        }
+    }
+
+    /// Masks what is not masked already: the command and the processes are by the keeper. What the tests wrote is theirs.
+    fn mask(&mut self, mask: &Mask) {
+        let texts = [&mut self.cwd, &mut self.reason];
+        let error = self.error.iter_mut().flat_map(|error| [&mut error.message, &mut error.hint]);
+        let junit = self.junit.iter_mut().map(|report| &mut report.file);
+        for text in texts.into_iter().chain(error).chain(junit).chain(&mut self.scope) {
+            *text = mask.apply(text);
         }
     }
 

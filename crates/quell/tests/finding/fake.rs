@@ -113,6 +113,7 @@ impl Fake {
             pid_namespace: 0,
             created: self.moment(0.0).wall,
             foreground_hooks: Vec::new(),
+            foreground_mask: Vec::new(),
             background: None,
         }
     }
