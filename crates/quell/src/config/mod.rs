@@ -10,7 +10,7 @@ mod guard;
 mod hooks;
 mod keys;
 mod load;
-mod source;
+mod origin;
 mod suggest;
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use quell_core::guard::Policy;
 use quell_core::{Contain, Hook, OnOwnerExit, RestartRules, StopPlan, Until};
 
 pub use load::Loaded;
-pub use source::{ConfigFile, Layer, Source, Sourced};
+pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};
 
 /// All settings, final and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

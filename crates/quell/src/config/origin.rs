@@ -12,33 +12,15 @@ use super::keys::KEYS;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Source {
+pub enum SettingOrigin {
     /// Nobody set it.
     Default,
     /// The machine's `guard.toml`.
-    Machine {
-        /// Which.
-        #[serde(serialize_with = "lossy")]
-        file: PathBuf,
-        /// Where in it, from 1 on.
-        line: usize,
-    },
+    Machine(FileLine),
     /// The user's file.
-    User {
-        /// Which.
-        #[serde(serialize_with = "lossy")]
-        file: PathBuf,
-        /// Where in it, from 1 on.
-        line: usize,
-    },
+    User(FileLine),
     /// The project's `quell.toml`.
-    Project {
-        /// Which.
-        #[serde(serialize_with = "lossy")]
-        file: PathBuf,
-        /// Where in it, from 1 on.
-        line: usize,
-    },
+    Project(FileLine),
     /// A variable.
     Env {
         /// Which.
@@ -48,12 +30,23 @@ pub enum Source {
     Flag,
 }
 
-impl fmt::Display for Source {
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FileLine {
+    /// The file.
+    #[serde(serialize_with = "lossy")]
+    pub file: PathBuf,
+    /// The line, from 1 on.
+    pub line: usize,
+}
+
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Machine { file, line } | Self::User { file, line } | Self::Project { file, line } => {
-                write!(f, "{}:{line}", file.display())
+            Self::Machine(at) | Self::User(at) | Self::Project(at) => {
+                write!(f, "{}:{}", at.file.display(), at.line)
             }
             Self::Env { name } => f.write_str(name),
             Self::Flag => f.write_str("flag"),
@@ -71,7 +64,7 @@ pub struct Sourced {
     /// Its value as it was written; the words of a list with commas between them.
     pub value: String,
     /// Where that is from. For a list that several gave to: the strongest of them.
-    pub source: Source,
+    pub source: SettingOrigin,
 }
 
 /// A setting in JSON.
@@ -83,7 +76,7 @@ struct Setting {
     /// Its value.
     value: Value,
     /// Where that is from. For a list that several gave to: the strongest of them.
-    source: Source,
+    source: SettingOrigin,
 }
 
 #[derive(Serialize)]
@@ -98,7 +91,7 @@ enum Value {
 
 impl From<Sourced> for Setting {
     fn from(Sourced { key, value, source }: Sourced) -> Self {
-        let is_duration = KEYS.iter().any(|known| known.is_duration() && known.full() == key);
+        let is_duration = KEYS.iter().any(|known| known.is_duration() && known.full == key);
         let value = match parse_duration(&value) {
             Ok(duration) if is_duration => Value::Seconds(duration.as_secs_f64()),
             Ok(_) | Err(_) => Value::Text(value),
@@ -121,13 +114,13 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The source that a line of this file is.
-    pub(crate) fn source(self, file: &Path, line: usize) -> Source {
-        let file = file.to_owned();
+    /// The origin that a line of this file is.
+    pub(crate) fn origin(self, file: &Path, line: usize) -> SettingOrigin {
+        let at = FileLine { file: file.to_owned(), line };
         match self {
-            Self::Machine => Source::Machine { file, line },
-            Self::User => Source::User { file, line },
-            Self::Project => Source::Project { file, line },
+            Self::Machine => SettingOrigin::Machine(at),
+            Self::User => SettingOrigin::User(at),
+            Self::Project => SettingOrigin::Project(at),
         }
     }
 }
