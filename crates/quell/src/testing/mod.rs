@@ -12,6 +12,7 @@ mod ini;
 mod judge;
 mod links;
 mod output;
+mod report;
 mod shadow;
 mod stdlib;
 
@@ -23,6 +24,7 @@ use std::time::Instant;
 
 use quell_core::guard::{Decision, Runner, decide_verb};
 use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
+use quell_keeper::Mask;
 
 pub(crate) use again::{AdmittedTests, judge_request};
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
@@ -91,6 +93,9 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     let words: Vec<String> =
         plan.start.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let target = words.join(" ");
+    let variables: Vec<_> = plan.start.environment.variables().into_iter().collect();
+    let mask = Mask::new(&plan.start.mask, &variables);
+    let words: Vec<String> = words.iter().map(|word| mask.apply(word)).collect();
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
     let listed = decide_verb(gate.policy(), "test");
     if !listed.allowed {
