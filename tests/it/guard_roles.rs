@@ -349,6 +349,31 @@ fn a_restart_is_admitted_as_the_start_that_it_is() {
     assert_eq!(lab.job(done.stdout.trim()).stop(&["--now"]).code(), Some(0));
 }
 
+/// A restart that is refused, or that can't be written down, stops nothing.
+#[test]
+fn a_restart_is_admitted_as_the_stop_that_it_is_and_with_a_line_in_the_log() {
+    let lab = Lab::as_me();
+    policy(&lab, "");
+    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    policy(&lab, "[guard]\ndeny = [\"stop\"]\n");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "VERB_DENIED"), "{}", done.stdout);
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("restart"), &json!(false)), "{line:#}");
+    let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
+    assert_eq!(done.envelope()["data"]["decision"]["code"], "VERB_DENIED", "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped before it was refused");
+    policy(&lab, "");
+    let log = lab.home().join("audit.jsonl");
+    fs::rename(&log, lab.path("kept")).expect("the log");
+    fs::create_dir(&log).expect("mkdir");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(125), "record_unwritable"), "{}", done.stdout);
+    assert!(done.stdout.contains("audit.jsonl"), "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped, and could not be started again");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0), "a stop needs no line");
+}
+
 #[test]
 fn a_test_run_is_not_restarted() {
     let lab = Lab::as_me();

@@ -194,6 +194,29 @@ fn the_audit_log_masks_the_reason_of_a_stop() {
     assert!(!log().contains(&SECRET[..7]), "{}", log());
 }
 
+/// What `start.mask` names is masked in all lines, whichever command writes them.
+#[test]
+fn the_audit_log_masks_targets_sessions_and_reasons() {
+    let lab = Lab::as_me();
+    let own = lab.write("own.toml", "[start]\nmask = [\"TOKEN\"]\n[guard]\ndeny = [\"run\"]\n");
+    let quell = |verb: &str| {
+        lab.quell(verb)
+            .env("QUELL_CONFIG", &own)
+            .env("TOKEN", SECRET)
+            .env("QUELL_SESSION", format!("of-{SECRET}"))
+    };
+    let program = format!("./{SECRET}");
+    quell("run").command([&program]).finish();
+    quell("test").args(["--scope", "no-such"]).command(["pytest", &program]).finish();
+    quell("test").args(["--reason", SECRET]).command(["true", &program]).finish();
+    quell("stop").args([SECRET]).finish();
+    quell("start").command([&program]).finish();
+    quell("kill").args(["--reason", SECRET, "1"]).finish();
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(log.lines().count() >= 5 && log.contains("of-***") && log.contains("***"), "{log}");
+    assert!(!log.contains(&SECRET[..7]), "{log}");
+}
+
 #[test]
 fn what_the_tree_shows_is_masked() {
     let lab = Lab::as_me();

@@ -182,8 +182,10 @@ impl Quell {
         if !self.guarded {
             return Ok(Passed::default());
         }
-        let policy = Config::load_here().map(|loaded| loaded.config.guard);
-        guard::admit(policy, Some(&self.home), Wish { verb, target: target.to_owned(), reason, job: None })
+        let config = Config::load_here().map(|loaded| loaded.config);
+        let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+        let wish = Wish { verb, target: target.to_owned(), reason, job: None, mask };
+        guard::admit(config.map(|config| config.guard), Some(&self.home), wish)
     }
 }
 
@@ -191,10 +193,12 @@ impl Quell {
 /// thread, and has opened nothing yet. After: no process of the job is alive, or the receipt names the survivors.
 pub fn run(mut request: RunRequest) -> Result<Finished> {
     let program = request.command.first().map(|word| word.to_string_lossy().into_owned());
-    let policy = Config::load_here().map(|loaded| loaded.config.guard);
+    let config = Config::load_here().map(|loaded| loaded.config);
     request.id = request.id.or_else(new_job_id).filter(|_| request.home.is_some());
-    let wish = Wish { verb: "run", target: program.unwrap_or_default(), job: request.id, ..Wish::default() };
-    guard::admit(policy, Home::find().as_ref(), wish)?;
+    let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+    let target = program.unwrap_or_default();
+    let wish = Wish { verb: "run", target, job: request.id, mask, ..Wish::default() };
+    guard::admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
     Ok(quell_keeper::run(request)?)
 }
 

@@ -227,11 +227,13 @@ impl Finisher {
             Self::Sweep => "sweep",
             Self::Reader => "stop",
         };
-        let policy =
-            Config::from_files_here().map_or_else(|_| Config::refusals_here(), |config| config.guard);
+        let (policy, mask) = match Config::from_files_here() {
+            Ok(config) => (config.guard.clone(), config.mask()),
+            Err(_) => (Config::refusals_here(), Mask::default()),
+        };
         let decision = decide_verb(&policy, verb);
         if decision.allowed {
-            return Ok(Some((Gate::new(job.home(), policy), decision)));
+            return Ok(Some((Gate::new(job.home(), policy).masking(mask), decision)));
         }
         Err(Error::NotProvenDead(format!(
             "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use quell_core::guard::{BUILT_IN, Decision, Policy, decide_verb};
-use quell_keeper::{News, RunError, RunRequest, StartReply};
+use quell_keeper::{Mask, News, RunError, RunRequest, StartReply};
 use quell_store::Home;
 
 use crate::guard::{Asker, Gate};
@@ -51,8 +51,10 @@ pub fn tell() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let target = format!("hooks of {}", news.job);
-    let decision = Config::from_files_here().map(|config| decide_verb(&config.guard, "start"));
-    match note(&Home::at(&news.home), "start", &target, decision) {
+    let config = Config::from_files_here();
+    let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+    let decision = config.map(|config| decide_verb(&config.guard, "start"));
+    match note(&Home::at(&news.home), mask, "start", &target, decision) {
         Ok(_) => quell_keeper::tell_hooks(news),
         Err(_) => ExitCode::from(REFUSED),
     }
@@ -61,6 +63,12 @@ pub fn tell() -> ExitCode {
 fn program(request: &RunRequest) -> String {
     let program = request.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     request.masked_values().apply(&program)
+}
+
+/// What the log does not show of a request: what the settings mask, and what is masked of the job.
+fn mask_of(config: &Config, request: &RunRequest) -> Mask {
+    let names = request.background.as_ref().map_or(&[][..], |background| &background.rules.mask);
+    config.mask_with(names, &request.environment.set)
 }
 
 /// Refuses a request that today's policy does not admit. The process that starts the job asks again, and writes the line of
@@ -72,7 +80,8 @@ pub(crate) fn check_request(request: &RunRequest) -> Result<()> {
         return Ok(());
     }
     let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
-    Err(Gate::new(&home, config.guard).refuse(verb, &program(request), decision))
+    let mask = mask_of(&config, request);
+    Err(Gate::new(&home, config.guard).masking(mask).refuse(verb, &program(request), decision))
 }
 
 /// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
@@ -80,14 +89,14 @@ pub(crate) fn check_request(request: &RunRequest) -> Result<()> {
 fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, OwnedFd)> {
     let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
     let program = program(&request);
-    let (verb, decision, tests) = match Config::from_files_here() {
+    let (mask, verb, decision, tests) = match Config::from_files_here() {
         Ok(config) => {
             let (verb, decision, tests) = decide_request(&config, &request);
-            (verb, Ok(decision), tests)
+            (mask_of(&config, &request), verb, Ok(decision), tests)
         }
-        Err(error) => ("start", Err(error), None),
+        Err(error) => (mask_of(&Config::default(), &request), "start", Err(error), None),
     };
-    note(&home, verb, &program, decision)?;
+    note(&home, mask, verb, &program, decision)?;
     match tests {
         Some(tests) => tests.start.test_request(&home, tests.terms),
         None => Ok((request, stdin)),
@@ -110,8 +119,14 @@ fn decide_request(config: &Config, request: &RunRequest) -> (&'static str, Decis
 }
 
 /// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
-fn note(home: &Home, verb: &'static str, target: &str, decision: Result<Decision>) -> Result<Decision> {
-    let gate = Gate::new(home, Policy::default()).asked_by(Asker::of_caller());
+fn note(
+    home: &Home,
+    mask: Mask,
+    verb: &'static str,
+    target: &str,
+    decision: Result<Decision>,
+) -> Result<Decision> {
+    let gate = Gate::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
     gate.noted(verb, target, decision.unwrap_or_else(unreadable))
 }

@@ -21,7 +21,8 @@ pub fn settings() -> Result<&'static Loaded, Error> {
 
 /// The policy that holds here, over the jobs of `quell`, and why it is asked.
 pub fn of(quell: &Quell, reason: Option<String>) -> Result<Gate, Error> {
-    Ok(Gate::new(quell.home(), settings()?.config.guard.clone()).because(reason))
+    let config = &settings()?.config;
+    Ok(Gate::new(quell.home(), config.guard.clone()).because(reason).masking(config.mask()))
 }
 
 /// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
@@ -42,7 +43,8 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
         Verb::Stop(args) => args.reason.clone(),
         _ => None,
     };
-    match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job }) {
+    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
+    match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
         // the caller looks like a helper is no proof, so it gives no more rights than that.
         Err(Error::Refused(_)) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_a_helper() => {

@@ -60,7 +60,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
         }
         CheckVerb::Verb(args) => {
             let decision = decide_verb(gate.policy(), &args.verb);
-            // It starts a job again.
+            // It starts a job again. That it stops one is part of the decision about the verb.
             let start = decide_verb(gate.policy(), "start");
             if args.verb == "restart" && decision.allowed && !start.allowed {
                 return Ok(Decision {

@@ -10,6 +10,7 @@ mod kill;
 mod options;
 mod path;
 mod policy;
+mod report;
 mod runner;
 mod scan;
 mod service;
@@ -24,6 +25,7 @@ pub use effect::{EFFECTS, Effect, Listed, effect_of};
 pub use kill::{Kin, Owner, ProcessFacts, decide_kill, read_pid};
 pub use path::{Root, check_target};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
+pub use report::{decide_evidence_name, is_report_name};
 pub use runner::{PathWord, Place, Rules, Words, added_words, path_words};
 pub use scan::split_words;
 pub use service::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
@@ -91,6 +93,15 @@ impl Decision {
     }
 }
 
+/// What a verb does besides by other verbs' names. That a restart is also a start is decided with the command that is started.
+fn parts(verb: &str) -> &'static [&'static str] {
+    match verb {
+        "restart" => &["stop"],
+        "service restart" => &["service stop", "service start"],
+        _ => &[],
+    }
+}
+
 /// Whether a verb may be used at all: it is listed, and the policy refuses neither it nor what it does.
 pub fn decide_verb(policy: &Policy, verb: &str) -> Decision {
     let Some(effect) = effect_of(verb) else {
@@ -115,6 +126,15 @@ pub fn decide_verb(policy: &Policy, verb: &str) -> Decision {
         );
         let hint = format!("raise guard.most if it is to be allowed; {GUIDE}");
         return Decision::refuse("EFFECT_DENIED", "guard.most", reason, hint);
+    }
+    for part in parts(verb) {
+        let decision = decide_verb(policy, part);
+        if !decision.allowed {
+            return Decision {
+                reason: format!("`{verb}` is also a `{part}`: {}", decision.reason),
+                ..decision
+            };
+        }
     }
     Decision::allow("guard.most", format!("`{verb}` is {}", effect.word()))
 }

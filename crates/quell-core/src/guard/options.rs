@@ -101,6 +101,12 @@ pub(super) const PYTEST: Options = Options {
         ("--log-file", LOG, false),
         ("--cov-config", Place::FileAround, false),
         ("--benchmark-json", Place::Output("json"), false),
+        ("--html", Place::Output("html"), false),
+        ("--csv", Place::Output("csv"), false),
+        ("--json-report-file", Place::Output("json"), false),
+        ("--report-log", Place::Output("json jsonl log"), false),
+        ("--result-log", LOG, false),
+        ("--resultlog", LOG, false),
         ("--debug", LOG, false),
     ],
     values: "\
@@ -111,10 +117,10 @@ pub(super) const PYTEST: Options = Options {
         --pythonwarnings --show-capture --tb --verbosity",
     plugins: "\
         -n --asyncio-mode --benchmark-json --code-highlight --cov-config --cov-context --cov-fail-under \
-        --cov-report --dist --count --durations-min --hypothesis-profile --hypothesis-seed \
+        --cov-report --csv --dist --count --durations-min --html --hypothesis-profile --hypothesis-seed --json-report-file \
         --last-failed-no-failures --lfnf --log-auto-indent --log-disable \
         --log-file-mode --maxprocesses --numprocesses --only-rerun --random-order-seed --randomly-seed \
-        --reruns --reruns-delay --timeout --timeout-method",
+        --report-log --reruns --reruns-delay --result-log --resultlog --timeout --timeout-method",
     optional: "--cache-show --cov --debug",
     greedy: "",
     choices: &[("--assert", "plain rewrite"), ("--import-mode", "prepend importlib")],

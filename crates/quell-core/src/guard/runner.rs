@@ -6,6 +6,7 @@ use super::options::{
     VITEST, is_among,
 };
 use super::path::{Root, check_target, shown};
+use super::report::is_any_report;
 use super::scan::{Scan, Special, looks_like_path, option_path, split_words};
 use super::wrapper::{check_programs, names_category, no_runner, no_script, no_tests};
 use super::{BUILT_IN, Decision, GUIDE, Runner, TestCommand, matches};
@@ -25,7 +26,7 @@ pub enum Place {
     FileAround,
     /// Below the working directory or a scope.
     Here,
-    /// A file there that the runner writes; with a scope its name ends in one of these.
+    /// A file there that the runner writes: a report, whose name ends in one of these.
     Output(&'static str),
     /// A directory there that the runner writes to, and may empty.
     OutputDir,
@@ -60,7 +61,12 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     /// Whether the policy allows an option or a variable, or needs to.
     pub(super) fn allows(&self, name: &str) -> bool {
-        !self.scoped || self.allow.iter().any(|pattern| matches(pattern, name))
+        !self.scoped || self.is_named(name)
+    }
+
+    /// Whether the policy allows it by its name.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.allow.iter().any(|pattern| matches(pattern, name))
     }
 
     fn refuse(name: &str, reason: String, what: &str) -> Box<Decision> {
@@ -169,12 +175,22 @@ pub fn added_words(
         // The words of cargo that are no options are patterns for the names of tests.
         Runner::Cargo | Runner::Nextest => {
             let nothing = |_: &str| Ok(Vec::new());
-            scan(&own("--"), &CARGO, &|option, value| cargo(option, value, rules), &nothing)
+            let own = own("--");
+            let mut found = scan(&own, &CARGO, &|option, value| cargo(option, value, rules), &nothing)?;
+            found.extend(libtest(&all[own.len()..], rules)?);
+            Ok(found)
         }
         // What stands behind it is for the tests' own program.
-        Runner::Go => scan(&own("-args"), &GO, &|option, value| go(option, value, rules), &|word| {
-            go_target(word, rules)
-        }),
+        Runner::Go => {
+            let own = own("-args");
+            let special = |option: &str, value: Option<&str>| go(option, value, rules);
+            let mut found = scan(&own, &GO, &special, &|word| go_target(word, rules))?;
+            // That program reads flags of go's own as well.
+            let go = |word: &&&str| word.trim_start_matches('-').starts_with("test.");
+            let flags: Vec<&str> = all[own.len()..].iter().filter(go).copied().collect();
+            found.extend(scan(&flags, &GO, &special, &|word| go_target(word, rules))?);
+            Ok(found)
+        }
         // Their words are patterns: without a scope they need not name anything.
         Runner::Jest => scan(&all, &JEST, &|option, value| jest(option, value, rules), &|word| {
             rules.pattern(word, rules.narrow)
@@ -226,6 +242,9 @@ fn other(words: &[String], rules: &Rules<'_>, exists: &dyn Fn(&str) -> bool) -> 
             let Some(script) = rest.get(at).filter(|script| !script.starts_with('-')) else {
                 return no_script(program, rest.get(at).copied());
             };
+            if is_any_report(last(script)) {
+                return no_script(program, Some(script));
+            }
             (rules.target(script)?, &rest[at + 1..])
         }
         None if program.contains('/') => (rules.target(program)?, rest),
@@ -426,6 +445,17 @@ fn cargo(
         }
         _ => Ok(None),
     }
+}
+
+/// The file that the program of Rust's tests writes, behind `--`.
+fn libtest(words: &[&str], rules: &Rules<'_>) -> Found {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let Some(rest) = word.strip_prefix("--logfile") else { continue };
+        let value = rest.strip_prefix('=').or(words.get(at + 1).copied()).unwrap_or_default();
+        found.push(option_path("--logfile", value, (LOG, false), rules)?);
+    }
+    Ok(found)
 }
 
 fn go(option: &str, value: Option<&str>, rules: &Rules<'_>) -> Result<Option<Vec<PathWord>>, Box<Decision>> {

@@ -3,6 +3,7 @@
 use super::command::last;
 use super::options::{Dashes, Options, REPORT_DIRS, is_among};
 use super::path::{check_target, shown};
+use super::report::is_report_name;
 use super::runner::{Found, PathWord, Place, Rules, misleads};
 use super::{BUILT_IN, Decision};
 
@@ -36,30 +37,28 @@ pub(super) fn option_path(
         )));
     }
     let path = check_target(value, rules.roots)?;
-    if !rules.allows(option) {
+    if !rules.is_named(option) {
         check_output(option, &path, place)?;
     }
     Ok(PathWord { path, place, exists })
 }
 
-/// With a scope: what an option writes has a name that says that it is a report. Any other file could be code, or settings.
+/// What an option writes has a name that says that it is a report. Any other file could be code, or settings.
 fn check_output(option: &str, path: &str, place: Place) -> Result<(), Box<Decision>> {
     let name = last(path);
     let hint = match place {
         Place::Output(ends) => {
-            let sound = |(stem, end): (&str, &str)| !stem.is_empty() && is_among(ends, end);
-            if name.rsplit_once('.').is_some_and(sound) {
+            if is_report_name(name, ends) {
                 return Ok(());
             }
-            format!("use a name that ends in .{}", ends.replace(' ', ", ."))
+            format!("use a name that ends in .{}, and that is not one of settings", ends.replace(' ', ", ."))
         }
         Place::OutputDir if !is_among(REPORT_DIRS, name) => {
             format!("use a directory that is called {}", REPORT_DIRS.replace(' ', ", "))
         }
         _ => return Ok(()),
     };
-    let reason =
-        format!("with a scope `{option}` writes nothing but reports, and `{}` may be more", shown(path));
+    let reason = format!("`{option}` writes nothing but reports, and `{}` may be more", shown(path));
     Err(Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, hint)))
 }
 

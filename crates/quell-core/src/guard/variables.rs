@@ -1,4 +1,4 @@
-//! Variables by which a runner, its language or its loader can be made to load code, or to choose other tests.
+//! Variables by which a runner, its language or its loader can be made to load code, to choose other tests, or to write files.
 
 use super::matches;
 
@@ -13,15 +13,18 @@ const REFUSED: &str = "\
     CC CXX AR LD CPP CC_* CXX_* AR_* CFLAGS CXXFLAGS CPPFLAGS LDFLAGS HOST_CC TARGET_CC COMPILER_PATH \
     CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH GCC_* CCACHE_* CMAKE_* PKG_CONFIG* \
     MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS \
-    PYTEST_PLUGINS COVERAGE_PROCESS_* COVERAGE_RCFILE COV_CORE_* PIP_* \
+    COVERAGE_* COV_CORE_* HYPOTHESIS_STORAGE_DIRECTORY PIP_* \
     CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN NEXTEST_* \
     GCCGO GOAUTH GOCACHEPROG GOENV GOFLAGS GOPACKAGESDRIVER GOROOT GOTOOLCHAIN GOTOOLDIR GOVCS GOWORK \
-    GO_EXTLINK_ENABLED \
-    BABEL_* JEST_* NODE_PATH NAPI_RS_* TS_NODE_* TSX_* VITEST* VITE_NODE_* YARN_* \
+    GOCOVERDIR GOTMPDIR GO_EXTLINK_ENABLED \
+    BABEL_* JEST_* NODE_COMPILE_CACHE NODE_ICU_DATA NODE_PATH NODE_REDIRECT_WARNINGS NODE_REPL_HISTORY NODE_V8_COVERAGE \
+    NYC_* NAPI_RS_* TS_NODE_* TSX_* VITEST* VITE_NODE_* YARN_* \
+    LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
     CLASSPATH PERL* RUBYLIB RUBYOPT GEM_PATH BUNDLE_* LUA_* PHPRC PHP_INI_SCAN_DIR CORECLR_* COR_*";
 
 /// What begins with one of these is refused as well, unless it is listed behind it.
-const FAMILIES: [(&str, &str); 7] = [
+const FAMILIES: [(&str, &str); 8] = [
+    ("PYTEST_", "PYTEST_ADDOPTS PYTEST_DISABLE_PLUGIN_AUTOLOAD PYTEST_XDIST_AUTO_NUM_WORKERS"),
     (
         "PYTHON",
         "PYTHONASYNCIODEBUG PYTHONCOERCECLOCALE PYTHONDEVMODE PYTHONDONTWRITEBYTECODE PYTHONFAULTHANDLER \
@@ -49,7 +52,7 @@ pub(super) fn leads_elsewhere(name: &str) -> bool {
     PLACES.split_whitespace().any(|pattern| matches(pattern, name))
 }
 
-/// Whether a variable can make a runner load code from anywhere, or choose other tests.
+/// Whether a variable can make a runner load code from anywhere, choose other tests, or write a file that the variable names.
 pub fn is_runner_variable(name: &str) -> bool {
     let fits = |list: &str| list.split_whitespace().any(|pattern| matches(pattern, name));
     // npm reads these in any case.
@@ -65,6 +68,14 @@ mod tests {
     fn what_can_name_code_is_kept_from_tests_and_the_rest_is_not() {
         for name in [
             "PYTEST_PLUGINS",
+            "PYTEST_DEBUG_TEMPROOT",
+            "COVERAGE_FILE",
+            "COVERAGE_DEBUG_FILE",
+            "NODE_V8_COVERAGE",
+            "NODE_REDIRECT_WARNINGS",
+            "LLVM_PROFILE_FILE",
+            "GOCOVERDIR",
+            "GCOV_PREFIX",
             "PYTHONPATH",
             "PYTHONSTARTUP",
             "PYTHONHOME",

@@ -31,6 +31,12 @@ const NPM_FLAGS: &str = "-y --yes --no --no-install --offline --prefer-offline -
 const UV_FLAGS: &str = "--frozen --locked --offline --no-sync --all-extras --all-groups --dev --no-dev --only-dev \
     --isolated --active --exact -q --quiet -v --verbose --no-progress";
 
+/// Hosts that the name of a toolchain may end in.
+const HOSTS: &str = "\
+    aarch64-apple-darwin aarch64-pc-windows-msvc aarch64-unknown-linux-gnu aarch64-unknown-linux-musl \
+    i686-unknown-linux-gnu x86_64-apple-darwin x86_64-pc-windows-gnu x86_64-pc-windows-msvc \
+    x86_64-unknown-linux-gnu x86_64-unknown-linux-musl";
+
 /// Those that can fetch what they run.
 const FETCHING: &str = "uvx npx npm bun bunx yarn pnpm";
 
@@ -177,7 +183,8 @@ pub(super) fn no_script<T>(program: &str, word: Option<&str>) -> Result<T, Box<D
     let name = shown(program);
     let instead = word.map_or_else(|| "nothing".into(), |word| format!("`{}`", shown(word)));
     let reason = format!(
-        "with a scope `{name}` runs a script that is in the scope, and here {instead} stands in its place"
+        "with a scope `{name}` runs a script that is in the scope and is not called like a report, and here {instead} \
+         stands in its place"
     );
     let hint = format!(
         "write the script behind plain flags, or call a known runner; only a program in guard.test.commands of the \
@@ -245,10 +252,7 @@ fn cargo_call(words: &[String]) -> Result<(), Box<Decision>> {
     let program = words.next().unwrap_or_default();
     if let Some(toolchain) = words.next_if(|word| word.starts_with('+')) {
         let name = &toolchain[1..];
-        let channel = name.split('-').next().unwrap_or_default();
-        let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        let official = ["stable", "beta", "nightly"].contains(&channel) || channel.split('.').all(number);
-        if !official || name.contains(['/', '\\']) {
+        if !is_official(name) {
             let reason = format!(
                 "`{}` can be any program: only official toolchains are allowed with a scope",
                 shown(toolchain)
@@ -271,6 +275,25 @@ fn cargo_call(words: &[String]) -> Result<(), Box<Decision>> {
         (Some(&"test"), _) | (_, Some(&"run")) => Ok(()),
         _ => no_tests("cargo"),
     }
+}
+
+/// Whether a toolchain has a name that rustup gives to no directory that somebody has linked: a channel, with a date and a
+/// host or without. `stable-mine` is one that is linked.
+fn is_official(name: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (channel, rest) = name.split_once('-').unwrap_or((name, ""));
+    let is_version = (2..=3).contains(&channel.split('.').count()) && channel.split('.').all(number);
+    if !["stable", "beta", "nightly"].contains(&channel) && !is_version {
+        return false;
+    }
+    let is_date = |text: &str| {
+        text.len() == 10 && text.split('-').map(str::len).eq([4, 2, 2]) && text.split('-').all(number)
+    };
+    let rest = match rest.get(..10).filter(|date| is_date(date)) {
+        Some(_) => rest[10..].strip_prefix('-').unwrap_or(&rest[10..]),
+        None => rest,
+    };
+    rest.is_empty() && !name.ends_with('-') || is_among(HOSTS, rest)
 }
 
 /// A refusal of a runner that is called for something else than tests.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use quell_core::JobId;
 use quell_core::guard::{BUILT_IN, Decision, Effect, Policy, decide_verb, effect_of};
-use quell_keeper::RunError;
+use quell_keeper::{Mask, RunError};
 use quell_store::Home;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,22 +26,31 @@ pub struct Gate {
     policy: Policy,
     asker: OnceLock<Asker>,
     reason: Option<String>,
+    mask: Mask,
 }
 
 impl Gate {
     /// With the policy that holds in the directory that this process is in.
     pub fn here(home: &Home) -> Result<Self> {
-        Ok(Self::new(home, Config::load_here()?.config.guard))
+        let config = Config::load_here()?.config;
+        let mask = config.mask();
+        Ok(Self::new(home, config.guard).masking(mask))
     }
 
     /// With this policy.
     pub fn new(home: &Home, policy: Policy) -> Self {
-        Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None }
+        Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None, mask: Mask::default() }
     }
 
     /// With the reason that whoever asks has given.
     pub fn because(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
+        self
+    }
+
+    /// With values that its log does not show.
+    pub fn masking(mut self, mask: Mask) -> Self {
+        self.mask = mask;
         self
     }
 
@@ -62,7 +71,7 @@ impl Gate {
     }
 
     /// Lets a verb pass that is about quell's own jobs, or refuses it. What changes nothing leaves no line unless it is
-    /// refused. Without its line nothing is run; but a log that can't be written is no reason not to stop a job.
+    /// refused. Without its line nothing is run or restarted; but a log that can't be written is no reason not to stop a job.
     pub fn admit(&self, verb: &str, target: &str) -> Result<Decision> {
         self.admit_for(verb, target, None)
     }
@@ -75,7 +84,8 @@ impl Gate {
         if !decision.allowed || (effect_of(verb) != Some(Effect::Read) && !left_to_keeper) {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
-            if let (true, "run", Err(error)) = (decision.allowed, verb, noted) {
+            // A restart that was not let start the job again would only stop it.
+            if let (true, "run" | "restart", Err(error)) = (decision.allowed, verb, noted) {
                 if error.is_out_of_descriptors() {
                     return Err(error);
                 }
@@ -141,17 +151,21 @@ impl Gate {
         result: Option<serde_json::Value>,
         receipt: Option<String>,
     ) -> Result<()> {
-        let asker = self.asker.get_or_init(Asker::here).clone();
+        let mask = |text: &str| self.mask.apply(text);
+        let mut actor = self.asker.get_or_init(Asker::here).clone();
+        actor.session = actor.session.as_deref().map(mask);
+        let decision =
+            Decision { reason: mask(&decision.reason), hint: mask(&decision.hint), ..decision.clone() };
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),
             kind,
             verb: verb.to_owned(),
             effect: effect_of(verb),
-            target: target.to_owned(),
-            actor: asker,
-            cause: self.reason.clone(),
-            decision: decision.clone(),
+            target: mask(target),
+            actor,
+            cause: self.reason.as_deref().map(mask),
+            decision,
             receipt,
             result,
         };
@@ -174,6 +188,8 @@ pub struct Wish {
     pub reason: Option<String>,
     /// The job that is made by it, if that is known before.
     pub job: Option<JobId>,
+    /// Values that the log does not show.
+    pub mask: Mask,
 }
 
 /// Whoever was let pass: writes down what came of it.
@@ -222,7 +238,7 @@ pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: Wish) -> Result<
     match home {
         Some(home) => {
             let reason = wish.reason.map(|reason| masked(home, &wish.target, &reason));
-            let gate = Gate::new(home, policy).because(reason);
+            let gate = Gate::new(home, policy).because(reason).masking(wish.mask);
             let decision = gate.admit_for(verb, &wish.target, wish.job)?;
             Ok(Passed(Some((gate, verb, decision))))
         }

@@ -8,14 +8,14 @@ use std::path::{Component, Path, PathBuf};
 
 use quell_core::guard::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
-    TestPolicy, added_words, check_target, decide_approval, decide_command, decide_place, decide_presence,
-    is_runner_variable, matches, path_words, read_command, split_words,
+    TestPolicy, added_words, check_target, decide_approval, decide_command, decide_evidence_name,
+    decide_place, decide_presence, is_runner_variable, matches, path_words, read_command, split_words,
 };
 
 use quell_keeper::Environment;
 
 use super::evidence::EvidenceFile;
-use super::{TestPlan, cargo, ini, links, shadow};
+use super::{TestPlan, cargo, ini, links, report, shadow};
 use crate::Config;
 
 /// The variable whose words pytest puts before its own.
@@ -67,7 +67,7 @@ pub(super) fn check(
     };
     let found = path_words(&command, &words, &rules, exists)?;
     for at in found.programs {
-        check_program(policy, &words[at], &variables, cwd, &roots)?;
+        check_program(policy, &words[at], &variables, &scope, &roots)?;
     }
     let mut paths = found.paths;
     let asks_version = asks_version(&command, &words);
@@ -117,7 +117,7 @@ pub(super) fn check(
     for word in &paths {
         let found = resolve(cwd, &word.path);
         decide_place(&scope, word, &found)?;
-        check_output(word, &found, &rules, cwd, home)?;
+        check_output(word, &found, cwd, home)?;
     }
     if rules.scoped && matches!(command.runner, Runner::Pytest | Runner::Unittest) {
         shadow::check(&scope, &command, &paths)?;
@@ -130,8 +130,13 @@ pub(super) fn check(
         // Without a scope `.` is as good as nothing.
         let named = named.filter(|word| rules.scoped || !word.path.is_empty());
         let mut targets: Vec<PathBuf> = named.map(|word| cwd.join(&word.path)).collect();
-        // Who is named nothing looks everywhere.
-        if targets.is_empty() && rules.scoped && command.runner != Runner::Other {
+        let is_cargo = matches!(command.runner, Runner::Cargo | Runner::Nextest);
+        if is_cargo {
+            // It builds what is beside the manifest.
+            targets = targets.iter().filter_map(|manifest| manifest.parent()).map(Path::to_owned).collect();
+        }
+        // A runner that is told no target looks everywhere.
+        if targets.is_empty() && rules.scoped && !is_cargo && command.runner != Runner::Other {
             targets.push(cwd.to_owned());
         }
         links::check(&scope, command.runner, targets)?;
@@ -219,21 +224,28 @@ fn check_program(
     policy: &TestPolicy,
     word: &str,
     variables: &Variables,
-    cwd: &Path,
+    scope: &Scope,
     roots: &[Root],
 ) -> Verdict<()> {
     let Some((_, name)) = word.rsplit_once('/') else { return Ok(()) };
+    let cwd = scope.cwd.as_path();
     let file = cwd.join(word);
     let lifts = policy.commands_lift_scope;
     let listed = policy.commands.iter().filter(|pattern| lifts && pattern.contains('/'));
     let listed = listed.into_iter().any(|pattern| matches(pattern, &file.display().to_string()));
-    let same =
-        || Some(find(OsStr::new(name), variables, cwd)?.canonicalize().ok()? == file.canonicalize().ok()?);
-    if listed || check_target(word, roots).is_ok() || same() == Some(true) {
+    let real = file.canonicalize().ok();
+    let is_here = |real: &PathBuf| real.starts_with(cwd) || scope.has(real);
+    // One that is not there can't be executed.
+    let inside = check_target(word, roots).is_ok() && real.as_ref().is_none_or(is_here);
+    let is_it = |name: &OsStr| find(name, variables, cwd).and_then(|found| found.canonicalize().ok()) == real;
+    // A virtual environment has links to the interpreter that PATH leads to.
+    let names = [Some(OsStr::new(name)), real.as_deref().and_then(Path::file_name)];
+    let same = || real.is_some() && names.into_iter().flatten().any(is_it);
+    if listed || inside || same() {
         return Ok(());
     }
     let reason = format!(
-        "the program `{word}` is outside the working directory and the scope, and PATH leads to another one"
+        "the program `{word}` is, or leads, outside the working directory and the scope, and PATH leads to another one"
     );
     let hint =
         format!("call it by its name, or have the policy list its path in guard.test.commands; {GUIDE}");
@@ -290,6 +302,10 @@ pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()
     let found = resolve(cwd, &word.path);
     decide_place(&scope, &word, &found)?;
     protect(&word, &found, cwd, Some(home))?;
+    // What is no file is found out when it is tried.
+    if !found.written.is_dir() {
+        decide_evidence_name(&word.path)?;
+    }
     if EvidenceFile::may_replace(&found.written) {
         return Ok(());
     }
@@ -303,13 +319,7 @@ pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()
 }
 
 /// Whether the runner may write there, if it is told to.
-fn check_output(
-    word: &PathWord,
-    found: &Resolved,
-    rules: &Rules<'_>,
-    cwd: &Path,
-    home: Option<&Path>,
-) -> Verdict<()> {
+fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: Option<&Path>) -> Verdict<()> {
     let is_dir = word.place == Place::OutputDir;
     let is_output = is_dir || matches!(word.place, Place::Output(_));
     // What an option does that is not known may be to write.
@@ -317,14 +327,18 @@ fn check_output(
         protect(word, found, cwd, home)?;
     }
     // Another name for what has been checked under this one could be anything.
-    if rules.scoped
-        && is_output
-        && let Ok(there) = found.written.symlink_metadata()
-        && (there.is_dir() != is_dir || !(is_dir || there.is_file() && there.nlink() == 1))
-    {
-        let what = if is_dir { "directory" } else { "file of one name" };
-        let reason = format!("`{}` is there, and is no plain {what}", word.path);
-        return Err(Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, "choose another name")));
+    let there = found.written.symlink_metadata().ok().filter(|_| is_output);
+    let Some(there) = there else { return Ok(()) };
+    let refuse = |what: &str, hint: &str| {
+        let reason = format!("`{}` is there, and is {what}", word.path);
+        Err(Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, hint)))
+    };
+    if there.is_dir() != is_dir || !(is_dir || there.is_file() && there.nlink() == 1) {
+        let what = if is_dir { "no plain directory" } else { "no plain file of one name" };
+        return refuse(what, "choose another name");
+    }
+    if !is_dir && !report::may_replace(&found.written) {
+        return refuse("not an earlier report", "choose another name, or remove the file");
     }
     Ok(())
 }
@@ -372,7 +386,8 @@ fn texts(plan: &TestPlan) -> Verdict<Vec<String>> {
 fn follows_links(runner: Runner) -> bool {
     match runner {
         Runner::Pytest | Runner::Unittest | Runner::Vitest | Runner::Other => true,
-        Runner::Cargo | Runner::Nextest | Runner::Go | Runner::Jest => false,
+        Runner::Go | Runner::Cargo | Runner::Nextest => true,
+        Runner::Jest => false,
     }
 }
 

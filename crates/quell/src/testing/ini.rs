@@ -150,7 +150,7 @@ pub(super) fn is_end(c: char) -> bool {
 }
 
 /// What Python takes for a blank.
-fn is_blank(c: char) -> bool {
+pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }
 

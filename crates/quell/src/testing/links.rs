@@ -9,6 +9,9 @@ use quell_core::guard::{BUILT_IN, Decision, Runner, Scope, decide_link};
 /// How many entries are looked at. More of them are no tests, and would be waited for.
 const MOST: usize = 200_000;
 
+/// The ends of files that go builds into a test's program.
+const SOURCES: [&str; 13] = ["go", "s", "S", "sx", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "syso"];
+
 /// Whether nothing below the targets leads out.
 pub(super) fn check(scope: &Scope, runner: Runner, targets: Vec<PathBuf>) -> Result<(), Box<Decision>> {
     check_at_most(scope, runner, targets, MOST)
@@ -41,6 +44,7 @@ fn check_at_most(
                 ahead.push(path);
             } else if kind.is_symlink()
                 && let Ok(real) = path.canonicalize()
+                && is_followed(runner, &path, &real)
             {
                 decide_link(scope, &path, &real)?;
                 ahead.push(real);
@@ -65,9 +69,20 @@ fn check_way(scope: &Scope, target: &Path) -> Result<(), Box<Decision>> {
     Ok(())
 }
 
-/// Whether no tests are ever taken from there: package managers fill it with links.
+/// Whether no tests are ever taken from there: package managers fill it with links, or cargo has built it.
 fn is_passed_over(runner: Runner, dir: &Path) -> bool {
-    runner == Runner::Vitest && dir.file_name().is_some_and(|name| name == "node_modules")
+    let name = dir.file_name().unwrap_or_default();
+    match runner {
+        Runner::Vitest => name == "node_modules",
+        Runner::Cargo | Runner::Nextest => name == "target" && dir.join("CACHEDIR.TAG").exists(),
+        _ => false,
+    }
+}
+
+/// Whether the runner takes code from behind a link: go does so for files of source code alone.
+fn is_followed(runner: Runner, link: &Path, real: &Path) -> bool {
+    let end = link.extension().unwrap_or_default().to_string_lossy();
+    runner != Runner::Go || (!real.is_dir() && SOURCES.contains(&&*end))
 }
 
 fn too_many(dir: &Path, most: usize) -> Decision {
@@ -119,6 +134,11 @@ mod tests {
             ("tests/deep/nowhere", "none", Runner::Pytest, "ok"),
             ("tests/node_modules/x", "out", Runner::Vitest, "ok"),
             ("tests/node_modules/x", "out", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/x_test.go", "out/test_x.py", Runner::Go, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/data", "out/test_x.py", Runner::Go, "ok"),
+            ("tests/deep/link", "out", Runner::Go, "ok"),
+            ("tests/deep/x.rs", "out/test_x.py", Runner::Cargo, "PATH_SYMLINK_ESCAPE"),
+            ("tests/src", "out", Runner::Nextest, "PATH_SYMLINK_ESCAPE"),
         ] {
             let dir = Dir::new("found");
             fs::write(dir.0.join("out/test_x.py"), "").expect("a file");

@@ -12,6 +12,7 @@ mod ini;
 mod judge;
 mod links;
 mod output;
+mod report;
 mod shadow;
 mod stdlib;
 

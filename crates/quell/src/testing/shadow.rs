@@ -62,7 +62,10 @@ fn check_entry_points(scope: &Scope, entry: &str) -> Result<(), Box<Decision>> {
         return Ok(());
     }
     let Some(text) = ini::read(&dir.join("entry_points.txt"))? else { return Ok(()) };
-    let sections = text.split(ini::is_end).map(str::trim).filter(|line| line.starts_with('['));
+    let sections = text
+        .split(ini::is_end)
+        .map(|line| line.trim_matches(ini::is_blank))
+        .filter(|line| line.starts_with('['));
     let mut names = sections.map(|line| line.trim_matches(['[', ']']));
     let Some(section) = names.find(|name| !SCRIPTS.contains(name)) else { return Ok(()) };
     let reason =
@@ -80,7 +83,7 @@ pub(super) fn check_warnings(scope: &Scope, targets: &[PathBuf]) -> Result<(), B
     }
     for (file, filters) in ini::lines(targets, "filterwarnings")? {
         for filter in filters {
-            let category = filter.split(':').nth(2).unwrap_or_default().trim();
+            let category = filter.split(':').nth(2).unwrap_or_default().trim_matches(ini::is_blank);
             let Some((module, _)) = category.split_once('.') else { continue };
             let near = |dir: &PathBuf| {
                 let package = Some(dir.join(module)).filter(|dir| dir.is_dir());
