@@ -1,6 +1,7 @@
 //! Linux: reaper, cgroup, systemd scope, PID namespace.
 
 mod audit;
+mod birth;
 mod cgroup;
 mod discovery;
 mod doctor;
@@ -20,6 +21,7 @@ mod walk;
 use quell_core::{ContainmentKind, Limits, ProcId};
 
 pub use audit::MARK_VARIABLE;
+pub use birth::new_job_id;
 pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;
 pub use doubt::earliest_start;
