@@ -1,4 +1,5 @@
-//! Builds the bad actors with the system's C compiler and tells the harness where they are.
+//! Builds the bad actors and the wall clock that can be set, with the system's C compiler, and tells the harness where they
+//! are.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -11,13 +12,21 @@ fn main() {
         return;
     }
     let actors = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("actors");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("actor");
-    let status = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-pthread", "-o"])
-        .arg(&out)
-        .args(SOURCES.map(|source| actors.join(source)))
-        .status()
-        .expect("the tests need a C compiler named cc");
-    assert!(status.success(), "cc could not build the actors");
-    println!("cargo:rustc-env=QUELL_ACTOR={}", out.display());
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    let build = |name: &str, options: &[&str], sources: &[&str]| {
+        let status = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra"])
+            .args(options)
+            .arg("-o")
+            .arg(out.join(name))
+            .args(sources.iter().map(|source| actors.join(source)))
+            .status()
+            .expect("the tests need a C compiler named cc");
+        assert!(status.success(), "cc could not build {name}");
+        out.join(name)
+    };
+    let actor = build("actor", &["-pthread"], &SOURCES);
+    println!("cargo:rustc-env=QUELL_ACTOR={}", actor.display());
+    let clock = build("clock.so", &["-shared", "-fPIC"], &["clock.c"]);
+    println!("cargo:rustc-env=QUELL_CLOCK_LIBRARY={}", clock.display());
 }

@@ -135,7 +135,7 @@ impl World {
                     Some(program) => quell.program(self.lab.clocked_path(Path::new(&program))),
                     None => quell,
                 };
-                quell.env("LD_PRELOAD", self.clock_library()).env("CAMPAIGN_CLOCK", clock)
+                quell.env("LD_PRELOAD", self.clock_library()).env("TEST_CLOCK", clock)
             }
             None => quell,
         }
@@ -302,7 +302,7 @@ pub fn tools() -> &'static Path {
         let token = oracle::Oracle::new().token().to_owned();
         let dir = std::env::temp_dir().join(format!("quell-campaign-{token}"));
         fs::create_dir(&dir).expect("a directory for the programs");
-        for file in [env!("CAMPAIGN_CLOCK"), env!("CAMPAIGN_WORKER")].map(Path::new) {
+        for file in [host::clock_library(), Path::new(env!("CAMPAIGN_WORKER"))] {
             fs::copy(file, dir.join(file.file_name().unwrap_or_default())).expect("a copy of a program");
         }
         let open = Command::new("chmod").args(["-R", "a+rX"]).arg(&dir).status();

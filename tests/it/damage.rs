@@ -1,9 +1,15 @@
 //! Records that can't be written, or can't be read: clear words, nothing lost, nothing that panics.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use quell_tests::{
     eventually,
+    evidence::cause,
     host::{Contain, Setting, User, am_root},
     jobs::Background,
     lab::Lab,
@@ -165,6 +171,122 @@ fn a_home_that_can_not_be_written_is_a_clear_error() {
     }
     assert!(!lab.path("ran").exists());
     assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+}
+
+/// The lab's home, which only reads from now on, also for the keepers of its jobs.
+struct ReadOnly<'l>(&'l Lab);
+
+impl ReadOnly<'_> {
+    fn new(lab: &Lab) -> ReadOnly<'_> {
+        for options in [&["--bind"][..], &["-o", "remount,ro,bind"]] {
+            let mount = Command::new("mount").args(options).args([lab.home(), lab.home()]).status();
+            assert!(mount.is_ok_and(|status| status.success()), "mount {options:?}");
+        }
+        ReadOnly(lab)
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.home()).status();
+    }
+}
+
+#[test]
+fn a_home_that_becomes_read_only_keeps_no_job_alive() {
+    if !am_root() {
+        return skip("a_home_that_becomes_read_only…", "needs root to mount it so");
+    }
+    let lab = Lab::new(User::Root);
+    let job = nap(&lab, Setting { contain: Contain::Reaper, user: User::Root });
+    let root = job.process("root").expect("a root");
+    let read_only = ReadOnly::new(&lab);
+    for words in [&["list"][..], &["status", "web"], &["tree", "web"], &["logs", "web"]] {
+        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        assert_eq!(done.code(), Some(0), "{words:?}: {}", done.stderr);
+    }
+    for start in [lab.start().sh("touch ran").finish(), lab.run().sh("touch ran").finish()] {
+        refused(&start, "read-only");
+        assert!(
+            start.stderr.contains("Read-only") && start.stderr.contains("QUELL_HOME"),
+            "{}",
+            start.stderr
+        );
+    }
+    let stop = job.stop(&[]);
+    assert!(!root.is_alive(), "{}{}", stop.stdout, stop.stderr);
+    refused(&stop, "a stop that can't be put on record");
+    for words in ["was stopped", "Read-only", "quell sweep"] {
+        assert!(stop.stderr.contains(words), "no {words:?}: {}", stop.stderr);
+    }
+    drop(read_only);
+    let sweep = lab.quell("sweep").finish();
+    assert!(matches!(sweep.code(), Some(0 | 5)), "{}{}", sweep.stdout, sweep.stderr);
+    assert!(job.is_over() && !lab.path("ran").exists(), "{}", sweep.stdout);
+}
+
+/// Whatever is done to the directories of the home while a job is kept, it is stopped as fast as any other.
+#[test]
+fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
+    let damages = [
+        "rm -r jobs",
+        "rm -r live jobs",
+        "rm -r live; touch live",
+        "mv live kept; touch live",
+        "rm -r done; touch done",
+    ];
+    for user in User::all() {
+        for damage in damages {
+            let lab = Lab::enclosed(Setting { contain: Contain::Cgroup, user });
+            let job = nap(&lab, Setting { contain: Contain::Reaper, user });
+            let root = job.process("root").expect("a root");
+            let done = Command::new("sh").args(["-c", damage]).current_dir(lab.home()).status();
+            assert!(done.is_ok_and(|status| status.success()), "{damage}");
+            let began = Instant::now();
+            let stop = job.stop(&[]);
+            assert_eq!(stop.code(), Some(0), "{damage}, {user:?}: {}", stop.stderr);
+            assert!(!root.is_alive(), "{damage}, {user:?}");
+            // Its keepers make the files again at once; without them the keepers would be killed, after many seconds.
+            assert!(began.elapsed() < Duration::from_secs(10), "{damage}, {user:?}: {:?}", began.elapsed());
+            assert_eq!(cause(&job.receipt().expect("a receipt")), "user", "{damage}, {user:?}");
+            let list = lab.quell("list").finish();
+            assert_eq!(list.code(), Some(0), "{damage}, {user:?}: {}", list.stderr);
+        }
+    }
+}
+
+#[test]
+fn what_was_removed_with_a_lost_job_is_made_again_to_finish_it() {
+    for user in User::all() {
+        let lab = Lab::enclosed(Setting { contain: Contain::Cgroup, user });
+        let job = nap(&lab, Setting { contain: Contain::Reaper, user });
+        let root = job.process("root").expect("a root");
+        job.lose();
+        fs::remove_dir_all(lab.home().join("jobs")).expect("rm -r jobs");
+        let stop = job.stop(&[]);
+        // Nothing is known of it but its id, and so nothing is proven.
+        assert_eq!(stop.code(), Some(5), "{user:?}: {}{}", stop.stdout, stop.stderr);
+        root.signal("KILL");
+        assert!(eventually(PATIENCE, || !root.is_alive()));
+    }
+}
+
+#[test]
+fn a_copy_of_a_home_tells_in_which_home_its_jobs_are_stopped() {
+    let lab = Lab::as_me();
+    let job = nap(&lab, Setting { contain: Contain::Reaper, user: lab.user() });
+    let copy = lab.path("copy");
+    let copied = Command::new("cp").arg("-a").args([&lab.home(), &copy]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "cp");
+    let real = fs::canonicalize(lab.home()).expect("a path");
+    for words in [&["stop", "web"][..], &["status", "web"], &["wait", "web"], &["rm", "web"]] {
+        let done = lab.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &copy).finish();
+        assert_eq!(done.code(), Some(1), "{words:?}: {}", done.stderr);
+        let hint = format!("QUELL_HOME={} quell stop {}", real.display(), job.id);
+        assert!(done.stderr.contains(&hint), "{words:?}: {}", done.stderr);
+    }
+    let hint = lab.quell("stop").args([&job.id]).env("QUELL_HOME", &real).finish();
+    assert_eq!(hint.code(), Some(0), "{}", hint.stderr);
 }
 
 const FILES: [&str; 3] = ["state.jsonl", "spec.json", "launch.private.json"];

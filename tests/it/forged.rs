@@ -8,7 +8,7 @@ use std::{
 
 use quell_tests::{
     eventually,
-    evidence::verdict,
+    evidence::{cause, verdict},
     host::{Contain, Setting, User},
     jobs::Background,
     lab::Lab,
@@ -72,6 +72,50 @@ fn the_record_of_an_ended_job_does_not_end_another_one() {
             assert_eq!(done.code(), Some(5), "{verb}, {user:?}: {}{}", done.stdout, done.stderr);
             assert_ne!(verdict(&job.receipt().expect("a receipt")), "gone", "{verb}, {user:?}");
             escaped.signal("KILL");
+        }
+    }
+}
+
+#[test]
+fn a_job_whose_keeper_lives_has_not_ended_whatever_its_record_says() {
+    for user in User::all() {
+        for lock in ["in its place", "deleted", "among those of ended jobs"] {
+            let lab = apart(user);
+            let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+            let root = job.process("root").expect("a root");
+            let live = lab.home().join("live").join(&job.id);
+            let forge = || {
+                pose_as_ended(&lab, &job);
+                match lock {
+                    "deleted" => fs::remove_file(&live).expect("a lock"),
+                    "among those of ended jobs" => {
+                        fs::rename(&live, lab.home().join("done").join(&job.id)).expect("a lock");
+                    }
+                    _ => {}
+                }
+            };
+            let quell = |verb: &str, args: &[&str]| {
+                forge();
+                let done = lab.quell(verb).args(args).finish();
+                (format!("{verb}, lock {lock}, {user:?}: {}{}", done.stdout, done.stderr), done)
+            };
+            let (what, status) = quell("status", &[&job.id, "--json"]);
+            assert_eq!(status.envelope()["data"]["job"]["state"], "running", "{what}");
+            let (what, list) = quell("list", &["--json"]);
+            let jobs = list.envelope()["data"]["jobs"].clone();
+            assert_eq!(
+                (&jobs[0]["state"], jobs.as_array().map(Vec::len)),
+                (&json!("running"), Some(1)),
+                "{what}"
+            );
+            let (what, wait) = quell("wait", &[&job.id, "--timeout", "300ms"]);
+            assert_eq!(wait.code(), Some(6), "{what}");
+            let (what, rm) = quell("rm", &[&job.id]);
+            assert!(rm.code() != Some(0) && job.dir().exists(), "{what}");
+            let (what, stop) = quell("stop", &[&job.id]);
+            assert_eq!(stop.code(), Some(0), "{what}");
+            assert!(!root.is_alive(), "{what}");
+            assert_eq!(cause(&job.receipt().expect("a receipt")), "user", "{what}");
         }
     }
 }
@@ -142,8 +186,8 @@ fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
         let lab = apart(user);
         let stranger = Outsider::script(&lab, "exec sleep $N");
         let older = stranger.find("sleep");
-        // Older than the seconds of an id can tell.
-        assert!(eventually(PATIENCE, || age(&older) > 2.5));
+        // A few clock ticks: an id tells no less.
+        assert!(eventually(PATIENCE, || age(&older) > 0.05));
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();
         forge(&job, |state| state["root"] = identity(&older));

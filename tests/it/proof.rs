@@ -16,7 +16,7 @@ use quell_tests::{
     last_json,
     oracle::Process,
     outsider::{Outsider, age},
-    run::PATIENCE,
+    run::{PATIENCE, Quell},
     skip,
 };
 use serde_json::{Value, json};
@@ -177,23 +177,24 @@ fn the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof() {
     assert_eq!((done.code(), verdict(data)), (Some(0), "gone"), "{data:#}");
 }
 
+/// A script with a member that has left its environment, its session and its parent.
+const ESCAPED: &str = "(setsid env -i sh -c 'exec sleep '${N}5 <&- >&- 2>&- &)
+    until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
+
+/// That member.
+fn escaped(lab: &Lab) -> Process {
+    let name = format!("sleep {}5", lab.oracle.nap());
+    let found = lab.oracle.survivors().into_iter().find(|found| found.command == name);
+    found.expect("an escaped member")
+}
+
 /// A job in the background with a member that has left all that ties it to the job: environment, session, parent, and
 /// the cgroup for that of `elsewhere`.
 fn with_escaped<'l>(lab: &'l Lab, contain: Contain, elsewhere: Option<&Path>) -> (Background<'l>, Process) {
     let leave = elsewhere.map_or(String::new(), |dir| format!("echo $$ >{}/cgroup.procs; ", dir.display()));
-    let script = format!(
-        "(setsid env -i sh -c '{leave}exec sleep '$N'.5' <&- >&- 2>&- &)
-         until pgrep -f \"^sleep $N.5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N"
-    );
-    let job = lab
-        .start()
-        .args(["--contain", contain.word()])
-        .script(&script.replace("$N.5", "${N}5").replace("'$N'.5", "'$N'5"))
-        .begin();
-    let mine = |found: &Process| found.command.starts_with("sleep") && found.command.ends_with('5');
-    let name = format!("sleep {}5", lab.oracle.nap());
-    let escaped = lab.oracle.survivors().into_iter().find(|found| mine(found) && found.command == name);
-    (job, escaped.expect("an escaped member"))
+    let script = ESCAPED.replace("sh -c '", &format!("sh -c '{leave}"));
+    let job = lab.start().args(["--contain", contain.word()]).script(&script).begin();
+    (job, escaped(lab))
 }
 
 #[test]
@@ -405,13 +406,53 @@ fn a_member_that_the_keeper_has_seen_is_found_after_a_loss() {
     }
 }
 
+/// A quell whose wall clock is `ahead` by so many seconds; none where it can't be given one.
+fn with_clock<'l>(lab: &'l Lab, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
+    let program = std::env::var_os("QUELL_CLOCK_BIN");
+    let program = program.map_or_else(|| lab.quell_path(), |program| lab.clocked_path(Path::new(&program)));
+    let library = lab.path("clock.so");
+    if !library.exists() {
+        fs::copy(host::clock_library(), &library).ok()?;
+    }
+    let quell = lab.quell(verb).program(program);
+    Some(quell.env("LD_PRELOAD", &library).env("TEST_CLOCK", ahead))
+}
+
+#[test]
+fn a_clock_that_was_set_back_hides_no_member_of_a_lost_job() {
+    const NAME: &str = "a_clock_that_was_set_back_hides_no_member_of_a_lost_job";
+    for user in User::all() {
+        let lab = apart(user);
+        let clock = lab.write("clock", "3");
+        let Some(quell) = with_clock(&lab, "start", &clock) else {
+            skip(NAME, "the library with the clock can't be read");
+            continue;
+        };
+        let job = quell.args(["--contain", "reaper"]).script(ESCAPED).begin();
+        let escaped = escaped(&lab);
+        // It was started three seconds later than it is now, if its clock was another one at all.
+        let plain = lab.start().command(["true"]).begin();
+        if plain.id > job.id {
+            skip(NAME, "this quell has no libraries, and so no clock of its own");
+            continue;
+        }
+        // Its keeper notes its members at a look.
+        assert_eq!(lab.quell("tree").args([&job.id]).finish().code(), Some(0), "{user:?}");
+        // By the wall clock the job is about a second old now, and so began after its processes.
+        assert!(eventually(PATIENCE, || age(&escaped) > 4.5));
+        job.lose();
+        let stop = job.stop(&["--now"]);
+        assert!(eventually(PATIENCE, || !escaped.is_alive()), "{user:?}: {}{}", stop.stdout, stop.stderr);
+    }
+}
+
 #[test]
 fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
     for user in User::all() {
         let lab = apart(user);
         // Older than the job.
         let (_older, older) = Outsider::sleeper(&lab, &[]);
-        let older_than = || quell_tests::eventually(PATIENCE, || age(&older) > 2.5);
+        let older_than = || quell_tests::eventually(PATIENCE, || age(&older) > 0.05);
         assert!(older_than(), "{user:?}");
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();

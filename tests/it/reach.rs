@@ -411,3 +411,21 @@ fn a_run_whose_files_were_deleted_is_stopped() {
         assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{paths:?}");
     }
 }
+
+#[test]
+fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
+    if !am_root() {
+        return skip("a_run_in_a_pid_namespace_is_asked…", "needs root for a PID namespace");
+    }
+    let lab = Lab::as_me();
+    let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
+    let inside = lab.run().wrapped(["unshare", "--pid", "--fork", "--mount-proc"]).args(["--grace", "30s"]);
+    let mut running = inside.script(script).start();
+    running.wait_ready().unwrap_or_else(|why| panic!("{why}: {}", running.stderr()));
+    let live = lab.ids("live");
+    let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
+    let stop = lab.job(id).stop(&[]);
+    assert_eq!(stop.code(), Some(0), "{}{}", stop.stdout, stop.stderr);
+    assert!(lab.path("asked").exists(), "it was not asked: {}{}", stop.stdout, stop.stderr);
+    assert!(running.wait_exit(PATIENCE).is_some(), "the run goes on");
+}

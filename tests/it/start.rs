@@ -49,6 +49,19 @@ fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
 }
 
 #[test]
+fn a_restart_that_can_not_print_the_new_id_tells_it_with_the_error() {
+    let lab = Lab::as_me();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let done = lab.quell("restart").args([&job.id]).stdout(full).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    let live = lab.ids("live");
+    let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
+    assert!(*id != job.id && done.stderr.contains(&format!("quell stop {id}")), "{}", done.stderr);
+    assert_eq!(lab.job(id).stop(&["--now"]).code(), Some(0));
+}
+
+#[test]
 fn an_error_that_can_not_be_written_as_json_is_told_on_stderr() {
     let lab = Lab::as_me();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");

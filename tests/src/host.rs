@@ -178,6 +178,11 @@ pub fn actor() -> &'static Path {
     ACTOR.get_or_init(|| env::var_os("QUELL_ACTOR").unwrap_or(env!("QUELL_ACTOR").into()).into())
 }
 
+/// A library that gives the processes it is preloaded into the wall clock that the file named by `TEST_CLOCK` says.
+pub fn clock_library() -> &'static Path {
+    Path::new(env!("QUELL_CLOCK_LIBRARY"))
+}
+
 /// The quell under test: `QUELL_BIN`, else one already built beside the tests, else built now.
 pub fn quell() -> &'static Path {
     static QUELL: OnceLock<PathBuf> = OnceLock::new();

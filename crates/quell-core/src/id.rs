@@ -16,10 +16,28 @@ pub struct JobId(Ulid);
 #[error("`{0}` is no job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
 pub struct InvalidId(String);
 
+/// How many of the 80 bits behind the wall clock tell the boot, and how many the ticks since then: enough for five years.
+const BOOT_BITS: u32 = 16;
+const TICK_BITS: u32 = 34;
+
 impl JobId {
     /// An id from the wall clock and 80 random bits (the upper 48 bits of `random` are not used).
     pub fn new(unix_ms: u64, random: u128) -> Self {
         Self(Ulid::from_parts(unix_ms, random))
+    }
+
+    /// An id that also says when it was made by a clock that cannot be set: in clock ticks since boot `boot`. The random
+    /// bits come first, so that ids of one millisecond differ in their first characters.
+    pub fn born(unix_ms: u64, boot: u16, ticks: u64, random: u128) -> Self {
+        let ticks = u128::from(ticks) & ((1 << TICK_BITS) - 1);
+        Self::new(unix_ms, random << (BOOT_BITS + TICK_BITS) | ticks << BOOT_BITS | u128::from(boot))
+    }
+
+    /// When it was made, in clock ticks since boot `boot`; none if it was made in another boot.
+    pub fn ticks_since(&self, boot: u16) -> Option<u64> {
+        let bits = self.0.random();
+        let ticks = bits >> BOOT_BITS & ((1 << TICK_BITS) - 1);
+        (bits & u128::from(u16::MAX) == u128::from(boot)).then_some(ticks as u64)
     }
 
     /// The wall clock when it was made, in milliseconds since 1970.
@@ -73,6 +91,14 @@ mod tests {
         let id = JobId::new(1_700_000_000_000, 42);
         assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
         assert_eq!(id.unix_ms(), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn an_id_tells_its_boot_when_it_was_made() {
+        let id = JobId::born(1_700_000_000_000, 0xBEEF, 123_456_789, u128::MAX);
+        assert_eq!((id.ticks_since(0xBEEF), id.ticks_since(0xBEEE)), (Some(123_456_789), None));
+        assert_eq!(id.unix_ms(), 1_700_000_000_000);
+        assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
     }
 
     #[test]

@@ -122,6 +122,23 @@ impl Home {
         private_dirs(&self.dir)
     }
 
+    /// Makes one of the directories in it, if it is not there. What is in its place and is not a directory is moved aside.
+    pub(crate) fn make_sub(&self, name: &str) -> io::Result<()> {
+        let path = self.sub(name);
+        match private_dirs(&path) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {}
+            other => return other,
+        }
+        let aside = self.sub(&format!("{name}.moved"));
+        let failed = |error: io::Error| {
+            let why = format!("{} is not a directory and can't be moved aside: {error}", path.display());
+            io::Error::new(error.kind(), why)
+        };
+        fs::rename(&path, aside).map_err(failed)?;
+        private_dirs(&path)
+    }
+
     /// One of the directories in it.
     pub(crate) fn sub(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -159,7 +176,7 @@ impl Home {
             // Each directory in it has a link to it; some file systems don't count them, or not so many.
             Ok(found) if found.nlink() >= 2 => Ok(found.nlink() - 2),
             Ok(_) => Ok(self.all()?.len() as u64),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) if is_absent(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }
@@ -167,7 +184,7 @@ impl Home {
     /// Removes the locks of jobs whose makers were killed before anything of them could be found; how many there were.
     pub fn remove_stale_locks(&self) -> io::Result<usize> {
         let entries = match fs::read_dir(self.sub("live")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) if is_absent(&error) => return Ok(0),
             other => other?,
         };
         let mut cleared = 0;
@@ -244,12 +261,12 @@ impl Home {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
         }
         let names = self.sub("names");
-        private_dirs(&names).map_err(failed)?;
+        self.make_sub("names").map_err(failed)?;
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
             && !matches!(self.job(by).liveness(), Ok(Liveness::Ended) | Err(_))
             // Its end is on record a little before its lock is gone.
-            && !self.job(by).record().is_ok_and(|record| record.state == quell_core::JobState::Ended)
+            && !self.job(by).wait_for_true_end()
         {
             return Err(NameError::Taken { name: name.to_owned(), by });
         }
@@ -282,7 +299,7 @@ pub fn is_name(text: &str) -> bool {
 
 fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
     let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
         other => other?,
     };
     let mut ids: Vec<JobId> = Vec::new();
@@ -316,9 +333,14 @@ fn lock_within(path: &Path, patience: Duration) -> io::Result<File> {
 
 pub(crate) fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if is_absent(&error) => Ok(()),
         other => other,
     }
+}
+
+/// Whether there is no such file; also where another file is in the place of its directory.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Makes `path` and what is missing above it, for this user alone; refuses a directory of somebody else's.
@@ -330,6 +352,10 @@ pub(crate) fn private_dirs(path: &Path) -> io::Result<()> {
             fs::metadata(path)?
         }
     };
+    if !metadata.is_dir() {
+        let why = format!("{} is not a directory", path.display());
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+    }
     let owner = metadata.uid();
     if owner != quell_sys::uid() {
         return Err(io::Error::new(

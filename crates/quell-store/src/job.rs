@@ -16,7 +16,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::home::{Home, gone_is_fine, private_dirs};
+use crate::home::{Home, gone_is_fine, is_absent};
 use crate::keepers::{check_room, is_keeper};
 
 /// How large the history of events may get before its older half is given up; a job that is restarted for ever has one
@@ -47,6 +47,8 @@ const RECORD_CAP: u64 = 64 * 1024 * 1024;
 pub struct Lock {
     file: File,
     path: PathBuf,
+    /// The job's directory, locked as well: the lock file can be moved away, and then the record could say anything.
+    dir: Option<File>,
 }
 
 impl Lock {
@@ -54,6 +56,22 @@ impl Lock {
     fn is_in_place(&self) -> bool {
         let ino = |found: io::Result<fs::Metadata>| found.ok().map(|found| found.ino());
         ino(self.path.symlink_metadata()) == ino(self.file.metadata())
+    }
+
+    /// Locks the job's directory too. Where that can't be done, the lock file has to do.
+    fn hold_dir(&mut self, dir: &Path) {
+        let found = dir.symlink_metadata().map(|found| found.ino()).ok();
+        let is_same = |held: &File| held.metadata().is_ok_and(|held| Some(held.ino()) == found);
+        if !self.dir.as_ref().is_some_and(is_same) {
+            self.dir = open_dir(dir).ok().filter(|dir| dir.try_lock().is_ok());
+        }
+    }
+
+    /// Lets go of it, for every process that shares it: the job has ended. From here on a record that says so is true.
+    pub fn release(&self) {
+        for file in self.dir.iter().chain([&self.file]) {
+            let _ = file.unlock();
+        }
     }
 
     /// Notes that the program is about to run. Called by the keeper, before it does.
@@ -138,9 +156,10 @@ impl JobDir {
     ///
     /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
     pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
-        let lock = self.make_lock()?;
+        let mut lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             fault_point(FaultPoint::DirMade);
+            lock.hold_dir(&self.dir);
             if let Some(launch) = launch {
                 write_new(&self.dir.join("launch.private.json"), &line_of(launch)?)?;
                 fault_point(FaultPoint::LaunchWritten);
@@ -165,10 +184,10 @@ impl JobDir {
 
     fn make_lock(&self) -> io::Result<Lock> {
         self.home.make()?;
-        private_dirs(&self.home.sub("jobs"))?;
-        private_dirs(&self.home.sub("live"))?;
+        self.home.make_sub("jobs")?;
+        self.home.make_sub("live")?;
         // Now: at the end there may be no inode for it.
-        private_dirs(&self.home.sub("done"))?;
+        self.home.make_sub("done")?;
         // Locked before it can be found: nobody may take a job for lost that is about to be made.
         let hidden = self.home.sub("live").join(format!(".{}", self.id));
         let file = private_file().create_new(true).open(&hidden)?;
@@ -179,10 +198,11 @@ impl JobDir {
             return Err(error);
         }
         fault_point(FaultPoint::LockShown);
-        Ok(Lock { file, path: self.live_path() })
+        Ok(Lock { file, path: self.live_path(), dir: None })
     }
 
-    /// Makes again what was deleted of a job that the caller keeps: its lock, its directory, its specification, its state.
+    /// Makes again what was deleted of a job that the caller keeps: its lock, its directory, its specification, its state. The
+    /// state is also put right where another process has rewritten it.
     pub fn restore(
         &self,
         lock: &mut Option<Lock>,
@@ -190,18 +210,25 @@ impl JobDir {
         record: Option<&Record>,
     ) -> io::Result<()> {
         if let Some(lost) = lock.as_mut().filter(|lock| !lock.is_in_place()) {
-            *lost = self.make_lock()?;
+            let new = self.make_lock()?;
+            // The standby has the old one too, and it keeps nothing any more.
+            lost.release();
+            *lost = new;
             // What the old one said is not known any more.
             lost.begun()?;
         }
         self.make_dir()?;
+        if let Some(lock) = lock {
+            lock.hold_dir(&self.dir);
+        }
         if self.spec().is_err() {
             self.replace("spec.json", &line_of(spec)?, FaultPoint::SpecWritten)?;
         }
-        match record {
-            Some(record) if self.record().is_err() => self.append_state(record),
-            Some(_) | None => Ok(()),
-        }
+        let Some(record) = record else { return Ok(()) };
+        let line = line_of(record)?;
+        // What another process has written is not the state.
+        let same = self.bytes(STATES).is_ok_and(|bytes| last_line(&bytes) == line.trim_ascii_end());
+        if same { Ok(()) } else { self.append_state(record) }
     }
 
     /// Makes a lock and a directory for a job of which neither is left, as one that ran and that no process keeps.
@@ -212,7 +239,11 @@ impl JobDir {
 
     /// Makes its directory, if it is missing.
     pub fn make_dir(&self) -> io::Result<()> {
-        if self.exists() { Ok(()) } else { DirBuilder::new().mode(0o700).create(&self.dir) }
+        if self.exists() {
+            return Ok(());
+        }
+        self.home.make_sub("jobs")?;
+        DirBuilder::new().mode(0o700).create(&self.dir)
     }
 
     /// Whether there is a record at all. A link to a directory is none: whoever made it, it was not quell.
@@ -240,7 +271,7 @@ impl JobDir {
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
         match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => self.try_lock(file, record),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.without_lock(),
+            Err(error) if is_absent(&error) => self.without_lock(),
             Err(error) => Err(at(&path)(error)),
         }
     }
@@ -249,7 +280,10 @@ impl JobDir {
     /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
-            Ok(record) if record.state == JobState::Ended => return Ok(Liveness::Ended),
+            Ok(record) if record.state == JobState::Ended => {
+                let kept = self.is_dir_held() && self.have_restored();
+                return Ok(if kept { Liveness::Supervised } else { Liveness::Ended });
+            }
             Ok(record) => Some(record),
             Err(_) => {
                 check_room()?;
@@ -264,6 +298,7 @@ impl JobDir {
         if record.is_none() || self.has_ended() {
             return Ok(Liveness::Ended);
         }
+        self.home.make_sub("live")?;
         match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
             Ok(file) => {
                 (&file).write_all(BEGUN)?;
@@ -298,7 +333,7 @@ impl JobDir {
         match self.live_path().symlink_metadata() {
             Ok(found) if found.ino() == file.metadata()?.ino() => {
                 check_room()?;
-                Ok(Liveness::Orphaned(Lock { file, path: self.live_path() }))
+                Ok(Liveness::Orphaned(Lock { file, path: self.live_path(), dir: None }))
             }
             // Another process has replaced it meanwhile.
             Ok(_) => self.liveness(),
@@ -403,12 +438,10 @@ impl JobDir {
         gone_is_fine(fs::remove_file(self.dir.join("control.sock")))?;
         self.release_reserve()?;
         fault_point(FaultPoint::SocketRemoved);
-        let is_missing = |moved: &io::Result<()>| {
-            moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
+        let is_missing = |moved: &io::Result<()>| moved.as_ref().is_err_and(is_absent);
         let mut moved = fs::rename(self.live_path(), self.done_path());
         if is_missing(&moved) {
-            private_dirs(&self.home.sub("done"))?;
+            self.home.make_sub("done")?;
             moved = fs::rename(self.live_path(), self.done_path());
         }
         if is_missing(&moved) {
@@ -521,9 +554,7 @@ impl JobDir {
 
     /// A name in the job's own directory, which is opened first: a link that takes its place leads nowhere.
     fn place(&self, name: &'static str) -> io::Result<InDir> {
-        let mut options = OpenOptions::new();
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
-        let dir = options.read(true).custom_flags(flags.bits() as i32).open(&self.dir)?;
+        let dir = open_dir(&self.dir)?;
         let found = dir.metadata()?;
         if !quell_sys::is_trusted(&found) {
             let why = format!("it belongs to another user (uid {})", found.uid());
@@ -551,6 +582,12 @@ impl InDir {
         use std::os::fd::AsRawFd;
         PathBuf::from(format!("/proc/self/fd/{}/{}", self.dir.as_fd().as_raw_fd(), self.name))
     }
+}
+
+/// Opens a directory; a link that takes its place leads nowhere.
+pub(crate) fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
+    OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
 /// The same error, with the path that it is about.

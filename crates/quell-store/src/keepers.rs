@@ -13,8 +13,8 @@ use quell_core::{JobId, ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::home::{Home, gone_is_fine};
-use crate::job::{BEGUN, JobDir, Liveness, Lock, private_file};
+use crate::home::{Home, gone_is_fine, is_absent};
+use crate::job::{BEGUN, JobDir, Liveness, Lock, open_dir, private_file};
 
 /// The names of the processes that keep a job, in the 15 bytes that the kernel keeps of a name. A child has its keeper's
 /// name until it executes the program.
@@ -34,6 +34,8 @@ const RESTORING: Duration = Duration::from_secs(3);
 /// How long it may take where only the state is missing: a job that is just beginning has none yet.
 const BEGINNING: Duration = Duration::from_millis(200);
 const RESTORED_LOOK: Duration = Duration::from_millis(5);
+/// How long the last stroke may take after an end is on record, before its keeper is asked whether that is true.
+const ENDING: Duration = Duration::from_millis(50);
 
 /// How many descriptors a look at a job's keepers and the stop of a lost job need at once, and some more.
 const ROOM: usize = 24;
@@ -111,12 +113,15 @@ impl JobDir {
         }
         let standby = self.record().ok().and_then(|record| record.standby);
         if let Some(front) = standby.filter(|front| found.iter().all(|keeper| keeper.id != *front)) {
-            let is_parent =
-                |keeper: &Keeper| quell_sys::stat(keeper.id.pid).is_ok_and(|stat| stat.ppid == front.pid);
-            if found.iter().any(is_parent) {
-                let is_front = |stat: &Stat| stat.start == front.start && quell_sys::is_quell(stat.pid);
-                found.extend(Keeper::pin(front.pid, is_front));
-            }
+            let parent = |keeper: &Keeper| quell_sys::stat(keeper.id.pid).ok().map(|stat| stat.ppid);
+            let is_front = |stat: &Stat| {
+                // In a PID namespace of its own it has put another number on record than it has here.
+                let is_number = || stat.pid == front.pid || quell_sys::inner_pid(stat.pid) == Some(front.pid);
+                stat.start == front.start && is_number() && quell_sys::is_quell(stat.pid)
+            };
+            let fronts: Vec<Keeper> =
+                found.iter().filter_map(parent).filter_map(|pid| Keeper::pin(pid, is_front)).collect();
+            found.extend(fronts);
         }
         found
     }
@@ -145,7 +150,7 @@ impl JobDir {
         let is_lock = |(descriptor, path): &(PathBuf, PathBuf)| {
             let Some((dir, id)) = lock_in(path) else { return false };
             // A process may see the same directory by another path.
-            let same = || self.home().live_dirs().contains(&dir.to_owned());
+            let same = || self.home().may_have_locks_in(dir);
             id == self.id()
                 && (same() || place(descriptor).is_some_and(|it| Some(it) == place(&self.live_path())))
         };
@@ -163,13 +168,42 @@ impl JobDir {
         };
         while !keepers.is_empty() && is_missing() {
             // The lock of a job that has ended is not made again.
-            if !self.live_path().exists() && self.has_ended() {
+            if !self.live_path().exists() && self.has_ended() && !self.is_dir_held() {
                 return false;
             }
             keepers.retain(|keeper| keeper.signal(KNOCK) != Sent::Gone);
             std::thread::sleep(RESTORED_LOOK);
         }
         !keepers.is_empty()
+    }
+
+    /// Whether a keeper holds the job's directory. A keeper that has put the end on record has released it, so the job has
+    /// not ended, whatever the record says and wherever the lock is.
+    pub fn is_dir_held(&self) -> bool {
+        let held = |dir: File| matches!(dir.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
+        open_dir(self.dir()).is_ok_and(held)
+    }
+
+    /// Waits while the record of a job that is kept says that it has ended: it ends at this moment; or the record was
+    /// rewritten, and then its keepers are asked to put it right. Whether it has ended.
+    pub fn wait_for_true_end(&self) -> bool {
+        let (began, mut keepers) = (Instant::now(), None);
+        while self.has_ended() {
+            if !self.live_path().exists() {
+                return true;
+            }
+            if began.elapsed() >= RESTORING {
+                return false;
+            }
+            // One that ends its job has a moment for that.
+            if began.elapsed() >= ENDING {
+                for keeper in keepers.get_or_insert_with(|| self.keepers()) {
+                    keeper.signal(KNOCK);
+                }
+            }
+            std::thread::sleep(RESTORED_LOOK);
+        }
+        false
     }
 
     /// Says of a lock that another process holds whether the job is kept. Where it is not, the lock is taken away from its
@@ -231,7 +265,7 @@ impl JobDir {
                 Err(fs::TryLockError::WouldBlock) => self.replace_lock(&file),
                 Err(fs::TryLockError::Error(error)) => Err(error),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.liveness(),
+            Err(error) if is_absent(&error) => self.liveness(),
             Err(error) => Err(error),
         }
     }
@@ -275,10 +309,9 @@ impl Home {
     /// The jobs of this home that living keepers say they keep, whatever is left of their files. It takes a look at every
     /// process.
     pub fn kept(&self) -> Vec<JobId> {
-        let dirs = self.live_dirs();
         let id = |(_, path): (PathBuf, PathBuf)| {
             let (dir, id) = lock_in(&path)?;
-            dirs.contains(&dir.to_owned()).then_some(id)
+            self.may_have_locks_in(dir).then_some(id)
         };
         let pids = quell_sys::pids().unwrap_or_default().into_iter();
         let keepers = pids.filter(|pid| quell_sys::stat(*pid).is_ok_and(|stat| is_named(&stat)));
@@ -286,10 +319,10 @@ impl Home {
         found.into_iter().collect()
     }
 
-    /// Where its locks are: as it is called here, and as the kernel calls it.
-    fn live_dirs(&self) -> [PathBuf; 2] {
-        let real = fs::canonicalize(self.dir()).unwrap_or_else(|_| self.dir().to_owned());
-        [self.sub("live"), real.join("live")]
+    /// Whether locks of its jobs may be in `dir`, which the kernel names: any process of the user can move them.
+    fn may_have_locks_in(&self, dir: &Path) -> bool {
+        let is_below = |home: &Path| dir.starts_with(home) && dir != home.join("jobs");
+        is_below(self.dir()) || fs::canonicalize(self.dir()).is_ok_and(|real| is_below(&real))
     }
 }
 

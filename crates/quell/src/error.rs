@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quell_core::ErrorBody;
 use quell_core::guard::Decision;
+use quell_core::{ErrorBody, JobId};
 use quell_keeper::RunError;
 use serde_json::{Value, json};
 
@@ -66,9 +66,32 @@ pub enum Error {
     /// It can't be done in the state that the job is in.
     #[error("{0}")]
     State(String),
+    /// This home is a copy: the keeper of the job lives, and has its record in another one.
+    #[error("{id} is kept by process {keeper}, which has its record in {}, not in this home", .home.display())]
+    KeptElsewhere {
+        /// Which job.
+        id: JobId,
+        /// Its keeper.
+        keeper: u32,
+        /// The home that the keeper writes to.
+        home: PathBuf,
+    },
     /// The job's processes are not proven dead.
     #[error("{0}")]
     NotProvenDead(String),
+    /// A job is over, and its record can't say so.
+    #[error("{id} was stopped{}, but its end can't be put on record: {}: {error}",
+        if *.proven { " and is gone" } else { " (not proven gone)" }, .path.display())]
+    EndNotRecorded {
+        /// Which job.
+        id: JobId,
+        /// Whether its processes are proven to be gone.
+        proven: bool,
+        /// Where its record is.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The time was over before what was waited for happened.
     #[error("{0}")]
     TimedOut(String),
@@ -169,13 +192,13 @@ impl Error {
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::InvalidJob(_) => "bad_job",
             Self::NameTaken { .. } => "name_taken",
-            Self::State(_) => "wrong_state",
+            Self::State(_) | Self::KeptElsewhere { .. } => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
             Self::TimedOut(_) | Self::NotRead { .. } => "timed_out",
             Self::BadValue(_) | Self::Variable { .. } | Self::UnknownVariable { .. } => "bad_value",
             Self::Config { .. } => "bad_config",
             Self::Start(error) => error.code(),
-            Self::Io { .. } => "io",
+            Self::Io { .. } | Self::EndNotRecorded { .. } => "io",
             Self::Index(_) => "index",
             Self::Keeper(_) => "keeper",
             Self::NoHome => "no_home",
@@ -210,6 +233,9 @@ impl Error {
             }
             Self::NameTaken { by, .. } => format!("choose another name, or `quell stop {by}` first"),
             Self::State(_) => "`quell status` says how it is".into(),
+            Self::KeptElsewhere { id, home, .. } => {
+                format!("it is stopped by `QUELL_HOME={} quell stop {id}`", home.display())
+            }
             Self::NotProvenDead(_) => "`quell stop` tries again".into(),
             Self::TimedOut(_) => "wait again, or longer".into(),
             Self::NotRead { .. } => "send the rest when the program reads again, or wait longer".into(),
@@ -226,6 +252,12 @@ impl Error {
                 "check that it is there".into()
             }
             Self::Io { .. } if self.is_out_of_descriptors() => MORE_DESCRIPTORS.into(),
+            Self::EndNotRecorded { .. } => {
+                "make it writable and see that there is space; `quell sweep` puts the end on record then".into()
+            }
+            Self::Io { error, .. } if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "mount its file system for writing, or set QUELL_HOME to a directory that you may write".into()
+            }
             Self::Io { .. } => "check that it is yours and that there is space".into(),
             Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
             Self::Keeper(_) => "`quell sweep` finishes jobs whose keeper is lost".into(),
@@ -252,11 +284,13 @@ impl Error {
             | Self::InvalidJob(_)
             | Self::NameTaken { .. }
             | Self::State(_)
+            | Self::KeptElsewhere { .. }
             | Self::BadValue(_)
             | Self::Variable { .. }
             | Self::UnknownVariable { .. }
             | Self::Config { .. }
             | Self::Io { .. }
+            | Self::EndNotRecorded { .. }
             | Self::NoHome
             | Self::NoProgram(_) => false,
         }
@@ -273,13 +307,14 @@ impl Error {
             | Self::Variable { .. }
             | Self::UnknownVariable { .. }
             | Self::Config { .. } => 2,
-            Self::NameTaken { .. } | Self::State(_) => 1,
+            Self::NameTaken { .. } | Self::State(_) | Self::KeptElsewhere { .. } => 1,
             Self::NotProvenDead(_) => 5,
             Self::TimedOut(_) | Self::NotRead { .. } => 6,
             Self::Start(error) => error.exit_code(),
             Self::NoSystemd { .. }
             | Self::Systemctl(_)
             | Self::Io { .. }
+            | Self::EndNotRecorded { .. }
             | Self::Index(_)
             | Self::Keeper(_)
             | Self::NoHome
@@ -295,11 +330,16 @@ impl Error {
             Self::NoSuchService(unit) => json!({ "service": unit }),
             Self::Ambiguous { ids, more, .. } => json!({ "ids": ids, "more": more }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
+            Self::KeptElsewhere { keeper, home, .. } => {
+                json!({ "keeper": keeper, "home": home.display().to_string() })
+            }
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
             Self::Variable { name, .. } | Self::UnknownVariable { name, .. } => json!({ "variable": name }),
             // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
-            Self::Io { path, .. } => json!({ "path": path.display().to_string() }),
+            Self::Io { path, .. } | Self::EndNotRecorded { path, .. } => {
+                json!({ "path": path.display().to_string() })
+            }
             Self::NoSuchJob(job) | Self::InvalidJob(job) => json!({ "job": job }),
             Self::NotPermitted(_)
             | Self::NoSystemd { .. }

@@ -263,7 +263,7 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
     }
     let limit = (!filter.all).then(|| filter.limit.unwrap_or(FINISHED_SHOWN));
     let wanted = filter.wanted();
-    let (finished, count, broken, unlocked) = index::with(home, |index| {
+    let (mut finished, count, broken, unlocked) = index::with(home, |index| {
         // What is on record, and neither live nor finished, has lost its lock, or its row in the index.
         let mut broken = index.broken()?;
         let known = index.count(&Wanted::default())? + (broken.len() + ids.len()) as u64;
@@ -289,7 +289,15 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
     ids.sort_unstable();
     let (mut live, unreadable) = look_at(home, &ids, &mut warnings)?;
     live.retain(|view| filter.fits(view));
-    // What has ended since it was found among the live ones is listed once, as ended.
+    // What has ended since it was found among the live ones is listed once, as ended. One that a keeper keeps has not ended,
+    // whatever another process wrote for the index to read.
+    let kept = |view: &&JobView| !matches!(view.state, JobState::Ended | JobState::Lost);
+    let kept: BTreeSet<JobId> = live.iter().filter(kept).map(|view| view.id).collect();
+    let mistaken: Vec<JobId> =
+        finished.extract_if(.., |view| kept.contains(&view.id)).map(|view| view.id).collect();
+    if !mistaken.is_empty() {
+        index::forget(home, &mistaken);
+    }
     let over: BTreeSet<JobId> = finished.iter().map(|view| view.id).collect();
     live.retain(|view| !over.contains(&view.id));
     warnings.extend(broken.into_iter().map(|broken| broken.why));

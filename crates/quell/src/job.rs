@@ -265,19 +265,31 @@ impl Job {
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
         let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
-        let front = record.standby.filter(|front| foreground && self.dir.is_kept_by(*front, record.keeper));
-        let Some(pidfd) = front.and_then(pin) else { return Ok((false, None)) };
+        if !foreground {
+            return Ok((false, None));
+        }
+        let here = record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(pin);
+        // In another PID namespace than this it has another number on record.
+        let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == Role::Standby);
+        let signal: Box<dyn Fn(Signal) -> Sent> = match (here, record.standby) {
+            (Some(front), _) => Box::new(move |signal| front.signal(signal)),
+            (None, Some(_)) => match elsewhere() {
+                Some(front) => Box::new(move |signal| front.signal(signal)),
+                None => return Ok((false, None)),
+            },
+            (None, None) => return Ok((false, None)),
+        };
         // It has been asked, and would take a second request for impatience.
         if !stop.kill && record.state == JobState::Stopping {
             return Ok((true, None));
         }
-        let heard = pidfd.signal(Signal::TERM) == Sent::Yes;
+        let heard = signal(Signal::TERM) == Sent::Yes;
         // A second request kills at once.
         if stop.kill {
-            pidfd.signal(Signal::INT);
+            signal(Signal::INT);
         }
         // It may have been suspended, with its job, from its terminal.
-        pidfd.signal(Signal::CONT);
+        signal(Signal::CONT);
         Ok((heard, None))
     }
 
@@ -359,7 +371,11 @@ impl Job {
         let mut watch = Watch::new().map_err(failed())?;
         for path in [self.dir.dir().to_owned(), self.dir.live_path()] {
             match watch.add_quietly(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
+                Err(error)
+                    if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+                {
+                    return Err(failed()(error));
+                }
                 // Gone already: the caller looks before it waits.
                 Ok(()) | Err(_) => {}
             }

@@ -205,7 +205,7 @@ pub fn run(mut request: RunRequest) -> Result<Finished> {
 /// An id for a job that is to be run: so what is written down of it before it runs can name it. None if the kernel has no
 /// random numbers to give.
 pub fn new_job_id() -> Option<core::JobId> {
-    Some(core::JobId::new(quell_sys::unix_ms(), quell_sys::random_u128().ok()?))
+    quell_contain::new_job_id().ok()
 }
 
 /// The program of the first [`Quell`] of this process. The `quell` command names itself there, so that no variable can put

@@ -127,11 +127,8 @@ impl Case {
         let is_over = record.as_ref().is_some_and(|record| over(record));
         let lost = Lost::new(job, spec, record);
         let root = lost.left(job).root.filter(|_| keepers == Keepers::Unknown);
-        if let Some(keeper) = root.and_then(|root| quell_contain::living_keeper(job.id(), root)) {
-            return Err(Error::State(format!(
-                "{} is kept by process {keeper}, which has its record in another home than this",
-                job.id()
-            )));
+        if let Some((keeper, home)) = root.and_then(|root| quell_contain::living_keeper(job.id(), root)) {
+            return Err(Error::KeptElsewhere { id: job.id(), keeper, home });
         }
         // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
         let rebooted = rebooted
@@ -307,7 +304,14 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
     if told && !receipt.survivors.is_empty() {
         return Ok(Finish::Stopped(Box::new(receipt)));
     }
-    put_on_record(job, &lost, &receipt).map_err(failed)?;
+    put_on_record(job, &lost, &receipt).map_err(|error| {
+        let proven = match receipt.verdict {
+            Verdict::Gone => true,
+            Verdict::Unproven { .. } => false,
+            Verdict::Survivors { .. } => return failed(error),
+        };
+        Error::EndNotRecorded { id: job.id(), proven, path: job.dir().to_owned(), error }
+    })?;
     fault_point(FaultPoint::LostSettled);
     // Until here: whoever waits for the lock finds a job that is over.
     drop(lock);

@@ -131,7 +131,7 @@ impl JobView {
     pub fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
-        if view.state == JobState::Ended && !job.live_path().exists() {
+        if view.state == JobState::Ended && !job.live_path().exists() && !job.is_dir_held() {
             return Ok(view);
         }
         let liveness = match job.liveness_by(records.record.as_ref()) {
@@ -149,6 +149,13 @@ impl JobView {
         match liveness {
             // Its keeper may have put the state on record again, which was deleted.
             Liveness::Supervised if view.state == JobState::Created => Self::read(job),
+            // No job has ended while its keeper holds its lock, whatever its record says.
+            Liveness::Supervised if view.state == JobState::Ended => {
+                let ended = job.wait_for_true_end();
+                let view = Self::read(job)?;
+                let stopping = !ended && view.state == JobState::Ended;
+                Ok(if stopping { Self { state: JobState::Stopping, ..view } } else { view })
+            }
             Liveness::Supervised | Liveness::Finishing => Ok(view),
             Liveness::Orphaned(_) => Ok(Self { state: JobState::Lost, ..Self::read(job)? }),
             // It may have ended since it was read.

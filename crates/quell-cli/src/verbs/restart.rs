@@ -8,6 +8,7 @@ use std::time::Duration;
 use quell::{Conditions, Error, Job, Stop, Waited};
 use quell_core::Verdict;
 
+use super::start::tell_running;
 use super::{at_once, envelope, fail, gate, phrases, quell};
 use crate::args::RestartArgs;
 use crate::output;
@@ -74,6 +75,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         format!("{}\n", new.id())
     };
     if output::to_stdout(&text).is_some() {
+        tell_running(&new);
         return output::FAILED;
     }
     let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(&new, &waited));

@@ -53,7 +53,7 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
 }
 
 /// Says what nobody could know otherwise: which job runs, though this call fails.
-fn tell_running(job: &Job) {
+pub(super) fn tell_running(job: &Job) {
     let id = job.id();
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use quell_core::{ContainmentKind, JobId, Limits};
+use quell_core::{ContainmentKind, Limits};
 use quell_sys::UserNamespaces;
 
 use super::{cgroup_fs, defeated_by, systemd};
@@ -115,8 +115,7 @@ fn ability(name: &str, ok: bool, detail: String) -> Ability {
 
 /// Makes a cgroup as a job would, and removes it again.
 fn try_cgroup() -> Result<String, String> {
-    let random = quell_sys::random_u128().map_err(|error| error.to_string())?;
-    let id = JobId::new(quell_sys::unix_ms(), random);
+    let id = super::birth::new_job_id().map_err(|error| error.to_string())?;
     let made = cgroup_fs::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
     let found =
         made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));

@@ -28,9 +28,16 @@ const SLACK: u64 = 1;
 /// How long after that, in seconds, its first root is born at the latest.
 const BIRTH: u64 = 3;
 
-/// The earliest start time that a process of job `id` can have, by the wall clock in the id; 0 if the id is older than
-/// this boot, or the clock can't be right. A job can rewrite its record, but not its id.
+/// The earliest start time that a process of job `id` can have; 0 if the id is older than this boot. A job can rewrite its
+/// record, but not its id.
+///
+/// An id of this boot has the kernel's clock in it, which cannot be set. Of another one only the wall clock is known; 0 if
+/// that can't be right.
 pub fn earliest_start(id: JobId) -> u64 {
+    let of_this_boot = super::birth::boot_bits().and_then(|boot| id.ticks_since(boot));
+    if let Some(ticks) = of_this_boot.filter(|ticks| *ticks <= quell_sys::ticks_since_boot()) {
+        return ticks;
+    }
     let Some(age) = quell_sys::unix_ms().checked_sub(id.unix_ms()) else { return 0 };
     let per_second = quell_sys::ticks_per_second();
     let age = (age / 1000 + SLACK).saturating_mul(per_second);

@@ -2,6 +2,7 @@
 
 mod audit;
 mod backend;
+mod birth;
 mod cgroup_fs;
 mod containment;
 mod discovery;
@@ -22,6 +23,7 @@ use quell_core::ProcId;
 
 pub use audit::MARK_VARIABLE;
 pub use backend::defeated_by;
+pub use birth::new_job_id;
 pub use containment::{Birth, Hold, KeeperReport, SpawnError};
 pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;

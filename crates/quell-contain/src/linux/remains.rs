@@ -95,11 +95,12 @@ fn job_of_lock(path: &Path) -> Option<JobId> {
 }
 
 /// The keeper of job `id`, if it lives: the parent of its root, and a quell that has a lock of the job open, in whatever
-/// home. A copy of a home names the same processes as the home itself.
-pub fn living_keeper(id: JobId, root: ProcId) -> Option<u32> {
+/// home; and that home. A copy of a home names the same processes as the home itself.
+pub fn living_keeper(id: JobId, root: ProcId) -> Option<(u32, PathBuf)> {
     let root = quell_sys::stat(root.pid).ok().filter(|stat| identity(stat) == root)?;
-    let has_lock = |pid: u32| quell_sys::open_files(pid).any(|(_, path)| job_of_lock(&path) == Some(id));
-    (quell_sys::is_quell(root.ppid) && has_lock(root.ppid)).then_some(root.ppid)
+    let keeper = Some(root.ppid).filter(|pid| quell_sys::is_quell(*pid))?;
+    let lock = quell_sys::open_files(keeper).find(|(_, path)| job_of_lock(path) == Some(id))?.1;
+    Some((keeper, lock.parent()?.parent()?.to_owned()))
 }
 
 fn is_quell(stat: &Stat) -> bool {

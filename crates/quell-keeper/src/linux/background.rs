@@ -13,9 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperCgroup, Unavailable};
-use quell_core::{
-    ContainmentKind, JobId, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin,
-};
+use quell_core::{ContainmentKind, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, FifoHold, Forked, PidFd, SignalFd};
@@ -138,7 +136,7 @@ fn serve(
     }
     quell_sys::restore_default(Signal::CHLD);
     signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
-    let id = JobId::new(quell_sys::unix_ms(), random()?);
+    let id = quell_contain::new_job_id().map_err(system("get random bytes"))?;
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     let _ = std::env::set_current_dir("/");

@@ -8,7 +8,7 @@ use quell_core::{
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use quell_store::JobDir;
+use quell_store::{JobDir, Lock};
 
 use super::desk::Next;
 use super::supervise::{AUDIT_PATIENCE, Supervisor};
@@ -233,6 +233,9 @@ impl Supervisor {
             let _ = store.sync_all();
         }
         let kept = kept.and_then(|()| if over { store.mark_ended() } else { Ok(()) });
+        if over && kept.is_ok() {
+            self.kit.lock.as_ref().map(Lock::release);
+        }
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth
             // more: its record stays, and is mended by whoever finds it without a keeper.

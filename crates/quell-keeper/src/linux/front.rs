@@ -97,7 +97,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     }
     let id = match request.id {
         Some(id) => id,
-        None => JobId::new(quell_sys::unix_ms(), random()?),
+        None => quell_contain::new_job_id().map_err(system("get random bytes"))?,
     };
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Step, StepKind};
-use quell_store::now;
+use quell_store::{Lock, now};
 use quell_sys::Polled;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -164,8 +164,9 @@ impl Pause<'_> {
         self.happen(EventKind::ended(&receipt));
         // Only now: whoever waits for its end finds the whole history.
         let _ = store.sync_all();
-        if let Err(error) = published.and_then(|()| store.mark_ended()) {
-            receipt.warnings.push(error.to_string());
+        match published.and_then(|()| store.mark_ended()) {
+            Ok(()) => drop(self.kit.lock.as_ref().map(Lock::release)),
+            Err(error) => receipt.warnings.push(error.to_string()),
         }
         if let Some(desk) = &mut self.kit.desk {
             desk.dismiss();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::Usage;
@@ -89,7 +90,15 @@ pub fn seconds_since(start: u64) -> f64 {
 
 /// The id of this boot; empty where /proc doesn't tell.
 pub fn boot_id() -> String {
-    super::read_text(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default().trim().to_owned()
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let read = || super::read_text(Path::new("/proc/sys/kernel/random/boot_id"));
+    match BOOT.get() {
+        Some(known) => known.clone(),
+        // What could not be read is tried again.
+        None => {
+            read().map_or_else(|_| String::new(), |text| BOOT.get_or_init(|| text.trim().to_owned()).clone())
+        }
+    }
 }
 
 /// The kernel's release, such as `6.18.1`.

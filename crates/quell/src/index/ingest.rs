@@ -19,7 +19,8 @@ const BATCH: usize = 500;
 
 /// Takes in the jobs that are noted as ended.
 pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
-    let done = home.done().map_err(Error::io(home.dir().join("done")))?;
+    let mut done = home.done().map_err(Error::io(home.dir().join("done")))?;
+    done.retain(|id| has_ended(home, *id));
     for batch in done.chunks(BATCH) {
         add(db, home, batch)?;
         fault_point(FaultPoint::IndexAdded);
@@ -33,7 +34,14 @@ pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
 
 /// Takes in all jobs that are not live.
 pub(super) fn add_all(db: &mut Connection, home: &Home) -> Result<(), Fail> {
-    finished(home)?.chunks(BATCH).try_for_each(|batch| add(db, home, batch))
+    let mut finished = finished(home)?;
+    finished.retain(|id| has_ended(home, *id));
+    finished.chunks(BATCH).try_for_each(|batch| add(db, home, batch))
+}
+
+/// Whether no keeper holds the job any more, which its record may deny.
+fn has_ended(home: &Home, id: JobId) -> bool {
+    !home.job(id).is_dir_held()
 }
 
 /// All jobs on record that are not live, oldest first.
@@ -68,8 +76,8 @@ fn write(db: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
 pub(super) fn reconcile(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     let finished = finished(home)?;
     let (known, broken) = select::known(db)?;
-    let missing: Vec<JobId> =
-        finished.iter().copied().filter(|id| !known.contains(id) || broken.contains(id)).collect();
+    let missing = |id: &JobId| (!known.contains(id) || broken.contains(id)) && has_ended(home, *id);
+    let missing: Vec<JobId> = finished.iter().copied().filter(missing).collect();
     for batch in missing.chunks(BATCH) {
         add(db, home, batch)?;
     }
