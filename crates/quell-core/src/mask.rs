@@ -2,8 +2,6 @@
 
 use std::ffi::OsString;
 
-use crate::Environment;
-
 /// The values of the variables that are to be masked.
 #[derive(Clone, Debug, Default)]
 pub struct Mask {
@@ -25,14 +23,6 @@ impl Mask {
         // A value that holds another one goes first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self { values }
-    }
-
-    /// The same of what a program gets from `environment`.
-    pub fn in_environment(names: &[String], environment: &Environment) -> Self {
-        // Without names nothing is copied.
-        let variables: Vec<_> =
-            if names.is_empty() { Vec::new() } else { environment.variables().into_iter().collect() };
-        Self::new(names, &variables)
     }
 
     /// Whether one of them is in `text`.

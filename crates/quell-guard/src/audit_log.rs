@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::Timestamp;
-use quell_core::guard::{Decision, Effect};
+use quell_core::{Decision, Timestamp};
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
+
+use crate::Effect;
 
 /// When the log is begun anew; the one before it is kept.
 const CAP: u64 = 16 << 20;
@@ -86,7 +87,7 @@ impl Asker {
     }
 
     /// The process that wants what this one was executed for: its parent, or the caller of that one if it is quell, too.
-    pub(crate) fn of_caller() -> Self {
+    pub fn of_caller() -> Self {
         let parent = quell_sys::stat(quell_sys::parent()).ok();
         let is_quell =
             |parent: &&quell_sys::Stat| quell_sys::same_executable_file(parent.pid, quell_sys::pid());

@@ -1,23 +1,14 @@
 //! The gate that everybody passes who acts through quell, whoever calls it: the policy decides, and what was decided and
 //! done is written down.
 
-mod audit;
-
-use std::collections::BTreeSet;
-use std::io;
 use std::sync::OnceLock;
 
-use quell_core::JobId;
-use quell_core::guard::{BUILT_IN, Decision, Effect, Policy, decide_verb, effect_of};
-use quell_keeper::{Mask, RunError};
+use quell_core::{BUILT_IN, Decision, JobId, Mask};
 use quell_store::Home;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-pub use audit::{Asker, AuditLine, Kind};
-
-use crate::recover::mask_of;
-use crate::{Config, Error, Job, Result, Stopped, find};
+use crate::audit_log::{self as audit, Asker, AuditLine, Kind};
+use crate::{Effect, Error, Policy, Result, decide_verb, effect_of};
 
 /// The policy that holds here, and the log of what it has decided.
 #[derive(Clone, Debug)]
@@ -30,13 +21,6 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// With the policy that holds in the directory that this process is in.
-    pub fn here(home: &Home) -> Result<Self> {
-        let config = Config::load_here()?.config;
-        let mask = config.mask();
-        Ok(Self::new(home, config.guard).masking(mask))
-    }
-
     /// With this policy.
     pub fn new(home: &Home, policy: Policy) -> Self {
         Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None, mask: Mask::default() }
@@ -55,7 +39,7 @@ impl Gate {
     }
 
     /// With the process that its log names as the one who asks.
-    pub(crate) fn asked_by(mut self, asker: Asker) -> Self {
+    pub fn asked_by(mut self, asker: Asker) -> Self {
         self.asker = OnceLock::from(asker);
         self
     }
@@ -77,7 +61,7 @@ impl Gate {
     }
 
     /// The same with the job that is made by it, if that is known before.
-    fn admit_for(&self, verb: &str, target: &str, job: Option<JobId>) -> Result<Decision> {
+    pub fn admit_for(&self, verb: &str, target: &str, job: Option<JobId>) -> Result<Decision> {
         let decision = decide_verb(&self.policy, verb);
         // The process that starts the job writes the line of a start, see `roles.rs`.
         let left_to_keeper = decision.allowed && verb == "start";
@@ -86,11 +70,7 @@ impl Gate {
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
             // A restart that was not let start the job again would only stop it.
             if let (true, "run" | "restart", Err(error)) = (decision.allowed, verb, noted) {
-                if error.is_out_of_descriptors() {
-                    return Err(error);
-                }
-                let path = self.home.dir().to_owned();
-                return Err(RunError::Record { path, error: error.to_string() }.into());
+                return Err(error);
             }
         }
         refused(decision)
@@ -105,7 +85,7 @@ impl Gate {
     }
 
     /// The same with the last word about it.
-    pub(crate) fn noted(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
+    pub fn noted(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
         match self.note(Kind::Decision, verb, target, &decision, None, None) {
             Err(error) if decision.allowed => Err(error),
             Ok(()) | Err(_) => refused(decision),
@@ -154,8 +134,7 @@ impl Gate {
         let mask = |text: &str| self.mask.apply(text);
         let mut actor = self.asker.get_or_init(Asker::here).clone();
         actor.session = actor.session.as_deref().map(mask);
-        let decision =
-            Decision { reason: mask(&decision.reason), hint: mask(&decision.hint), ..decision.clone() };
+        let decision = decision.clone().masked(&self.mask);
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),
@@ -173,100 +152,8 @@ impl Gate {
     }
 }
 
-/// What is still done if the settings can't be read: to look, and to stop what runs, unless a file that can be read refuses
-/// it. What a policy would have said about the rest is not known.
-const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
-
-/// What somebody wants to do with quell's own jobs.
-#[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// The verb, as it is in the table of effects.
-    pub verb: &'static str,
-    /// What it is about.
-    pub target: String,
-    /// Why, in the words of who wants it.
-    pub reason: Option<String>,
-    /// The job that is made by it, if that is known before.
-    pub job: Option<JobId>,
-    /// Values that the log does not show.
-    pub mask: Mask,
-}
-
-/// Whoever was let pass: writes down what came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Passed(Option<(Gate, &'static str, Decision)>);
-
-impl Passed {
-    /// A job was started, or not.
-    pub fn started(&self, target: &str, started: &Result<Job>) {
-        match started {
-            Ok(job) => self.acted(target, &json!({ "started": true }), Some(job.id())),
-            Err(error) => self.acted(target, &json!({ "started": false, "error": error.code() }), None),
-        }
-    }
-
-    /// A job was stopped, or not. Of one that was over already nothing is written: nothing was done.
-    pub fn stopped(&self, job: JobId, stopped: &Result<Stopped>) {
-        let result = match stopped {
-            Ok(Stopped { was_over: true, .. }) => return,
-            Ok(Stopped { receipt, .. }) => json!({ "verdict": receipt.verdict, "cause": receipt.cause }),
-            Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
-        };
-        self.acted(&job.to_string(), &result, Some(job));
-    }
-
-    /// What is done is done, so that a log that can't be written changes nothing of it.
-    fn acted(&self, target: &str, result: &Value, job: Option<JobId>) {
-        if let Some((gate, verb, decision)) = &self.0 {
-            let _ = gate.acted(verb, target, decision, result, job.map(|job| job.to_string()));
-        }
-    }
-}
-
-/// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
-/// read. What calls a verb by its name calls this first: the command line does, and so does each method of a
-/// [`crate::Quell`] that is guarded.
-pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: Wish) -> Result<Passed> {
-    let verb = wish.verb;
-    let policy = match policy {
-        Ok(policy) => policy,
-        Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => {
-            Config::refusals_here()
-        }
-        Err(error) => return Err(error),
-    };
-    match home {
-        Some(home) => {
-            let reason = wish.reason.map(|reason| masked(home, &wish.target, &reason));
-            let gate = Gate::new(home, policy).because(reason).masking(wish.mask);
-            let decision = gate.admit_for(verb, &wish.target, wish.job)?;
-            Ok(Passed(Some((gate, verb, decision))))
-        }
-        // There is no place for a log.
-        None => refused(decide_verb(&policy, verb)).map(|_| Passed::default()),
-    }
-}
-
-/// `reason` without the values that the jobs mask which `target` names, and those that have not ended.
-fn masked(home: &Home, target: &str, reason: &str) -> String {
-    let named = target.split(' ').filter_map(|word| find::resolve_recorded(home, word).ok());
-    let jobs: io::Result<BTreeSet<JobId>> =
-        home.unended().map(|live| live.into_iter().chain(named).collect());
-    let mask = |text: String, id: JobId| {
-        let job = home.job(id);
-        match job.spec() {
-            // It is just being made or removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
-            spec => Ok(mask_of(&job, &spec?)?.apply(&text)),
-        }
-    };
-    let shown: io::Result<String> = jobs.and_then(|jobs| jobs.into_iter().try_fold(reason.to_owned(), mask));
-    // What the values are is not known: then nothing of it is shown.
-    shown.unwrap_or_else(|_| "***".into())
-}
-
 /// The decision, or the error that it is.
-pub(crate) fn refused(decision: Decision) -> Result<Decision> {
+fn refused(decision: Decision) -> Result<Decision> {
     decision.ok().map_err(Error::Refused)
 }
 

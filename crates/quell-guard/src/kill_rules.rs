@@ -1,7 +1,7 @@
 //! May a process be signalled that quell didn't start?
 
-use super::{BUILT_IN, Decision, GUIDE, KillPolicy, WHERE, matches};
-use crate::Signal;
+use crate::{BUILT_IN, Decision, GUIDE, KillPolicy, WHERE, matches};
+use quell_core::Signal;
 
 /// What is known of the process, gathered while it was pinned.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Effect;
+use crate::Effect;
 
 /// The whole policy. The default is what holds where nobody has written one: jobs are free, the host is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

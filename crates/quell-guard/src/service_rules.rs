@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BUILT_IN, Decision, GUIDE, ServicePolicy, WHERE, matches};
+use crate::{BUILT_IN, Decision, GUIDE, ServicePolicy, WHERE, matches};
 
 /// What can be done with a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -348,5 +348,5 @@ fn fits(patterns: &[String], name: &ServiceName) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "service_tests.rs"]
+#[path = "service_rules_tests.rs"]
 mod tests;

@@ -2,12 +2,14 @@
 
 use std::fs;
 
+use crate::rules::{BUILT_IN, Decision};
 use quell_core::Owner;
-use quell_core::guard::{BUILT_IN, Decision, decide_verb};
 use quell_keeper::{BackgroundRequest, RunRequest, TestTerms};
 
 use super::{TestPlan, check};
-use crate::{Config, Start};
+use quell::roles::AdmittedTests;
+use quell::{Config, Start};
+use quell_guard::decide_verb;
 
 impl TestPlan {
     /// What the process that runs the tests has to know to ask the guard again.
@@ -21,19 +23,8 @@ impl TestPlan {
     }
 }
 
-/// A request that the guard admits as a test run.
-pub(crate) struct AdmittedTests {
-    pub decision: Decision,
-    /// The request made again: what was checked, and of the rest only what can't run or write anything.
-    pub start: Start,
-    pub terms: TestTerms,
-}
-
 /// What the guard says about a request as a test run; none if it is not one.
-pub(crate) fn judge_request(
-    config: &Config,
-    request: &RunRequest,
-) -> Option<Result<AdmittedTests, Box<Decision>>> {
+pub fn judge_request(config: &Config, request: &RunRequest) -> Option<Result<AdmittedTests, Box<Decision>>> {
     let background = request.background.as_ref()?;
     let terms = background.test.as_ref()?;
     Some(admit(config, request, background, terms))

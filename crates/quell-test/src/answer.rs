@@ -1,6 +1,6 @@
 //! What a test run came to, as programs read it: the answer of `quell test`, and its evidence.
 
-use quell_core::guard::Decision;
+use crate::rules::Decision;
 use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
 use quell_keeper::control::LiveMember;
 use serde::Serialize;

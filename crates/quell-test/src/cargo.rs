@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::{Decision, GUIDE, PathWord, Place, Runner, Scope, matches};
+use crate::rules::{Decision, GUIDE, PathWord, Place, Runner, Scope, matches};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Variables, Verdict};

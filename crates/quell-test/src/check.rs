@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use quell_core::guard::{
+use crate::rules::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
     TestPolicy, added_words, check_target, decide_approval, decide_command, decide_evidence_name,
     decide_place, decide_presence, is_runner_variable, matches, path_words, read_command, split_words,
@@ -15,8 +15,8 @@ use quell_core::guard::{
 use quell_keeper::Environment;
 
 use super::evidence::EvidenceFile;
-use super::{TestPlan, cargo, ini, links, report, shadow};
-use crate::Config;
+use super::{TestPlan, cargo, ini, report, shadow, symlinks};
+use quell::Config;
 
 /// The variable whose words pytest puts before its own.
 const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
@@ -139,7 +139,7 @@ pub(super) fn check(
         if targets.is_empty() && rules.scoped && !is_cargo && command.runner != Runner::Other {
             targets.push(cwd.to_owned());
         }
-        links::check(&scope, command.runner, targets)?;
+        symlinks::check(&scope, command.runner, targets)?;
     }
     let variable =
         std::env::var(&policy.approval_variable).ok().filter(|_| !policy.approval_variable.is_empty());

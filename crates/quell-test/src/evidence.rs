@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use quell_core::SCHEMA;
 use serde::Serialize;
 
-use crate::{Error, Result};
+use quell::{Error, Result};
 
 /// How many names are tried for the file that is renamed in the end.
 const NAMES: u32 = 100;

@@ -2,12 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use quell::{Conditions, Error, EventFeed, Job, Met, Result, Stop, wait};
 use quell_core::EventKind;
 use quell_keeper::control::LiveMember;
-
-use crate::history::EventFeed;
-use crate::recover::{Finisher, Keepers, Survivors, settle};
-use crate::{Conditions, Error, Job, Met, Result, Stop, wait};
 
 /// How long what the tests have started may take to end when they have: helpers such as Python's resource tracker end by
 /// themselves right behind them, and are no leak.
@@ -66,9 +63,8 @@ impl Course {
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;
         loop {
-            settle(job.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
             // Looked at before the history is read, which is whole then.
-            let over = job.is_over()?;
+            let over = job.settle()?;
             for event in feed.read()? {
                 match event.what {
                     EventKind::RootExited { .. } if !self.asked => self.own_end = true,

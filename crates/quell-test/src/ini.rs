@@ -7,7 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::{BUILT_IN, Decision, split_words};
+use crate::rules::{BUILT_IN, Decision, split_words};
 use toml::de::{DeTable, DeValue};
 
 const FILES: [&str; 7] =

@@ -1,20 +1,23 @@
-//! Running tests: nothing runs before the guard has agreed; what runs is a job like any other, held and bounded; what it
+//! Test runs: nothing runs before the guard has agreed; what runs is a job like any other, held and bounded; what it
 //! came to is one document.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
 
 mod again;
 mod answer;
 mod cargo;
 mod check;
 mod counts;
-mod course;
 mod evidence;
+mod follow;
 mod ini;
-mod judge;
-mod links;
 mod output;
 mod report;
+mod rules;
 mod shadow;
+mod status;
 mod stdlib;
+mod symlinks;
 
 use std::fs;
 use std::io::Read;
@@ -22,28 +25,31 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use quell_core::guard::{Decision, Runner, decide_verb};
+use crate::rules::{Decision, Runner};
+use quell_core::Mask;
 use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
 
-pub(crate) use again::{AdmittedTests, judge_request};
+pub use again::judge_request;
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 pub use counts::Counts;
 pub use output::{OutputCut, StreamText};
 
-use quell_keeper::Mask;
-
-use crate::guard::Gate;
-use crate::{Error, Job, Quell, Result, Start, Stop};
 use counts::{Counter, Found};
-use course::Course;
 use evidence::EvidenceFile;
-use judge::Facts;
+use follow::Course;
+use quell::{Error, Job, Quell, Result, Start, Stop};
+use quell_guard::{Gate, decide_verb};
+use status::Facts;
 
 /// How much of each stream an answer has, if nothing else is asked for.
 pub const MAX_OUTPUT: u64 = 50 * 1024;
 
 /// How large a report may be.
 const MOST_JUNIT: u64 = 32 << 20;
+
+/// The name of the published schema of [`TestAnswer`], and what makes it.
+#[cfg(feature = "schema")]
+pub const SCHEMA: (&str, fn() -> String) = ("test", quell_core::schema::written::<TestAnswer>);
 
 /// What to run, and what has to hold for it.
 #[derive(Clone, Debug)]
@@ -91,19 +97,19 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
 pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
-    let mask = Mask::in_environment(&plan.start.mask, &plan.start.environment);
+    let mask = plan.start.environment.mask(&plan.start.mask);
     let words: Vec<String> =
         plan.start.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
     let target = words.join(" ");
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
     let listed = decide_verb(gate.policy(), "test");
     if !listed.allowed {
-        return Err(gate.refuse("test", &target, listed));
+        return Err(gate.refuse("test", &target, listed).into());
     }
     if let Some(file) = &plan.evidence
         && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
     {
-        return Err(gate.refuse("test", &target, masked(*refusal, &mask)));
+        return Err(gate.refuse("test", &target, refusal.masked(&mask)).into());
     }
     let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
@@ -113,7 +119,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
         Ok(checked) => (checked.decision.clone(), Some(checked)),
         Err(decision) => (*decision, None),
     };
-    let decided = gate.decided("test", &target, masked(decision, &mask));
+    let decided = gate.decided("test", &target, decision.masked(&mask)).map_err(Error::from);
     let (decision, checked) = match (decided, checked) {
         (Ok(decision), Some(checked)) => (decision, checked),
         (Err(error), _) => {
@@ -167,12 +173,6 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     Ok(answer)
 }
 
-/// A decision as it may be shown: it may name a path.
-pub(crate) fn masked(decision: Decision, mask: &Mask) -> Decision {
-    let (reason, hint) = (mask.apply(&decision.reason), mask.apply(&decision.hint));
-    Decision { reason, hint, ..decision }
-}
-
 /// What a file was before the run.
 fn mark(path: &Path) -> Option<(u64, i64, i64, u64)> {
     let found = fs::symlink_metadata(path).ok()?;
@@ -203,7 +203,7 @@ impl TestAnswer {
             stdout: StreamText::default(),
             stderr: StreamText::default(),
             junit: None,
-            decision: Decision::refuse("UNDECIDED", quell_core::guard::BUILT_IN, "", ""),
+            decision: Decision::refuse("UNDECIDED", crate::rules::BUILT_IN, "", ""),
             job: None,
             receipt: None,
             error: None,
@@ -251,7 +251,7 @@ impl TestAnswer {
         let mut start = plan.start.clone();
         // What outlives the command is not stopped by the keeper at once, but by us in a moment.
         start.until = Until::Tree;
-        start.owner = Some(crate::owner_process(std::process::id())?);
+        start.owner = Some(quell::owner_process(std::process::id())?);
         if runner == Runner::Pytest && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Else what it has said is lost with it when it is killed.
             start.environment.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
@@ -350,7 +350,7 @@ impl TestAnswer {
     ) {
         if let Some(receipt) = &self.receipt {
             let found = counted.as_ref().map(|(_, found)| found);
-            (self.status, self.reason) = judge::judge(&Facts {
+            (self.status, self.reason) = status::judge(&Facts {
                 runner,
                 receipt,
                 own_end: course.own_end,

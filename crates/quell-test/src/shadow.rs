@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use quell_core::guard::{BUILT_IN, Decision, PathWord, Place, Runner, Scope, TestCommand};
+use crate::rules::{BUILT_IN, Decision, PathWord, Place, Runner, Scope, TestCommand};
 
 use super::ini;
 use super::stdlib::MODULES;

@@ -1,6 +1,6 @@
 //! The word for a test run, from what is known of it.
 
-use quell_core::guard::Runner;
+use crate::rules::Runner;
 use quell_core::{Actor, Cause, Leak, Receipt, RootOutcome};
 
 use super::answer::TestStatus;

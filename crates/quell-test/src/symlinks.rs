@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::{BUILT_IN, Decision, Runner, Scope, decide_link};
+use crate::rules::{BUILT_IN, Decision, Runner, Scope, decide_link};
 
 /// How many entries are looked at. More of them are no tests, and would be waited for.
 const MOST: usize = 200_000;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::{Kin, Owner, ProcessFacts};
 use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
-use quell_core::guard::{Kin, Owner, ProcessFacts};
 use quell_core::{JobId, ProcId};
 use quell_store::Home;
 use quell_sys::Stat;

@@ -9,7 +9,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use quell_core::guard::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
+use crate::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
 use quell_core::{
     Action, Actor, Cause, Count, KillReason, Lifecycle, LifecycleEvent, LifecycleRules, ProcId, Signal,
     StopMode, StopPlan, StopRequest, Until, Verdict,
@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::set::Member;
 use self::set::{Process, Set};
-use crate::guard::Gate;
+use crate::Gate;
 use crate::{Error, Result};
 
 /// The signals that ask a process to end. Who gets another one is expected to go on, and is not killed for that.

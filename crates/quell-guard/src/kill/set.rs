@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use quell_core::guard::{Decision, ProcessFacts, decide_kill};
+use crate::{Decision, ProcessFacts, decide_kill};
 use quell_core::{ProcId, Signal};
 use quell_store::Home;
 use quell_sys::{PidFd, Polled, Sent};
 use serde::Serialize;
 
 use super::facts;
-use crate::guard::Gate;
+use crate::Gate;
 use crate::{Error, Result};
 
 /// More than any tree that somebody ends by hand.

@@ -7,14 +7,12 @@ mod unit;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::guard::{
-    Decision, ServiceName, ServiceVerb, decide_service, decide_unit, decide_verb, read_service,
-};
+use crate::{Decision, ServiceName, ServiceVerb, decide_service, decide_unit, decide_verb, read_service};
 use quell_sys::{PidFd, Polled};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::guard::Gate;
+use crate::Gate;
 use crate::{Error, Result};
 use systemctl::{Said, Systemctl};
 use unit::{Unit, one_line};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use quell_core::guard::{ServiceName, ServiceVerb, UnitFacts};
+use crate::{ServiceName, ServiceVerb, UnitFacts};
 
 use quell_sys::PidFd;
 

@@ -11,7 +11,7 @@ mod pytest;
 #[cfg(test)]
 mod tests;
 
-use quell_core::guard::Runner;
+use crate::rules::Runner;
 use serde::Serialize;
 
 pub(super) use junit::read as read_junit;

@@ -6,7 +6,7 @@ use super::options::{
     VITEST, is_among,
 };
 use super::path::{Root, check_target, shown};
-use super::report::is_any_report;
+use super::report_name::is_any_report;
 use super::scan::{Scan, Special, looks_like_path, option_path, split_words};
 use super::wrapper::{check_programs, names_category, no_runner, no_script, no_tests};
 use super::{BUILT_IN, Decision, GUIDE, Runner, TestCommand, matches};

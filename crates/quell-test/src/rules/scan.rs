@@ -3,7 +3,7 @@
 use super::command::last;
 use super::options::{Dashes, Options, REPORT_DIRS, is_among};
 use super::path::{check_target, shown};
-use super::report::is_report_name;
+use super::report_name::is_report_name;
 use super::runner::{Found, PathWord, Place, Rules, misleads};
 use super::{BUILT_IN, Decision};
 

@@ -179,5 +179,5 @@ pub fn decide_presence(
 }
 
 #[cfg(test)]
-#[path = "test_table.rs"]
+#[path = "scope_table.rs"]
 mod table;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::super::{Root, Rules, path_words, read_command, split_words};
 use super::*;
-use crate::guard::Runner;
+use crate::rules::Runner;
 
 fn words(line: &str) -> Vec<String> {
     split_words(line)
