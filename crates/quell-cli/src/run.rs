@@ -11,7 +11,7 @@ use quell_core::{
     Actor, Cause, Contain, ErrorBody, Hook, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan,
     Until, Verdict, account, parse_environment,
 };
-use quell_keeper::{Environment, Finished, Mask, ReceiptTarget, RunError, RunRequest};
+use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
 use serde_json::json;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
@@ -115,7 +115,7 @@ pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
     }
     set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
     let environment = Environment { clear: args.clear_env, set };
-    output::hide(Mask::in_environment(&settings.mask, &environment));
+    output::hide(environment.mask(&settings.mask));
     Ok(Common {
         cwd: args.cwd,
         environment,

@@ -6,11 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod decision;
 mod envelope;
 mod event;
-pub mod guard;
 mod id;
 mod lifecycle;
+mod mask;
 pub mod paths;
 mod plan;
 mod receipt;
@@ -23,12 +24,14 @@ mod text;
 mod time;
 mod units;
 
+pub use decision::{BUILT_IN, Decision};
 pub use envelope::{ErrorBody, failure, json, success};
 pub use event::{EventKind, JobEvent};
 pub use id::{InvalidId, JobId};
 pub use lifecycle::{
     Action, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase, StopMode, StopRequest,
 };
+pub use mask::Mask;
 pub use plan::{AskScope, StopPlan};
 pub use receipt::{
     Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Output, ProcId,

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
-mod mask;
 mod request;
 
 #[cfg(target_os = "linux")]
@@ -15,7 +14,6 @@ mod platform;
 #[path = "other.rs"]
 mod platform;
 
-pub use mask::Mask;
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;

@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::guard::Decision;
-use quell_core::{Background, Contain, Hook, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
+use quell_core::{
+    Background, Contain, Decision, Hook, JobId, Leak, Limits, Mask, ProcId, Receipt, StopPlan, Until,
+};
 use serde::{Deserialize, Serialize};
-
-use crate::Mask;
 
 /// The program's environment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +24,14 @@ impl Environment {
     pub fn variables(&self) -> BTreeMap<OsString, OsString> {
         let outer = (!self.clear).then(std::env::vars_os).into_iter().flatten();
         outer.chain(self.set.iter().cloned()).collect()
+    }
+
+    /// The values that `names` have in it, which are to be masked.
+    pub fn mask(&self, names: &[String]) -> Mask {
+        // Without names nothing is copied.
+        let variables: Vec<_> =
+            if names.is_empty() { Vec::new() } else { self.variables().into_iter().collect() };
+        Mask::new(names, &variables)
     }
 }
 
@@ -91,7 +98,7 @@ impl RunRequest {
     /// What is masked in all that is shown of the job.
     pub fn masked_values(&self) -> Mask {
         let names = self.background.as_ref().map_or(&self.mask, |background| &background.rules.mask);
-        Mask::in_environment(names, &self.environment)
+        self.environment.mask(names)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::guard::Decision;
 use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
+use quell_guard::Decision;
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Sourced};

@@ -127,6 +127,17 @@ impl Job {
         self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
     }
 
+    /// Finishes it if its keepers were lost; whether it is over then. The policy must allow that, unless the job is a test run
+    /// that was started through this handle: a test run ends what it has started.
+    pub fn settle(&self) -> Result<bool> {
+        if self.quell.started == Some(self.id()) {
+            settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
+        } else {
+            settle_lost(&self.dir)?;
+        }
+        self.is_over()
+    }
+
     /// Whether it has ended, or was never there.
     pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
@@ -366,7 +377,7 @@ impl Job {
     }
 
     /// Something that wakes up when the job's record changes or its keepers are gone.
-    pub(crate) fn watch(&self) -> Result<Watch> {
+    pub fn watch(&self) -> Result<Watch> {
         let failed = || Error::io(self.dir.dir());
         let mut watch = Watch::new().map_err(failed())?;
         for path in [self.dir.dir().to_owned(), self.dir.live_path()] {

@@ -31,17 +31,16 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod admit;
 pub mod answers;
 mod call;
 pub mod config;
 mod error;
 mod find;
 mod gc;
-pub mod guard;
 mod history;
 mod index;
 mod job;
-pub mod kill;
 mod logs;
 mod recover;
 mod restart;
@@ -49,12 +48,10 @@ pub mod roles;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;
-pub mod service;
 mod short;
 mod start;
 mod stats;
 mod sweep;
-pub mod testing;
 mod tidy;
 mod tree;
 mod view;
@@ -63,6 +60,7 @@ mod wait;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub use admit::{Passed, Wish, admit};
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
@@ -72,6 +70,7 @@ pub use job::{Job, Stop, Stopped};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView, Unwritten};
 pub use quell_core as core;
 pub use quell_core::{JobState, Timestamp};
+pub use quell_guard as guard;
 pub use quell_keeper::control::LiveMember;
 pub use quell_keeper::{Environment, Finished, RunError, RunRequest};
 pub use quell_store::{
@@ -88,8 +87,6 @@ pub use tree::Tree;
 pub use view::JobView;
 pub use wait::{Conditions, Met, Waited, wait};
 
-use guard::{Passed, Wish};
-
 /// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -100,6 +97,8 @@ pub struct Quell {
     program: PathBuf,
     /// Whether each call asks the gate.
     guarded: bool,
+    /// The test run that was started through it.
+    started: Option<core::JobId>,
 }
 
 impl Quell {
@@ -114,11 +113,11 @@ impl Quell {
     }
 
     /// With a program that is known: this very one, if it is `quell` itself. Whoever calls this has asked the gate
-    /// ([`guard::admit`]) before each call.
+    /// ([`admit`]) before each call.
     pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, guarded: false }
+        Self { home, program, guarded: false, started: None }
     }
 
     /// Where its jobs are.
@@ -185,7 +184,7 @@ impl Quell {
         let config = Config::load_here().map(|loaded| loaded.config);
         let mask = config.as_ref().map(Config::mask).unwrap_or_default();
         let wish = Wish { verb, target: target.to_owned(), reason, job: None, mask };
-        guard::admit(config.map(|config| config.guard), Some(&self.home), wish)
+        admit(config.map(|config| config.guard), Some(&self.home), wish)
     }
 }
 
@@ -198,7 +197,7 @@ pub fn run(mut request: RunRequest) -> Result<Finished> {
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let target = program.unwrap_or_default();
     let wish = Wish { verb: "run", target, job: request.id, mask, ..Wish::default() };
-    guard::admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
+    admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
     Ok(quell_keeper::run(request)?)
 }
 

@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_contain::{OrphanedJob, Recovered};
-use quell_core::guard::{Decision, decide_verb};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, JobState, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
-    SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    JobSpec, JobState, KillReason, Mask, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome,
+    RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
-use quell_keeper::{Mask, News, RunError};
+use quell_guard::{Decision, decide_verb};
+use quell_keeper::{News, RunError};
 use quell_store::{JobDir, Liveness, Lock, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde_json::json;
 
-use crate::guard::Gate;
 use crate::{Config, Error, Result};
+use quell_guard::Gate;
 
 /// How much longer than its own verification a stop that another quell is finishing is waited for.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);

@@ -7,13 +7,13 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use quell_core::guard::{BUILT_IN, Decision, Policy, decide_verb};
-use quell_keeper::{Mask, News, RunError, RunRequest, StartReply};
+use quell_core::Mask;
+use quell_guard::{BUILT_IN, Decision, Policy, decide_verb};
+use quell_keeper::{News, RunError, RunRequest, StartReply, TestTerms};
 use quell_store::Home;
 
-use crate::guard::{Asker, Gate};
-use crate::testing::{self, AdmittedTests};
-use crate::{Config, Error, Result};
+use crate::{Config, Error, Result, Start};
+use quell_guard::{Asker, Gate};
 
 /// The exit code of what the guard refuses.
 const REFUSED: u8 = 4;
@@ -21,13 +21,28 @@ const REFUSED: u8 = 4;
 /// How large the news of a lost job can be: a few events.
 const MOST_NEWS: u64 = 1 << 20;
 
-/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it.
+/// A request that the guard admits as a test run.
+#[derive(Clone, Debug)]
+pub struct AdmittedTests {
+    /// What it said.
+    pub decision: Decision,
+    /// The request made again: what was checked, and of the rest only what can't run or write anything.
+    pub start: Start,
+    /// What holds for the run.
+    pub terms: TestTerms,
+}
+
+/// What the guard says about a request as a test run; none if it is not one. The crate `quell-test` knows.
+pub type TestJudge = fn(&Config, &RunRequest) -> Option<std::result::Result<AdmittedTests, Box<Decision>>>;
+
+/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it, as a start or,
+/// by `judge`, as a test run.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn keep() -> ExitCode {
+pub fn keep(judge: TestJudge) -> ExitCode {
     quell_keeper::stand_by(|request, stdin| {
         let path = request.home.clone().unwrap_or_default();
-        admit_request(request, stdin).map_err(|error| match error {
+        admit_request(request, stdin, judge).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
             Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
@@ -75,23 +90,24 @@ fn mask_of(config: &Config, request: &RunRequest) -> Mask {
 /// an allowance.
 pub(crate) fn check_request(request: &RunRequest) -> Result<()> {
     let config = Config::from_files_here()?;
-    let (verb, decision, _) = decide_request(&config, request);
+    // Test runs are not restarted.
+    let (verb, decision, _) = decide_request(&config, request, |_, _| None);
     if decision.allowed {
         return Ok(());
     }
     let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
     let mask = mask_of(&config, request);
-    Err(Gate::new(&home, config.guard).masking(mask).refuse(verb, &program(request), decision))
+    Err(Gate::new(&home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
 }
 
 /// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
 /// log has a line about it.
-fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, OwnedFd)> {
+fn admit_request(request: RunRequest, stdin: OwnedFd, judge: TestJudge) -> Result<(RunRequest, OwnedFd)> {
     let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
     let program = program(&request);
     let (mask, verb, decision, tests) = match Config::from_files_here() {
         Ok(config) => {
-            let (verb, decision, tests) = decide_request(&config, &request);
+            let (verb, decision, tests) = decide_request(&config, &request, judge);
             (mask_of(&config, &request), verb, Ok(decision), tests)
         }
         Err(error) => (mask_of(&Config::default(), &request), "start", Err(error), None),
@@ -105,13 +121,17 @@ fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, Own
 
 /// Whether today's policy lets a background job be started, and the verb that it is admitted as: a start, or else a test run
 /// if it is one. The request of a test run holds only as it is given back.
-fn decide_request(config: &Config, request: &RunRequest) -> (&'static str, Decision, Option<AdmittedTests>) {
+fn decide_request(
+    config: &Config,
+    request: &RunRequest,
+    judge: TestJudge,
+) -> (&'static str, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, "start");
-    let masked = |decision| testing::masked(decision, &request.masked_values());
+    let masked = |decision: Decision| decision.masked(&request.masked_values());
     if start.allowed {
         return ("start", start, None);
     }
-    match testing::judge_request(config, request) {
+    match judge(config, request) {
         Some(Ok(tests)) => ("test", tests.decision.clone(), Some(tests)),
         Some(Err(refusal)) => ("test", masked(*refusal), None),
         None => ("start", start, None),
@@ -128,5 +148,5 @@ fn note(
 ) -> Result<Decision> {
     let gate = Gate::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
-    gate.noted(verb, target, decision.unwrap_or_else(unreadable))
+    Ok(gate.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use quell_core::{
-    Background, Contain, Hook, JobId, Leak, Limits, OnOwnerExit, Owner, ProcId, ReadyRules, RestartRules,
-    Stdin, StopPlan, Until,
+    Background, Contain, Hook, JobId, Leak, Limits, Mask, OnOwnerExit, Owner, ProcId, ReadyRules,
+    RestartRules, Stdin, StopPlan, Until,
 };
-use quell_keeper::{BackgroundRequest, Environment, Mask, RunError, RunRequest, StartReply, TestTerms};
+use quell_keeper::{BackgroundRequest, Environment, RunError, RunRequest, StartReply, TestTerms};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 
@@ -394,9 +394,10 @@ impl Quell {
     }
 
     /// Starts a test run that the guard has admitted.
-    pub(crate) fn start_tests(&self, start: &Start, terms: TestTerms) -> Result<Job> {
+    pub fn start_tests(&self, start: &Start, terms: TestTerms) -> Result<Job> {
         let (request, stdin) = start.test_request(self.home(), terms)?;
-        self.start_request(&request, stdin)
+        let id = self.start_request(&request, stdin)?.id();
+        Ok(Self { started: Some(id), ..self.clone() }.job_with(id))
     }
 
     /// Starts it. If its name is that of a job that was lost, that one is finished first.

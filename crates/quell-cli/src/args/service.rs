@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::guard::ServiceVerb;
+use quell_guard::ServiceVerb;
 
 use super::job::patience;
 

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::guard::{Gate, Passed, Wish};
-use quell::{Config, Error, Loaded, Quell};
+use quell::{Config, Error, Loaded, Passed, Quell, Wish};
 use quell_core::JobId;
-use quell_keeper::{Environment, Mask};
+use quell_guard::Gate;
+use quell_keeper::Environment;
 
 use crate::args::{StopArgs, Verb};
 
@@ -44,12 +44,12 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
         _ => None,
     };
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
-    match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
+    match quell::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
         // the caller looks like a helper is no proof, so it gives no more rights than that.
         Err(Error::Refused(_)) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_a_helper() => {
             let policy = settings().map(|loaded| loaded.config.guard.clone());
-            quell::guard::admit(policy, None, Wish { verb: "start", ..Wish::default() })
+            quell::admit(policy, None, Wish { verb: "start", ..Wish::default() })
         }
         admitted => admitted,
     }
@@ -59,7 +59,7 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
 pub fn program(command: &[OsString]) -> String {
     let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let names = settings().map_or(&[][..], |loaded| &loaded.config.start.mask);
-    Mask::in_environment(names, &Environment::default()).apply(&program)
+    Environment::default().mask(names).apply(&program)
 }
 
 /// Which jobs are meant, as it was said.

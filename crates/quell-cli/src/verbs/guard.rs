@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
-use quell::testing::{TestPlan, check_tests};
-use quell::{Error, Start, kill, service};
-use quell_core::guard::{Decision, decide_verb};
+use quell::{Error, Start};
+use quell_guard::{Decision, decide_verb, kill, service};
+use quell_test::{TestPlan, check_tests};
 
 use super::{envelope, fail, gate, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
@@ -43,10 +43,10 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
     let gate = gate::of(&quell()?, None)?;
     match check {
-        CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
+        CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(&args.how))?),
         CheckVerb::Service(args) => {
             let options = service::Options { user: args.what.user, ..service::Options::default() };
-            service::check(&gate, args.what.action.verb(), &args.what.name, &options)
+            Ok(service::check(&gate, args.what.action.verb(), &args.what.name, &options)?)
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell::kill::{Kill, KillAnswer, KillVerdict};
+use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
 use super::{envelope, fail, gate, quell};
 use crate::args::{KillArgs, KillHow};
@@ -23,7 +23,7 @@ pub fn kill(args: &KillArgs) -> ExitCode {
         let stop = &gate::settings()?.config.stop;
         let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(&args.how) };
         let gate = gate::of(&quell, args.reason.clone())?;
-        quell::kill::kill(&gate, &args.pid, &wish)
+        Ok(quell_guard::kill::kill(&gate, &args.pid, &wish)?)
     });
     match done {
         Ok(answer) => {

@@ -82,7 +82,7 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Sweep(args) => sweep::sweep(&args),
         Verb::Service(args) => service::service(&args),
         Verb::Config(args) => config::config(&args),
-        Verb::Keep => quell::roles::keep(),
+        Verb::Keep => quell::roles::keep(quell_test::judge_request),
         Verb::Tell => quell::roles::tell(),
         #[cfg(feature = "faults")]
         Verb::Points => {

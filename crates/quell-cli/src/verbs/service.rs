@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use quell::service::{Options, ServiceAnswer, act};
-use quell_core::guard::ServiceVerb;
+use quell_guard::ServiceVerb;
+use quell_guard::service::{Options, ServiceAnswer, act};
 
 use super::{envelope, fail, gate, quell};
 use crate::args::ServiceArgs;
@@ -14,7 +14,7 @@ pub fn service(args: &ServiceArgs) -> ExitCode {
     let options = Options { user: args.what.user, timeout: args.timeout };
     let done = quell()
         .and_then(|quell| gate::of(&quell, args.reason.clone()))
-        .and_then(|gate| act(&gate, args.what.action.verb(), &args.what.name, &options));
+        .and_then(|gate| Ok(act(&gate, args.what.action.verb(), &args.what.name, &options)?));
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use quell::Passed;
 use quell::answers::StartAnswer;
-use quell::guard::Passed;
 use quell::{Environment, Error, GcRules, Input, Job, Quell, Start, Waited};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 

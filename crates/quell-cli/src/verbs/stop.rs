@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use quell::Passed;
 use quell::answers::{StopAnswer, StoppedJob};
-use quell::guard::Passed;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{ErrorBody, Verdict, account};
 use serde_json::json;

@@ -5,10 +5,9 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
 use quell::{Error, Job, LogReader, Piece, Start, Stream};
 use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
-use quell_keeper::Mask;
+use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
 use super::{envelope, fail, gate, phrases, quell};
@@ -59,7 +58,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     (start.name, start.tags) = (args.name, args.tag.into_iter().collect());
     start.max_log = config.start.max_log;
     (start.hooks, start.mask) = (config.hooks, config.start.mask);
-    output::hide(Mask::in_environment(&start.mask, &start.environment));
+    output::hide(start.environment.mask(&start.mask));
     let plan = TestPlan {
         scope: args.scope,
         junit: args.junit,

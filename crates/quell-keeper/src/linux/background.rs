@@ -29,8 +29,8 @@ use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::waiting::pause;
 use super::wire::{Line, Note, StartFailure};
-use crate::mask::Mask;
 use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
+use quell_core::Mask;
 
 /// The name of a standby.
 const STANDBY_NAME: &str = "quell-standby";

@@ -2,7 +2,7 @@
 
 use quell_sys::Stat;
 
-use crate::mask::Mask;
+use quell_core::Mask;
 
 /// How much of its command line is kept.
 const LONGEST: usize = 200;

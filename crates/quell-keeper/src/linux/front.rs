@@ -25,8 +25,8 @@ use super::prepare::{self, open_outlets};
 use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::mask::Mask;
 use crate::{Finished, RunError, RunRequest};
+use quell_core::Mask;
 
 /// The signals by which a front is asked to stop its job.
 pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];

@@ -13,7 +13,7 @@ use super::helper::{self, Task};
 use super::ready::Readiness;
 use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
-use crate::mask::Mask;
+use quell_core::Mask;
 
 /// Whoever is behind a call from `pid`.
 /// How many bytes of a command line a tree shows.

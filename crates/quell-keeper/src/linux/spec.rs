@@ -10,7 +10,7 @@ use super::evidence::Outlet;
 use super::front::Plan;
 use super::supervise::Job;
 use crate::RunRequest;
-use crate::mask::Mask;
+use quell_core::Mask;
 
 pub fn job_of(request: &RunRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Job {
     let background = request.background.as_ref();

@@ -5,7 +5,7 @@
 //! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's.
 
 use quell_core::Signal;
-use quell_core::guard::{EFFECTS, Effect, KillPolicy, Policy};
+use quell_guard::{EFFECTS, Effect, KillPolicy, Policy};
 use toml::Spanned;
 use toml::de::DeValue;
 

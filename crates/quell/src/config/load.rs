@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::Policy;
+use quell_guard::Policy;
 
 use super::file::{self, Settings};
 use super::find::{Here, Whose};
@@ -69,7 +69,7 @@ impl Config {
     }
 
     /// Whether settings are or could be read from there. `path` is without links.
-    pub(crate) fn is_read_from(path: &Path, cwd: &Path) -> bool {
+    pub fn is_read_from(path: &Path, cwd: &Path) -> bool {
         let environment = Environment::new(std::env::vars_os());
         let machine = Path::new(guard::MACHINE_FILE).parent().map(Path::to_owned);
         let own = environment.config_dir(environment.home().as_deref()).map(|dir| dir.join("quell"));

@@ -17,9 +17,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::guard::Policy;
+use quell_core::Mask;
 use quell_core::{Contain, Hook, OnOwnerExit, RestartRules, StopPlan, Until};
-use quell_keeper::Mask;
+use quell_guard::Policy;
 
 pub use load::Loaded;
 pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};

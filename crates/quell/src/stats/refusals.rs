@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use quell_store::Home;
 
 use crate::Result;
-use crate::guard::{Kind, audit_log};
 use crate::index::ms_of;
+use quell_guard::{Kind, audit_log};
 
 /// One refusal.
 #[derive(Clone, Debug)]

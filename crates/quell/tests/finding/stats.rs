@@ -1,9 +1,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quell::core::guard::{Decision, Policy};
 use quell::core::{Cause, RootOutcome, Signal, Verdict};
 use quell::guard::{Asker, AuditLine, Gate, Kind};
+use quell::guard::{Decision, Policy};
 use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, Timestamp, stats, stats_of};
 
 use crate::fake::{Fake, Place, THEN};

@@ -1,0 +1,74 @@
+//! Secrets that are shown nowhere.
+
+use std::ffi::OsString;
+
+/// The values of the variables that are to be masked.
+#[derive(Clone, Debug, Default)]
+pub struct Mask {
+    values: Vec<String>,
+}
+
+/// Fewer characters than these are no secret.
+const SHORTEST: usize = 3;
+
+impl Mask {
+    /// The values that `names` have in `environment`. One that is too short to be a secret would only spoil the text.
+    pub fn new(names: &[String], environment: &[(OsString, OsString)]) -> Self {
+        let mut values: Vec<String> = environment
+            .iter()
+            .filter(|(key, _)| names.iter().any(|name| key.as_os_str() == name.as_str()))
+            .map(|(_, value)| value.to_string_lossy().into_owned())
+            .filter(|value| value.len() >= SHORTEST)
+            .collect();
+        // A value that holds another one goes first.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self { values }
+    }
+
+    /// Whether one of them is in `text`.
+    pub fn hides(&self, text: &str) -> bool {
+        self.values.iter().any(|value| text.contains(value.as_str()))
+    }
+
+    /// `text` without them.
+    pub fn apply(&self, text: &str) -> String {
+        self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    }
+
+    /// The same for a text that may have been cut, which is marked by `…`: there it may end in a part of a value.
+    pub fn apply_to_cut(&self, text: &str) -> String {
+        let text = self.apply(text);
+        let Some(kept) = text.strip_suffix('…') else { return text };
+        let parts =
+            |value: &str| value.char_indices().map(|(at, _)| at).filter(|at| *at >= SHORTEST).collect();
+        let ending = self.values.iter().filter_map(|value| {
+            let parts: Vec<usize> = parts(value);
+            parts.into_iter().rev().find(|&end| kept.ends_with(&value[..end]))
+        });
+        match ending.max() {
+            Some(length) => format!("{}***…", &kept[..kept.len() - length]),
+            None => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_value_at_a_cut_is_masked_too() {
+        let mask = Mask::new(&["TOKEN".into()], &[("TOKEN".into(), "s3crét-of-mine".into())]);
+        assert_eq!(mask.apply_to_cut("curl s3crét-of-mine s3cré…"), "curl *** ***…");
+        assert_eq!(mask.apply_to_cut("curl s3cré"), "curl s3cré");
+        assert_eq!(mask.apply_to_cut("curl s3…"), "curl s3…");
+    }
+
+    #[test]
+    fn only_the_values_of_named_variables_are_masked() {
+        let environment = [("TOKEN", "s3cret"), ("LONGER", "s3cret-and-more"), ("HOME", "/root"), ("N", "1")];
+        let environment = environment.map(|(key, value)| (OsString::from(key), OsString::from(value)));
+        let mask = Mask::new(&["TOKEN".into(), "LONGER".into(), "N".into()], &environment);
+        assert_eq!(mask.apply("curl -H s3cret -x s3cret-and-more /root 1"), "curl -H *** -x *** /root 1");
+    }
+}

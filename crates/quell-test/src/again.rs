@@ -1,0 +1,96 @@
+//! The same question to the guard once more, by the process that is to run the tests.
+
+use std::fs;
+
+use crate::rules::{BUILT_IN, Decision};
+use quell_core::Owner;
+use quell_keeper::{BackgroundRequest, RunRequest, TestTerms};
+
+use super::{TestPlan, check};
+use quell::roles::AdmittedTests;
+use quell::{Config, Start};
+use quell_guard::decide_verb;
+
+impl TestPlan {
+    /// What the process that runs the tests has to know to ask the guard again.
+    pub(super) fn terms(&self) -> TestTerms {
+        TestTerms {
+            scope: self.scope.clone(),
+            junit: self.junit.clone(),
+            approved: self.approved,
+            require_target: self.require_target,
+        }
+    }
+}
+
+/// What the guard says about a request as a test run; none if it is not one.
+pub fn judge_request(config: &Config, request: &RunRequest) -> Option<Result<AdmittedTests, Box<Decision>>> {
+    let background = request.background.as_ref()?;
+    let terms = background.test.as_ref()?;
+    Some(admit(config, request, background, terms))
+}
+
+fn admit(
+    config: &Config,
+    request: &RunRequest,
+    background: &BackgroundRequest,
+    terms: &TestTerms,
+) -> Result<AdmittedTests, Box<Decision>> {
+    decide_verb(&config.guard, "test").ok()?;
+    let refuse = |code, reason: &str, hint| Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)));
+    // Each of these runs a command that is not checked here.
+    let known = background.rules.hooks.iter().all(|hook| config.hooks.contains(hook));
+    if background.rules.ready.cmd.is_some() || !known {
+        let reason = "a test run has no --ready-cmd, and no hooks but those of the settings";
+        return refuse("VERB_DENIED", reason, "start it with `quell test`");
+    }
+    // The settings are those of this directory; another one may have a stricter policy.
+    let here = std::env::current_dir().and_then(fs::canonicalize);
+    let asked = request.cwd.as_ref().map(fs::canonicalize);
+    let cwd = match (here, asked) {
+        (Ok(here), Some(Ok(asked))) if here == asked => here,
+        _ => {
+            let reason = "the working directory of the tests is not the one that they are asked for in";
+            return refuse("PATH_OUTSIDE_SCOPE", reason, "change to that directory first");
+        }
+    };
+    let mut plan = TestPlan {
+        scope: terms.scope.clone(),
+        junit: terms.junit.clone(),
+        approved: terms.approved,
+        require_target: terms.require_target,
+        ..TestPlan::new(harmless(request, background))
+    };
+    let checked = check::check(&config.guard.test, &plan, &cwd, request.home.as_deref())?;
+    plan.start.command = checked.words;
+    plan.start.environment = checked.environment;
+    plan.start.cwd = Some(cwd);
+    Ok(AdmittedTests { decision: checked.decision, terms: terms.clone(), start: plan.start })
+}
+
+/// The request without what a test run does not have: a standard input, a terminal, restarts, probes, receipts.
+fn harmless(request: &RunRequest, background: &BackgroundRequest) -> Start {
+    let rules = &background.rules;
+    Start {
+        environment: request.environment.clone(),
+        contain: request.contain,
+        limits: request.limits,
+        plan: request.plan,
+        timeout: request.timeout,
+        until: request.until,
+        leak: request.leak,
+        name: request.name.clone(),
+        tags: request.tags.clone(),
+        session: background.session.clone(),
+        max_log: rules.max_log,
+        owner: match rules.owner {
+            Some(Owner::Process { id }) => Some(id),
+            // It lives for the job that this process is part of.
+            Some(Owner::Job { .. }) | None => None,
+        },
+        ttl: rules.ttl,
+        hooks: rules.hooks.clone(),
+        mask: rules.mask.clone(),
+        ..Start::new(request.command.iter().cloned())
+    }
+}
