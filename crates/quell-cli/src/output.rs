@@ -58,7 +58,7 @@ pub fn to_stdout(text: &str) -> Option<ExitCode> {
 /// Writes a result with quell's own styles in it.
 #[cfg(target_os = "linux")]
 pub fn painted_to_stdout(text: &str) -> Option<ExitCode> {
-    match write(&crate::show::painted(text)) {
+    match write(&crate::render::painted(text)) {
         Ok(()) | Err(None) => None,
         Err(Some(code)) => Some(code),
     }

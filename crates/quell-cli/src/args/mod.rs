@@ -1,16 +1,16 @@
 //! The command line: raw words become checked arguments here and nowhere else.
 
-mod host;
-mod job;
-mod late;
+mod common;
+mod completions;
+mod deferred;
+mod gc;
+mod guard;
+mod list;
 mod logs;
-mod look;
-mod paper;
+mod send;
 mod service;
 mod stop;
-mod talk;
 mod test;
-mod tidy;
 mod wait;
 
 use std::ffi::OsString;
@@ -20,19 +20,19 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use quell_core::ErrorBody;
 use serde_json::json;
 
-pub use host::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
-pub use job::{
+pub use common::{
     ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
 };
-use late::Late;
+pub use completions::{CompletionsArgs, ManArgs, ShellArg};
+use deferred::Late;
+pub use gc::{GcArgs, RmArgs, Rule};
+pub use guard::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
+pub use list::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
 pub use logs::{EventsArgs, LogsArgs};
-pub use look::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
-pub use paper::{CompletionsArgs, ManArgs, ShellArg};
+pub use send::{RestartArgs, SendArgs, SignalArgs};
 pub use service::ServiceArgs;
 pub use stop::StopArgs;
-pub use talk::{RestartArgs, SendArgs, SignalArgs};
 pub use test::TestArgs;
-pub use tidy::{GcArgs, RmArgs, Rule};
 pub use wait::WaitArgs;
 
 /// What the words on the command line came to.
@@ -192,7 +192,7 @@ pub struct SweepArgs {
 
 /// The whole command line, for completions and manual pages.
 pub fn command() -> clap::Command {
-    late::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
+    deferred::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
     Cli::command()
 }
 

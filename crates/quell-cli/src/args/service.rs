@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quell_core::guard::ServiceVerb;
 
-use super::job::patience;
+use super::common::patience;
 
 const SERVICE_HELP: &str = "\
 Only what the policy allows ([guard.service] in the settings; nothing by default) is touched, and never what the host or

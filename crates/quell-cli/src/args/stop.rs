@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use quell_core::parse_duration;
 
-use super::job::AskArg;
+use super::common::AskArg;
 
 const STOP_HELP: &str = "\
 A job that is being stopped is joined (and hurried, if --grace is shorter); one that has ended is no error. All are

@@ -8,7 +8,7 @@ use clap::Args;
 use quell_core::{parse_assignment, parse_duration, parse_size};
 
 use super::LeakArg;
-use super::job::{AskArg, Bound, bound, name};
+use super::common::{AskArg, Bound, bound, name};
 
 const TEST_HELP: &str = "\
 Nothing runs before the guard has agreed: every target is below the working directory and the scope (--scope, and

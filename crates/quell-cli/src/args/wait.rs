@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::job::patience;
+use super::common::patience;
 
 const WAIT_HELP: &str = "\
 Without a condition the end of the jobs is waited for. With some, the first that

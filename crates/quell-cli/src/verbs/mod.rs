@@ -2,19 +2,20 @@
 
 mod completions;
 mod config;
+pub mod doctor;
 mod events;
-pub mod gate;
 mod gc;
 mod guard;
+pub mod guard_check;
 mod interrupts;
+mod job_selection;
 mod kill;
 mod list;
 mod logs;
 mod man;
-mod phrases;
 mod restart;
 mod rm;
-mod select;
+pub mod run;
 mod send;
 mod service;
 mod signal;
@@ -45,12 +46,12 @@ pub fn carry_out(verb: Verb) -> ExitCode {
         Verb::Run(args) if !args.no_record => quell::new_job_id(),
         _ => None,
     };
-    let passed = match gate::admit(&verb, job) {
+    let passed = match guard_check::admit(&verb, job) {
         Ok(passed) => passed,
         Err(error) => {
             // The codes of `run` are those of its command.
             let (code, body) = match (&verb, &error) {
-                (Verb::Run(_), Error::Start(error)) => (output::FAILED, crate::run::body_of(error)),
+                (Verb::Run(_), Error::Start(error)) => (output::FAILED, crate::verbs::run::body_of(error)),
                 (Verb::Run(_), _) => (output::FAILED, error.body()),
                 _ => (error.exit_code(), error.body()),
             };
@@ -89,8 +90,8 @@ pub fn carry_out(verb: Verb) -> ExitCode {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
-        Verb::Run(args) => crate::run::run(args.0, job),
-        Verb::Doctor(args) => crate::doctor::doctor(&args),
+        Verb::Run(args) => crate::verbs::run::run(args.0, job),
+        Verb::Doctor(args) => crate::verbs::doctor::doctor(&args),
     }
 }
 

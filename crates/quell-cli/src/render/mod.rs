@@ -2,6 +2,7 @@
 
 mod chart;
 mod filter;
+pub mod format;
 mod table;
 mod text;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use quell_core::{Signal, parse_duration};
 
-use super::job::{WaitReady, patience, signal, wait_ready};
+use super::common::{WaitReady, patience, signal, wait_ready};
 
 const SEND_HELP: &str = "\
 TEXT goes as one line, its words with a space between them. Without TEXT and

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use quell::{Error, Job, JobState, Quell, TagFilter};
 
 use crate::output;
-use crate::show;
+use crate::render;
 
 /// The labels that are asked for.
 pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
@@ -47,7 +47,7 @@ pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
 
 /// Says why the stop of a lost job was not finished.
 pub fn tell_unfinished(error: &Error) {
-    output::to_stderr(&format!("quell: {}\n", show::printable(&error.to_string())));
+    output::to_stderr(&format!("quell: {}\n", render::printable(&error.to_string())));
 }
 
 /// Says that the stop of a lost job was finished.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use quell_core::{Signal, parse_duration};
 
 use super::LeakArg;
-use super::job::timeout;
+use super::common::timeout;
 use super::service::ServiceWhat;
 
 const KILL_HELP: &str = "\
@@ -48,7 +48,7 @@ pub struct KillArgs {
 #[derive(Args)]
 pub struct KillHow {
     /// What it gets first, such as TERM, SIGTERM or 15
-    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::job::signal)]
+    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::common::signal)]
     pub signal: Signal,
     /// Those below it, too; each of them must be allowed
     #[arg(long)]

@@ -1,5 +1,10 @@
 //! The platforms on which quell can't keep jobs yet.
 
+#[path = "verbs/doctor.rs"]
+pub mod doctor;
+#[path = "verbs/run.rs"]
+pub mod run;
+
 use std::process::ExitCode;
 
 use quell_core::ErrorBody;
@@ -11,8 +16,8 @@ use crate::output;
 /// Says that this can't be done here yet.
 pub fn carry_out(verb: Verb) -> ExitCode {
     match verb {
-        Verb::Run(args) => return crate::run::run(args.0, None),
-        Verb::Doctor(args) => return crate::doctor::doctor(&args),
+        Verb::Run(args) => return run::run(args.0, None),
+        Verb::Doctor(args) => return doctor::doctor(&args),
         _ => {}
     }
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());

@@ -64,7 +64,7 @@ pub struct Settings {
 
 #[cfg(target_os = "linux")]
 fn settings() -> Result<Settings, ErrorBody> {
-    let config = &crate::verbs::gate::settings().map_err(|error| error.body())?.config;
+    let config = &crate::verbs::guard_check::settings().map_err(|error| error.body())?.config;
     Ok(Settings {
         plan: config.stop,
         contain: config.start.contain,
