@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use quell_core::ErrorBody;
 use serde_json::json;
 
-use crate::args::{self, Verb};
+use crate::args::{self, CliCommand};
 use crate::output;
 
 /// Says that this can't be done here yet.
-pub fn carry_out(verb: Verb) -> ExitCode {
+pub fn carry_out(verb: CliCommand) -> ExitCode {
     match verb {
-        Verb::Run(args) => return run::run(args.0, None),
-        Verb::Doctor(args) => return doctor::doctor(&args),
+        CliCommand::Run(args) => return run::run(args.0, None),
+        CliCommand::Doctor(args) => return doctor::doctor(&args),
         _ => {}
     }
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());

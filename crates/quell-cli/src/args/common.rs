@@ -1,6 +1,5 @@
-//! The arguments of `run` and `start`.
+//! What several verbs have in common: groups of arguments, and how single words are read.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,130 +106,6 @@ pub struct JobArgs {
     pub tag: Vec<(String, String)>,
 }
 
-const RUN_HELP: &str = "\
-Exit codes:
-  CMD's own   as it exited; 128+n if it died of signal n
-  122         not proven dead: the receipt and stderr name the survivors
-  123         something outlived the command, and --leak fail was given
-  124         timed out
-  125         quell itself failed or was called wrongly; or its keeper was killed when the command had exited already,
-              and the rest of the tree with it
-  126, 127    the command can't be executed, can't be found
-
-A TERM, INT, HUP or QUIT to quell asks the whole tree to end, gives it --grace, then kills it; a second one kills it at
-once. Keys of the terminal (Ctrl-C, Ctrl-Z) reach the command as they would without quell.
-
-Examples:
-  quell run --timeout 10m -- cargo test
-  quell run --timeout 2s --grace 500ms --receipt r.json -- ./flaky-server
-  quell run --leak fail -- make check
-  quell run --contain pidns --json -- npm test";
-
-#[derive(Args)]
-#[command(after_help = RUN_HELP, override_usage = "quell run [OPTIONS] -- CMD…")]
-pub struct RunArgs {
-    #[command(flatten)]
-    pub job: JobArgs,
-    /// Write the receipt (JSON) to this file
-    #[arg(long, value_name = "FILE")]
-    pub receipt: Option<PathBuf>,
-    /// Write the receipt (JSON) to this open descriptor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
-    pub receipt_fd: Option<i32>,
-    /// What it reads, instead of what quell reads: a file, or null
-    #[arg(long, value_name = "FILE|null")]
-    pub stdin: Option<PathBuf>,
-    /// Stop it when this process is gone, too: a pid, self (who calls quell) or parent (the one above that)
-    #[arg(long, value_name = "PID|self|parent", value_parser = owner)]
-    pub owner: Option<OwnerArg>,
-    /// Say nothing on stderr about what was stopped
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print the receipt in an envelope as the last line of stdout; errors too
-    #[arg(long)]
-    pub json: bool,
-    /// Keep no record of the run in QUELL_HOME
-    #[arg(long)]
-    pub no_record: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-}
-
-const START_HELP: &str = "\
-Prints the id once the program runs. With --wait-ready it also waits until the job is ready, and exits with 6 if it is
-not in that time (the job goes on), with 1 if it ended before. A job that was ready and ended right after was ready.
-
-Exit codes: 0 it runs; 1 the name is taken, or it ended before it was ready; 2 usage; 6 not ready in time;
-125 quell failed; 126, 127 the command can't be executed, can't be found. With an error nothing runs and nothing is left;
-unless it is about what comes after the start, such as a stdout that can't be written: then stderr has the id.
-
-Owners: --owner self is the process that calls quell (a shell, an agent), parent the one above it, session:NAME puts the
-job into a session (`quell stop --session NAME`). When an owner is gone, however it went, the job is stopped. A job that
-is started inside a job belongs to that one.
-
-Examples:
-  quell start --name web --ready-port 3000 --wait-ready 30s -- npm run dev
-  quell start --owner parent --timeout 10m -- cargo test
-  quell start --restart on-failure --restart-limit 5 -- ./worker
-  quell start --stdin pipe --name repl -- python3 -i
-  quell start --mask TOKEN --env-file .env -- ./deploy";
-
-#[derive(Args)]
-#[command(after_help = START_HELP, override_usage = "quell start [OPTIONS] -- CMD…")]
-pub struct StartArgs {
-    #[command(flatten)]
-    pub job: JobArgs,
-    /// What it reads: a file, - for what quell reads, pipe for `quell send`, null for nothing
-    #[arg(long, value_name = "FILE|-|pipe|null", default_value = "null")]
-    pub stdin: OsString,
-    /// Give it a terminal
-    #[arg(long)]
-    pub pty: bool,
-    /// How much of each output stream is kept, head and tail [default: 64M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub max_log: Option<u64>,
-    /// Ready when a process of the job listens on this TCP port
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub ready_port: Option<u16>,
-    /// Ready when a whole line of its output matches, by its first 1 MiB
-    #[arg(long, value_name = "REGEX")]
-    pub ready_log: Option<String>,
-    /// Ready when a server of the job answers here with a status from 200 to 399: http://127.0.0.1:3000/health
-    #[arg(long, value_name = "URL")]
-    pub ready_http: Option<String>,
-    /// Ready when this shell command exits with 0
-    #[arg(long, value_name = "CMD")]
-    pub ready_cmd: Option<String>,
-    /// Wait until it is ready, for this long at most
-    #[arg(long, value_name = "DUR", num_args = 0..=1, default_missing_value = "", value_parser = wait_ready)]
-    pub wait_ready: Option<WaitReady>,
-    /// Start it again when it has ended [default: no]
-    #[arg(long, value_enum)]
-    pub restart: Option<RestartArg>,
-    /// How often at most, or none for no limit [default: 10]
-    #[arg(long, value_name = "N", value_parser = restart_limit)]
-    pub restart_limit: Option<RestartLimit>,
-    /// Whom it lives for
-    #[arg(long, value_name = "PID|self|parent|session:NAME", value_parser = owner)]
-    pub owner: Option<OwnerArg>,
-    /// What becomes of it when its owner is gone [default: stop]
-    #[arg(long, value_enum)]
-    pub on_owner_exit: Option<OwnerExitArg>,
-    /// Stop it after this long, restarts included
-    #[arg(long, value_name = "DUR", value_parser = timeout)]
-    pub ttl: Option<Duration>,
-    /// A variable whose value is masked wherever quell shows it; may be given many times
-    #[arg(long, value_name = "NAME")]
-    pub mask: Vec<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-}
-
 /// How long to wait for readiness; none for as long as is configured.
 #[derive(Clone, Copy)]
 pub struct WaitReady(pub Option<Duration>);
@@ -243,37 +118,6 @@ pub fn wait_ready(text: &str) -> Result<WaitReady, String> {
     }
 }
 
-/// How often a program is started again; none for no limit.
-#[derive(Clone, Copy)]
-pub struct RestartLimit(pub Option<u32>);
-
-fn restart_limit(text: &str) -> Result<RestartLimit, String> {
-    match text {
-        "none" => Ok(RestartLimit(None)),
-        text => {
-            text.parse().map(|limit| RestartLimit(Some(limit))).map_err(|_| "give a number, or none".into())
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum RestartArg {
-    /// Never
-    No,
-    /// When it did not exit with 0, also after its timeout, unless the job was stopped
-    OnFailure,
-    /// Whenever it has ended, also by its timeout, unless the job was stopped
-    Always,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum OwnerExitArg {
-    /// It is stopped
-    Stop,
-    /// It goes on
-    Keep,
-}
-
 /// Whom a job lives for.
 #[derive(Clone)]
 pub enum OwnerArg {
@@ -283,7 +127,7 @@ pub enum OwnerArg {
     Session(String),
 }
 
-fn owner(text: &str) -> Result<OwnerArg, String> {
+pub fn owner(text: &str) -> Result<OwnerArg, String> {
     match text {
         "self" => Ok(OwnerArg::Caller),
         "parent" => Ok(OwnerArg::CallersParent),

@@ -1,6 +1,4 @@
-//! The arguments of the verbs that print quell's own papers: `completions` and `man`.
-
-use std::path::PathBuf;
+//! The arguments of `completions`.
 
 use clap::{Args, ValueEnum};
 
@@ -31,20 +29,4 @@ pub enum ShellArg {
     Zsh,
     /// The friendly interactive shell
     Fish,
-}
-
-const MAN_HELP: &str = "\
-Writes quell.1 and quell-VERB.1 for every verb.
-
-Exit codes: 0; 2 usage; 125 quell failed.
-
-Examples:
-  quell man --dir /usr/local/share/man/man1";
-
-#[derive(Args)]
-#[command(after_help = MAN_HELP)]
-pub struct ManArgs {
-    /// Where to; made if it is missing
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
 }

@@ -2,43 +2,69 @@
 
 mod common;
 mod completions;
+mod config;
 mod deferred;
+mod doctor;
+mod events;
 mod gc;
 mod guard;
+mod kill;
 mod list;
 mod logs;
+mod man;
+mod restart;
+mod rm;
+mod run;
 mod send;
 mod service;
+mod signal;
+mod start;
+mod stats;
+mod status;
 mod stop;
+mod sweep;
 mod test;
+mod tree;
 mod wait;
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use quell_core::ErrorBody;
 use serde_json::json;
 
-pub use common::{
-    ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
-};
-pub use completions::{CompletionsArgs, ManArgs, ShellArg};
+pub use common::{ContainArg, JobArgs, LeakArg, OwnerArg, UntilArg};
+pub use completions::{CompletionsArgs, ShellArg};
+pub use config::{ConfigArgs, ConfigVerb};
 use deferred::Late;
-pub use gc::{GcArgs, RmArgs, Rule};
-pub use guard::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
-pub use list::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
-pub use logs::{EventsArgs, LogsArgs};
-pub use send::{RestartArgs, SendArgs, SignalArgs};
+pub use doctor::DoctorArgs;
+pub use events::EventsArgs;
+pub use gc::{GcArgs, Rule};
+pub use guard::{CheckVerb, GuardArgs, GuardVerb};
+pub use kill::{KillArgs, KillHow};
+pub use list::ListArgs;
+pub use logs::LogsArgs;
+pub use man::ManArgs;
+pub use restart::RestartArgs;
+pub use rm::RmArgs;
+pub use run::RunArgs;
+pub use send::SendArgs;
 pub use service::ServiceArgs;
+pub use signal::SignalArgs;
+pub use start::{OwnerExitArg, RestartArg, StartArgs};
+pub use stats::{ByArg, StatsArgs};
+pub use status::StatusArgs;
 pub use stop::StopArgs;
+pub use sweep::SweepArgs;
 pub use test::TestArgs;
+pub use tree::TreeArgs;
 pub use wait::WaitArgs;
 
 /// What the words on the command line came to.
 pub enum Parsed {
     /// A verb to carry out.
-    Verb(Box<Verb>),
+    Verb(Box<CliCommand>),
     /// Help or the version was asked for.
     Help(String),
     /// The words make no sense.
@@ -52,13 +78,13 @@ pub enum Parsed {
 )]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliCommand,
 }
 
 /// The verbs.
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "made once, and moved once")]
-pub enum Verb {
+pub enum CliCommand {
     /// Run a command in the foreground and leave nothing of it behind
     Run(Late<RunArgs>),
     /// Start a command in the background and print its job's id
@@ -120,76 +146,6 @@ pub enum Verb {
     Points,
 }
 
-#[derive(Args)]
-#[command(after_help = "\
-Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
-
-Examples:
-  quell doctor
-  quell doctor --json")]
-pub struct DoctorArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Exit codes: 0; 2 if a file or a variable can't be used.
-
-Examples:
-  quell config show
-  quell config show --json")]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    pub verb: ConfigVerb,
-}
-
-/// What can be done with the settings.
-#[derive(Subcommand)]
-pub enum ConfigVerb {
-    /// Show every setting with its value and its origin
-    Show(ConfigShowArgs),
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-A flag goes over a QUELL_* variable, that over quell.toml (the nearest one upwards from here), that over your own file
-($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else ~/.config/quell/config.toml), that over the default.
-docs/config.md lists all settings.
-
-Exit codes: 0; 2 if a file or a variable can't be used.
-
-Examples:
-  quell config show
-  QUELL_STOP_GRACE=1s quell config show
-  quell config show --json")]
-pub struct ConfigShowArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Every job that is on record as alive and that nobody keeps any more is killed, counted and ended; every other command does
-so with the jobs that it meets. What is kept is not touched.
-
-Exit codes: 0 if all that was found is gone, 5 if something is not proven dead.
-
-Examples:
-  quell sweep --dry-run
-  quell sweep
-  quell sweep --json")]
-pub struct SweepArgs {
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// The whole command line, for completions and manual pages.
 pub fn command() -> clap::Command {
     deferred::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -205,7 +161,7 @@ pub fn wants_json(words: &[OsString]) -> bool {
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // quell's own call of itself, at each start of a job.
     if words.len() == 2 && words[1] == "__keep" {
-        return Parsed::Verb(Box::new(Verb::Keep));
+        return Parsed::Verb(Box::new(CliCommand::Keep));
     }
     // A usage error must know the verb and --json, which are not parsed then.
     let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());

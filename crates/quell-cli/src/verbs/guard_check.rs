@@ -8,7 +8,7 @@ use quell::{Config, Error, Loaded, Quell};
 use quell_core::JobId;
 use quell_keeper::{Environment, Mask};
 
-use crate::args::{StopArgs, Verb};
+use crate::args::{CliCommand, StopArgs};
 
 /// What is set here. Read once: the gate and the verb behind it go by the same words.
 pub fn settings() -> Result<&'static Loaded, Error> {
@@ -26,7 +26,7 @@ pub fn of(quell: &Quell, reason: Option<String>) -> Result<Gate, Error> {
 }
 
 /// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
-pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
+pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
     let Some((name, target)) = name(verb) else { return Ok(Passed::default()) };
     let policy = settings().map(|loaded| loaded.config.guard.clone());
     // A mistake in a file keeps nobody from looking and stopping, also if QUELL_CONFIG names it. Any other variable that the
@@ -37,17 +37,19 @@ pub fn admit(verb: &Verb, job: Option<JobId>) -> Result<Passed, Error> {
         Ok(_) | Err(_) => {}
     }
     // Who wants no record of a run gets no line either.
-    let unrecorded = matches!(verb, Verb::Run(args) if args.no_record);
+    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record);
     let home = quell::Home::find().filter(|_| !unrecorded);
     let reason = match verb {
-        Verb::Stop(args) => args.reason.clone(),
+        CliCommand::Stop(args) => args.reason.clone(),
         _ => None,
     };
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
     match quell::guard::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
         // the caller looks like a helper is no proof, so it gives no more rights than that.
-        Err(Error::Refused(_)) if matches!(verb, Verb::Run(_)) && quell_keeper::is_run_by_a_helper() => {
+        Err(Error::Refused(_))
+            if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
+        {
             let policy = settings().map(|loaded| loaded.config.guard.clone());
             quell::guard::admit(policy, None, Wish { verb: "start", ..Wish::default() })
         }
@@ -71,35 +73,35 @@ fn selected(args: &StopArgs) -> String {
 }
 
 /// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
-fn name(verb: &Verb) -> Option<(&'static str, String)> {
+fn name(verb: &CliCommand) -> Option<(&'static str, String)> {
     let jobs = |jobs: &[String]| jobs.join(" ");
     Some(match verb {
-        Verb::Run(args) => ("run", program(&args.command)),
-        Verb::Start(args) => ("start", program(&args.command)),
-        Verb::Stop(args) => ("stop", selected(args)),
-        Verb::Logs(_) => ("logs", String::new()),
-        Verb::Events(_) => ("events", String::new()),
-        Verb::Wait(args) => ("wait", jobs(&args.jobs)),
-        Verb::Send(args) => ("send", args.job.clone()),
-        Verb::Signal(args) => ("signal", args.job.clone()),
-        Verb::Restart(args) => ("restart", jobs(&args.jobs)),
-        Verb::List(_) => ("list", String::new()),
-        Verb::Status(_) => ("status", String::new()),
-        Verb::Tree(_) => ("tree", String::new()),
-        Verb::Stats(_) => ("stats", String::new()),
-        Verb::Rm(args) => ("rm", jobs(&args.jobs)),
-        Verb::Gc(_) => ("gc", String::new()),
-        Verb::Sweep(_) => ("sweep", String::new()),
-        Verb::Doctor(_) => ("doctor", String::new()),
-        Verb::Config(_) => ("config", String::new()),
-        Verb::Completions(_) => ("completions", String::new()),
-        Verb::Man(args) => ("man", args.dir.display().to_string()),
-        Verb::Guard(_) => ("guard", String::new()),
+        CliCommand::Run(args) => ("run", program(&args.command)),
+        CliCommand::Start(args) => ("start", program(&args.command)),
+        CliCommand::Stop(args) => ("stop", selected(args)),
+        CliCommand::Logs(_) => ("logs", String::new()),
+        CliCommand::Events(_) => ("events", String::new()),
+        CliCommand::Wait(args) => ("wait", jobs(&args.jobs)),
+        CliCommand::Send(args) => ("send", args.job.clone()),
+        CliCommand::Signal(args) => ("signal", args.job.clone()),
+        CliCommand::Restart(args) => ("restart", jobs(&args.jobs)),
+        CliCommand::List(_) => ("list", String::new()),
+        CliCommand::Status(_) => ("status", String::new()),
+        CliCommand::Tree(_) => ("tree", String::new()),
+        CliCommand::Stats(_) => ("stats", String::new()),
+        CliCommand::Rm(args) => ("rm", jobs(&args.jobs)),
+        CliCommand::Gc(_) => ("gc", String::new()),
+        CliCommand::Sweep(_) => ("sweep", String::new()),
+        CliCommand::Doctor(_) => ("doctor", String::new()),
+        CliCommand::Config(_) => ("config", String::new()),
+        CliCommand::Completions(_) => ("completions", String::new()),
+        CliCommand::Man(args) => ("man", args.dir.display().to_string()),
+        CliCommand::Guard(_) => ("guard", String::new()),
         // They decide with all that they know of what is meant.
-        Verb::Kill(_) | Verb::Service(_) | Verb::Test(_) => return None,
+        CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_) => return None,
         // They ask the gate about what they read.
-        Verb::Keep | Verb::Tell => return None,
+        CliCommand::Keep | CliCommand::Tell => return None,
         #[cfg(feature = "faults")]
-        Verb::Points => return None,
+        CliCommand::Points => return None,
     })
 }

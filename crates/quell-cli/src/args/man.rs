@@ -1,0 +1,21 @@
+//! The arguments of `man`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+const MAN_HELP: &str = "\
+Writes quell.1 and quell-VERB.1 for every verb.
+
+Exit codes: 0; 2 usage; 125 quell failed.
+
+Examples:
+  quell man --dir /usr/local/share/man/man1";
+
+#[derive(Args)]
+#[command(after_help = MAN_HELP)]
+pub struct ManArgs {
+    /// Where to; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+}
