@@ -70,8 +70,42 @@ fn help_texts() {
             words.push("--help");
             let done = lab.quell(words[0]).args(&words[1..]).env("COLUMNS", columns).finish();
             assert_eq!(done.code(), Some(0), "{words:?}: {}", done.stderr);
+            let wide = |line: &&str| line.chars().count() > columns.parse().expect("a number");
+            assert_eq!(done.stdout.lines().find(wide), None, "{name}");
+            let first = done.stdout.lines().next().unwrap_or_default();
+            assert!(first.len() <= 70 && !first.ends_with('.'), "{name}: {first}");
             check(&name, &done.stdout);
         }
+    }
+}
+
+#[test]
+fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
+    let lab = Lab::as_me();
+    let long = "a-rather-long-word-".repeat(10);
+    let script = format!("bash -c 'sleep {}; :' {long} & wait", lab.oracle.nap());
+    for columns in [60, 80, 120] {
+        let fits = |text: &str| {
+            let wide = text.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(wide, None, "{columns}:\n{text}");
+        };
+        let start = |name| lab.start().args(["--name", name]).command(["/bin/bash", "-c", &script]).begin();
+        let jobs = ["web", "worker"].map(start);
+        let stop = lab.quell("stop").args(["web", "worker"]).env("COLUMNS", columns.to_string()).finish();
+        assert_eq!(stop.code(), Some(0), "{}", stop.stderr);
+        fits(&stop.stdout);
+        for name in ["(web)", "(worker)"] {
+            assert!(stop.stdout.contains(name), "{}", stop.stdout);
+        }
+        assert!(stop.stdout.contains("\nbash -c "), "{}", stop.stdout);
+        for job in &jobs {
+            fits(&lab.quell("tree").args([&job.id]).env("COLUMNS", columns.to_string()).finish().stdout);
+        }
+        let doctor = lab.quell("doctor").env("COLUMNS", columns.to_string()).finish().stdout;
+        let whole = lab.quell("doctor").finish().stdout;
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&doctor), words(&whole), "words are broken");
+        fits(&doctor);
     }
 }
 

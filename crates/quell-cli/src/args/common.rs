@@ -8,13 +8,13 @@ use quell_core::{AskScope, Signal, parse_assignment, parse_cores, parse_duration
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
-    /// The strongest that doesn't change what the program sees
+    /// The strongest one that does not change what the program sees
     Auto,
-    /// A cgroup v2 of its own (own tree, or a scope of the systemd user manager)
+    /// A cgroup v2 of its own, or a systemd scope
     Cgroup,
-    /// A PID namespace with its own /proc: the program sees other pids
+    /// A PID namespace with its own /proc; the program sees other PIDs
     Pidns,
-    /// Subreaper, session and group: works everywhere
+    /// Subreaper, session and process group; works everywhere
     Reaper,
 }
 
@@ -24,7 +24,7 @@ pub enum LeakArg {
     Stop,
     /// Stop them and say so
     Report,
-    /// Stop them and exit with 123; not for `quell start`
+    /// Stop them and exit with 123 (not for `quell start`)
     Fail,
 }
 
@@ -32,7 +32,7 @@ pub enum LeakArg {
 pub enum AskArg {
     /// All processes at once
     Tree,
-    /// The command itself, which shuts its workers down; what is left then is asked when it has exited
+    /// The command first; the rest when it has exited
     Root,
 }
 
@@ -56,52 +56,52 @@ pub enum UntilArg {
 // What `run` and `start` have in common. Not for the help, which would begin with it.
 #[derive(Args)]
 pub struct JobArgs {
-    /// Stop it after this long: 300ms, 1.5s, 2m, 1h
+    /// Stop the job after this time: 300ms, 1.5s, 2m, 1h
     #[arg(long, value_name = "DUR", value_parser = timeout)]
     pub timeout: Option<Duration>,
-    /// How long the tree may take to end when asked, before it is killed [default: 5s]
+    /// Time between the request to exit and the kill [default: 5s]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// The signal that asks: TERM, SIGINT, 15, … [default: TERM]
+    /// Signal that asks the job to exit: TERM, SIGINT, 15 [default: TERM]
     #[arg(long, value_name = "SIG", value_parser = signal)]
     pub signal: Option<Signal>,
-    /// Which processes are asked first [default: tree]
+    /// Processes that are asked first [default: tree]
     #[arg(long, value_enum)]
     pub ask: Option<AskArg>,
-    /// What holds the tree [default: auto]
+    /// How the process tree is contained [default: auto]
     #[arg(long, value_enum)]
     pub contain: Option<ContainArg>,
-    /// What to do about processes that outlive the command
+    /// What to do with processes that outlive the command
     #[arg(long, value_enum, default_value = "stop")]
     pub leak: LeakArg,
-    /// What ends the job [default: root]
+    /// When the job is over [default: root]
     #[arg(long, value_enum)]
     pub until: Option<UntilArg>,
-    /// Start in this directory
+    /// Working directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Set a variable; may be given many times
+    /// Set a variable (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub env: Vec<(String, String)>,
-    /// Set the variables of a file, one K=V a line, # for comments; --env goes over it
+    /// Set variables from a file, one K=V per line; --env overrides it
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
-    /// Begin with an empty environment
+    /// Start with an empty environment
     #[arg(long)]
     pub clear_env: bool,
-    /// Memory for the whole tree: 512M, 2G
+    /// Memory limit of the whole tree: 512M, 2G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub limit_memory: Option<u64>,
-    /// Processes in the whole tree
+    /// Limit of processes in the whole tree
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_procs: Option<u64>,
-    /// Cores for the whole tree: 0.5, 2
+    /// CPU limit of the whole tree in cores: 0.5, 2
     #[arg(long, value_name = "CORES", value_parser = parse_cores)]
     pub limit_cpu: Option<f64>,
-    /// A name for people: letters, digits, dots, dashes and underscores
+    /// Name of the job: letters, digits, `.`, `-` and `_`
     #[arg(long, value_parser = name)]
     pub name: Option<String>,
-    /// A label; may be given many times
+    /// Label (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub tag: Vec<(String, String)>,
 }
@@ -134,7 +134,7 @@ pub fn owner(text: &str) -> Result<OwnerArg, String> {
         text => match (text.strip_prefix("session:"), text.parse()) {
             (Some(session), _) => name(session).map(OwnerArg::Session),
             (None, Ok(pid)) if pid > 0 => Ok(OwnerArg::Pid(pid)),
-            (None, _) => Err("give a pid, self, parent or session:NAME".into()),
+            (None, _) => Err("expected a PID, self, parent or session:NAME".into()),
         },
     }
 }
@@ -149,9 +149,7 @@ pub fn bound(text: &str) -> Result<Bound, String> {
 
 pub fn timeout(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(Duration::ZERO) => {
-            Err("a timeout of 0 would end the command before it begins; leave it out for none".into())
-        }
+        Ok(Duration::ZERO) => Err("must be greater than 0; leave it out for no timeout".into()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
@@ -160,7 +158,7 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
 /// How long something is waited for.
 pub fn patience(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(Duration::ZERO) => Err("in no time nothing happens; give more than 0".into()),
+        Ok(Duration::ZERO) => Err("must be greater than 0".into()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
@@ -168,7 +166,7 @@ pub fn patience(text: &str) -> Result<Duration, String> {
 
 pub fn signal(text: &str) -> Result<Signal, String> {
     text.parse::<Signal>().map_err(|error| match Signal::nearest(text) {
-        Some(near) => format!("`{text}` is no signal: did you mean {near}?"),
+        Some(near) => format!("`{text}` is not a signal: did you mean {near}?"),
         None => error.to_string(),
     })
 }
@@ -179,7 +177,7 @@ pub fn name(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "`{text}` is no name: use 1 to 64 letters, digits, `.`, `-` or `_`, and begin with none of `.` and `-`"
+            "`{text}` is not a name: use 1 to 64 letters, digits, `.`, `-` or `_`, not starting with `.` or `-`"
         ))
     }
 }

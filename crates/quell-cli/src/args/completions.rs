@@ -3,9 +3,12 @@
 use clap::{Args, ValueEnum};
 
 const COMPLETIONS_HELP: &str = "\
-Jobs are completed too, by their names and ids.
+The script also completes jobs by name and id, signals, states, labels and sessions.
 
-Exit codes: 0; 2 usage; 125 quell failed.
+Exit codes:
+  0    success
+  2    wrong usage
+  125  quell failed
 
 Examples:
   source <(quell completions bash)

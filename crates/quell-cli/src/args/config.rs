@@ -4,7 +4,9 @@ use clap::{Args, Subcommand};
 
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0; 2 if a file or a variable can't be used.
+Exit codes:
+  0    success
+  2    a file or a variable can't be used
 
 Examples:
   quell config show
@@ -23,11 +25,13 @@ pub enum ConfigVerb {
 
 #[derive(Args)]
 #[command(after_help = "\
-A flag goes over a QUELL_* variable, that over quell.toml (the nearest one upwards from here), that over your own file
-($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else ~/.config/quell/config.toml), that over the default.
-docs/config.md lists all settings.
+A flag overrides a QUELL_* variable, which overrides the nearest quell.toml (this directory or above), which \
+overrides your own file ($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else \
+~/.config/quell/config.toml), which overrides the default. docs/config.md lists all settings.
 
-Exit codes: 0; 2 if a file or a variable can't be used.
+Exit codes:
+  0    success
+  2    a file or a variable can't be used
 
 Examples:
   quell config show

@@ -4,7 +4,10 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
+Exit codes:
+  0    a cgroup or a PID namespace can hold a job here
+  1    only the reaper can
+  125  quell failed
 
 Examples:
   quell doctor

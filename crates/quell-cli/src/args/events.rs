@@ -3,11 +3,15 @@
 use clap::Args;
 
 const EVENTS_HELP: &str = "\
-Without a JOB: the live jobs and the last ten that ended; with --follow the live
-ones and those that will be, until it is interrupted. With a JOB --follow ends
-when the job has. A `quell run` has no history; what its record tells is shown.
+Without JOB it shows live jobs and the ten that ended last; with --follow live jobs and new ones, until it \
+is interrupted. With JOB --follow ends when the job ends. A `quell run` has no history; what its record \
+knows is shown.
 
-Exit codes: 0; 2 usage; 3 no such job; 125 quell failed.
+Exit codes:
+  0    success
+  2    wrong usage
+  3    no such job
+  125  quell failed
 
 Examples:
   quell events web
@@ -18,16 +22,16 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EVENTS_HELP)]
 pub struct EventsArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
-    /// Go on with what happens
+    /// Follow new events
     #[arg(short, long)]
     pub follow: bool,
-    /// Only what happened since: a duration such as 10m, or a time such as 2026-01-31T12:00:00Z
+    /// Only events since: 10m, or 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Print one JSON object an event
+    /// Print one JSON object per event
     #[arg(long)]
     pub json: bool,
 }

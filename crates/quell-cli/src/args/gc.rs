@@ -6,11 +6,14 @@ use clap::Args;
 use quell_core::{parse_duration, parse_size};
 
 const GC_HELP: &str = "\
-Removes jobs that have ended, those that ended first first, until all rules hold. A rule that is not given is the one that
-is configured ([gc] in the settings); `none` is no limit. No live job is touched, and none that has survivors, as with
-`quell rm`. `quell start` does a little of this by itself once an hour, unless gc.auto is false.
+Removes ended jobs, oldest first, until all limits are met. A limit that is not given is the configured one \
+([gc] in the settings); `none` is no limit. Live jobs and jobs with survivors stay. `quell start` does a \
+part of this once an hour, unless gc.auto is false.
 
-Exit codes: 0; 2 usage; 125 quell failed.
+Exit codes:
+  0    success
+  2    wrong usage
+  125  quell failed
 
 Examples:
   quell gc --dry-run
@@ -21,19 +24,19 @@ Examples:
 #[derive(Args)]
 #[command(after_help = GC_HELP)]
 pub struct GcArgs {
-    /// Keep those that ended within this time: 12h, 30d, none
+    /// Remove jobs that ended longer ago: 12h, 30d, none
     #[arg(long, value_name = "DUR", value_parser = age)]
     pub max_age: Option<Rule<Duration>>,
-    /// Keep at most this many, or none for no limit
+    /// Number of jobs to keep, or none for no limit
     #[arg(long, value_name = "N", value_parser = number)]
     pub max_count: Option<Rule<usize>>,
-    /// Keep as many as fit into this: 500M, 8G, none
+    /// Size of all jobs to keep: 500M, 8G, none
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<Rule<u64>>,
-    /// Say what would be removed, and remove nothing
+    /// Show what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also those with survivors; quell can't stop them after that
+    /// Also remove jobs with survivors, which quell then can't stop any more
     #[arg(long, short)]
     pub force: bool,
     /// Print one JSON object
@@ -54,7 +57,7 @@ fn age(text: &str) -> Result<Rule<Duration>, String> {
 }
 
 fn number(text: &str) -> Result<Rule<usize>, String> {
-    rule(text, |text| text.parse().map_err(|_| "give a number, or none".into()))
+    rule(text, |text| text.parse().map_err(|_| "expected a number, or none".into()))
 }
 
 fn size(text: &str) -> Result<Rule<u64>, String> {

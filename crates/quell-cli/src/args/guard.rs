@@ -14,7 +14,12 @@ use super::service::ServiceWhat;
 
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 it would be allowed; 2 usage; 3 no such process or service; 4 it would be refused.
+Exit codes:
+  0    it would be allowed
+  2    wrong usage
+  3    no such process or service
+  4    it would be refused
+  125  quell failed
 
 Examples:
   quell guard check kill 4711 --tree
@@ -30,7 +35,7 @@ pub struct GuardArgs {
 /// What can be asked of the guard.
 #[derive(Subcommand)]
 pub enum GuardVerb {
-    /// Say whether something would be allowed, and by which rule; do nothing
+    /// Show whether something would be allowed, and by which rule
     #[command(subcommand)]
     Check(CheckVerb),
 }
@@ -38,27 +43,27 @@ pub enum GuardVerb {
 /// What is to be checked.
 #[derive(Subcommand)]
 pub enum CheckVerb {
-    /// Whether a process may be signalled
+    /// Check whether a process may be signalled
     Kill(CheckKillArgs),
-    /// Whether a service may be touched
+    /// Check whether a service may be controlled
     Service(CheckServiceArgs),
-    /// Whether tests may be run
+    /// Check whether tests may be run
     Test(CheckTestArgs),
-    /// Whether one of quell's verbs may be used at all
+    /// Check whether a command of quell may be used
     Verb(CheckVerbArgs),
 }
 
 #[derive(Args)]
 pub struct CheckKillArgs {
-    /// The number of the process
+    /// Process id
     #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
-    /// As for `kill`; decides nothing
+    /// As for `kill`; has no effect on the decision
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// As for `kill`; decides nothing
+    /// As for `kill`; has no effect on the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object
@@ -70,10 +75,10 @@ pub struct CheckKillArgs {
 pub struct CheckServiceArgs {
     #[command(flatten)]
     pub what: ServiceWhat,
-    /// As for `service`; decides nothing
+    /// As for `service`; has no effect on the decision
     #[arg(long, value_name = "DUR", value_parser = timeout)]
     pub timeout: Option<Duration>,
-    /// As for `service`; decides nothing
+    /// As for `service`; has no effect on the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object
@@ -83,31 +88,31 @@ pub struct CheckServiceArgs {
 
 #[derive(Args)]
 pub struct CheckTestArgs {
-    /// A directory that targets must be in; may be given many times
+    /// Directory that targets must be in (repeatable)
     #[arg(long, value_name = "DIR")]
     pub scope: Vec<PathBuf>,
-    /// Say that somebody has approved this run
+    /// State that this run is approved
     #[arg(long)]
     pub approve: bool,
-    /// Refuse a command that names no target
+    /// Refuse a command without a target
     #[arg(long)]
     pub require_target: bool,
-    /// As for `test`; decides nothing
+    /// As for `test`; has no effect on the decision
     #[arg(long, value_name = "DUR", value_parser = timeout)]
     pub timeout: Option<Duration>,
-    /// As for `test`; decides nothing
+    /// As for `test`; has no effect on the decision
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// As for `test`; decides nothing
+    /// As for `test`; has no effect on the decision
     #[arg(long, value_enum)]
     pub leak: Option<LeakArg>,
-    /// As for `test`; decides nothing
+    /// As for `test`; has no effect on the decision
     #[arg(long, value_name = "FILE")]
     pub evidence: Option<PathBuf>,
-    /// The report that the command would write
+    /// Report that the command would write
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// As for `test`; decides nothing
+    /// As for `test`; has no effect on the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object

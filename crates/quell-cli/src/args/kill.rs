@@ -6,13 +6,18 @@ use clap::Args;
 use quell_core::{Signal, parse_duration};
 
 const KILL_HELP: &str = "\
-For a process that quell didn't start; `quell stop` ends jobs. It must be allowed by [guard.kill] in your config.toml
-(docs/guard.md); nothing is by default. TERM, INT, QUIT and ABRT ask it to end, and KILL follows when the grace is over;
-any other signal is sent once and kills nobody. PID must be one process: no group, no list, no name. Whoever has the
-number at the beginning is meant to the end, even if the number is another's meanwhile.
+For a process that quell did not start; use `quell stop` for jobs. [guard.kill] in your config.toml must \
+allow it (docs/guard.md); by default nothing is allowed. TERM, INT, QUIT and ABRT ask the process to exit, \
+and KILL follows after the grace. Any other signal is sent once. PID must be a single process, not a group \
+and not a name. It is pinned at the start, so a process that gets the same PID later is not signalled.
 
-Exit codes: 0 it is gone (or has the signal); 2 usage; 3 no such process; 4 refused by the guard, or by the kernel;
-5 it is not proven dead; 125 quell failed.
+Exit codes:
+  0    it is gone, or got the signal
+  2    wrong usage
+  3    no such process
+  4    refused by the guard or the kernel
+  5    not proven dead
+  125  quell failed
 
 Examples:
   quell kill 4711
@@ -23,15 +28,15 @@ Examples:
 #[derive(Args)]
 #[command(after_help = KILL_HELP)]
 pub struct KillArgs {
-    /// The number of the process
+    /// Process id
     #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub pid: String,
     #[command(flatten)]
     pub how: KillHow,
-    /// How long it may take to end before it is killed; 0 for no time at all [default: stop.grace of the settings, 5s]
+    /// Time between the request to exit and the kill [default: stop.grace, 5s]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// Why, for the audit log
+    /// Reason, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object
@@ -41,10 +46,10 @@ pub struct KillArgs {
 
 #[derive(Args)]
 pub struct KillHow {
-    /// What it gets first, such as TERM, SIGTERM or 15
+    /// Signal to send first: TERM, SIGTERM, 15
     #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::common::signal)]
     pub signal: Signal,
-    /// Those below it, too; each of them must be allowed
+    /// Include all descendants; each of them must be allowed
     #[arg(long)]
     pub tree: bool,
 }

@@ -6,11 +6,14 @@ use clap::Args;
 use quell_core::parse_duration;
 
 const LIST_HELP: &str = "\
-Live jobs come first, newest first; then those that ended last. AGE is the time since the start of a live job and since the
-end of another. On a terminal a line is cut to its width (COLUMNS goes over that); a program gets all of it. A job whose
-keeper was killed is finished first, which is told on stderr.
+Live jobs come first, newest first, then the jobs that ended last. AGE is the time since the start of a live \
+job, or since the end. On a terminal lines are cut to its width (COLUMNS overrides it); in a pipe they are \
+whole. A job whose keeper was killed is finished first, and stderr says so.
 
-Exit codes: 0; 2 usage; 125 quell failed.
+Exit codes:
+  0    success
+  2    wrong usage
+  125  quell failed
 
 Examples:
   quell list
@@ -22,28 +25,28 @@ Examples:
 #[derive(Args)]
 #[command(after_help = LIST_HELP)]
 pub struct ListArgs {
-    /// All that have ended, not only the last ten
+    /// Show all ended jobs, not only the last ten
     #[arg(long, short)]
     pub all: bool,
-    /// In this state: created, starting, running, ready, stopping, waiting, ended, lost; may be given many times
+    /// In this state: created, starting, running, ready, stopping, waiting, ended, lost (repeatable)
     #[arg(long, value_name = "STATE")]
     pub state: Vec<String>,
-    /// With this label; may be given many times
+    /// With this label (repeatable)
     #[arg(long, value_name = "K[=V]")]
     pub tag: Vec<String>,
-    /// Of this session
+    /// In this session
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
-    /// Of this name
+    /// With this name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// How many that have ended at most [default: 10]
+    /// Number of ended jobs at most [default: 10]
     #[arg(long, value_name = "N", conflicts_with = "all")]
     pub limit: Option<usize>,
-    /// Of those that have ended, the ones that did so within this time: 10m, 2h, 7d
+    /// Ended jobs of the last 10m, 2h, 7d only
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub since: Option<Duration>,
-    /// Print whole ids and nothing else
+    /// Print full ids only
     #[arg(long, conflicts_with = "json")]
     pub ids: bool,
     /// Print ids and names and nothing else, for completions

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 const MAN_HELP: &str = "\
-Writes quell.1 and quell-VERB.1 for every verb.
+Writes quell.1 and a quell-VERB.1 for each command.
 
-Exit codes: 0; 2 usage; 125 quell failed.
+Exit codes:
+  0    success
+  2    wrong usage
+  125  quell failed
 
 Examples:
   quell man --dir /usr/local/share/man/man1";
@@ -15,7 +18,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = MAN_HELP)]
 pub struct ManArgs {
-    /// Where to; made if it is missing
+    /// Directory for the pages; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
 }

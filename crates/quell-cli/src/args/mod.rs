@@ -74,7 +74,7 @@ pub enum Parsed {
 #[derive(Parser)]
 #[command(name = "quell", version, about = "Start anything, stop everything", arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes are listed in `quell run --help`. Documentation: README.md and docs/ in the source."
+    after_help = "`quell COMMAND --help` has exit codes and examples. Documentation: README.md and docs/ in the source."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -85,51 +85,51 @@ struct Cli {
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "made once, and moved once")]
 pub enum CliCommand {
-    /// Run a command in the foreground and leave nothing of it behind
+    /// Run a command in the foreground and leave nothing behind
     Run(Late<RunArgs>),
-    /// Start a command in the background and print its job's id
+    /// Start a command in the background and print the id of its job
     Start(Late<StartArgs>),
-    /// Run tests that the policy allows, bounded, counted, and leave nothing of them behind
+    /// Run tests within a scope and a time limit, and leave nothing behind
     Test(Late<TestArgs>),
-    /// Stop jobs, and print a receipt each
+    /// Stop jobs and everything they started
     Stop(Late<StopArgs>),
-    /// Show what a job has written, and follow it
+    /// Print the output of a job
     Logs(Late<LogsArgs>),
-    /// Show what has happened to jobs, and follow it
+    /// Show what happened to jobs
     Events(Late<EventsArgs>),
-    /// Wait for jobs: their end, readiness, a line of output, or silence
+    /// Wait for the end of jobs, readiness, a line of output, or a stall
     Wait(Late<WaitArgs>),
     /// Write to a job's standard input
     Send(Late<SendArgs>),
     /// Send a signal to a job
     Signal(Late<SignalArgs>),
-    /// Stop jobs and start the same commands anew
+    /// Stop jobs and start the same commands again
     Restart(Late<RestartArgs>),
-    /// List jobs: the live ones, and those that ended last
+    /// List live jobs and those that ended last
     List(Late<ListArgs>),
-    /// Say all that is known of a job
+    /// Show everything that is known about a job
     Status(Late<StatusArgs>),
-    /// Draw the process tree of a job
+    /// Show the process tree of a job
     Tree(Late<TreeArgs>),
-    /// Say what the jobs that have ended add up to
+    /// Show statistics of the jobs that have ended
     Stats(Late<StatsArgs>),
-    /// Remove the records of jobs that have ended
+    /// Remove ended jobs: records, logs and receipts
     Rm(Late<RmArgs>),
     /// Remove old jobs by age, number and size
     Gc(Late<GcArgs>),
-    /// Finish the stop of jobs whose keeper was killed, and put away what quell left
+    /// Finish the stop of jobs whose keeper was killed
     Sweep(Late<SweepArgs>),
-    /// Signal a process that quell didn't start, if the policy allows it
+    /// Stop a process that quell did not start, if the policy allows it
     Kill(Late<KillArgs>),
-    /// Ask the guard what would be allowed
+    /// Check what the policy would allow
     Guard(Late<GuardArgs>),
-    /// Start, stop, restart or look at a service of systemd that the guard allows
+    /// Control a systemd service, if the policy allows it
     Service(Late<ServiceArgs>),
-    /// Say what this host can do to hold a process tree, and what it can't
+    /// Show how well this host can contain jobs, and why
     Doctor(Late<DoctorArgs>),
-    /// Say which settings hold here, and where each of them comes from
+    /// Show the settings and where each of them comes from
     Config(Late<ConfigArgs>),
-    /// Print the completions for a shell
+    /// Print a completion script for a shell
     Completions(Late<CompletionsArgs>),
     /// Write the manual pages
     #[command(hide = true)]

@@ -3,13 +3,17 @@
 use clap::Args;
 
 const RM_HELP: &str = "\
-Removes the records of jobs that have ended: what is known of them, their logs and their receipts. A job that is alive is
-refused; one whose keeper was killed is finished first. One that has survivors stays, as its record is what they are
-stopped by; one that is not proven dead as nobody can know any more goes. If one of the words means no job, none is
-removed.
+Removes everything that is kept of ended jobs: record, logs and receipt. A live job is refused. A job whose \
+keeper was killed is finished first. A job with survivors stays, because they are stopped by its record. If \
+an argument matches no job, nothing is removed.
 
-Exit codes: 0 all are removed; 1 one is alive: stop it first; 2 usage; 3 no such job; 5 one has survivors, and stays
-unless --force is given; 125 quell failed. Of several jobs the highest one counts.
+Exit codes, the highest one of several jobs:
+  0    all are removed
+  1    a job is alive; stop it first
+  2    wrong usage
+  3    no such job
+  5    a job has survivors, and stays unless --force is given
+  125  quell failed
 
 Examples:
   quell rm web
@@ -19,13 +23,13 @@ Examples:
 #[derive(Args)]
 #[command(after_help = RM_HELP)]
 pub struct RmArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// Also those with survivors; quell can't stop them after that
+    /// Also remove jobs with survivors, which quell then can't stop any more
     #[arg(long, short)]
     pub force: bool,
-    /// Print one JSON object a job
+    /// Print one JSON object per job
     #[arg(long)]
     pub json: bool,
 }

@@ -8,17 +8,18 @@ use clap::Args;
 use super::common::{JobArgs, OwnerArg, owner};
 
 const RUN_HELP: &str = "\
-Exit codes:
-  CMD's own   as it exited; 128+n if it died of signal n
-  122         not proven dead: the receipt and stderr name the survivors
-  123         something outlived the command, and --leak fail was given
-  124         timed out
-  125         quell itself failed or was called wrongly; or its keeper was killed when the command had exited already,
-              and the rest of the tree with it
-  126, 127    the command can't be executed, can't be found
+TERM, INT, HUP or QUIT sent to quell asks the whole tree to exit, waits for --grace, then kills it. A second \
+signal kills it at once. Keys of the terminal (Ctrl-C, Ctrl-Z) reach the command as they would without \
+quell.
 
-A TERM, INT, HUP or QUIT to quell asks the whole tree to end, gives it --grace, then kills it; a second one kills it at
-once. Keys of the terminal (Ctrl-C, Ctrl-Z) reach the command as they would without quell.
+Exit codes:
+  CMD's own  the exit code of the command; 128+n if signal n killed it
+  122        not proven dead; the receipt and stderr name the survivors
+  123        processes outlived the command, and --leak fail was given
+  124        timed out
+  125        quell failed, or was called wrongly
+  126        the command can't be executed
+  127        the command was not found
 
 Examples:
   quell run --timeout 10m -- cargo test
@@ -37,19 +38,19 @@ pub struct RunArgs {
     /// Write the receipt (JSON) to this open descriptor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub receipt_fd: Option<i32>,
-    /// What it reads, instead of what quell reads: a file, or null
+    /// Standard input of the command: a file, or null
     #[arg(long, value_name = "FILE|null")]
     pub stdin: Option<PathBuf>,
-    /// Stop it when this process is gone, too: a pid, self (who calls quell) or parent (the one above that)
+    /// Also stop the job when this process exits: a PID, self or parent
     #[arg(long, value_name = "PID|self|parent", value_parser = owner)]
     pub owner: Option<OwnerArg>,
-    /// Say nothing on stderr about what was stopped
+    /// Do not report on stderr what was stopped
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print the receipt in an envelope as the last line of stdout; errors too
+    /// Print the receipt as JSON, as the last line of stdout
     #[arg(long)]
     pub json: bool,
-    /// Keep no record of the run in QUELL_HOME
+    /// Keep no record of the run
     #[arg(long)]
     pub no_record: bool,
     /// The command and its arguments

@@ -8,14 +8,17 @@ use clap::Args;
 use super::common::patience;
 
 const SEND_HELP: &str = "\
-TEXT goes as one line, its words with a space between them. Without TEXT and
---file all that quell reads on its own standard input is sent as it comes
-(nothing, if that is a terminal and --eof is given). The job must have been
-started with --stdin pipe or --pty.
+TEXT is sent as one line, its words separated by spaces. Without TEXT and --file, quell's own standard input \
+is sent as it comes (nothing, if that is a terminal and --eof is given). The job must have been started with \
+--stdin pipe or --pty.
 
-Exit codes: 0 all of it is with the program; 1 the job has ended, or its input
-is closed; 2 usage; 3 no such job; 6 the program made no room in time (the
-message says how many bytes went; the rest is not sent later); 125 quell failed.
+Exit codes:
+  0    the program has all of it
+  1    the job has ended, or its input is closed
+  2    wrong usage
+  3    no such job
+  6    the program did not read in time; the message says how much it has
+  125  quell failed
 
 Examples:
   quell send repl 'print(6 * 7)'
@@ -27,22 +30,22 @@ Examples:
 #[derive(Args)]
 #[command(after_help = SEND_HELP)]
 pub struct SendArgs {
-    /// An id, the beginning of one, or a name
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// What to send
+    /// Text to send
     #[arg(value_name = "TEXT", conflicts_with = "file")]
     pub text: Vec<String>,
-    /// Send the content of this file; - is quell's own standard input
+    /// Send the content of a file; - is quell's own standard input
     #[arg(long, value_name = "FILE|-")]
     pub file: Option<PathBuf>,
-    /// Close the program's input afterwards
+    /// Close the standard input of the program afterwards
     #[arg(long)]
     pub eof: bool,
-    /// No line end after TEXT
+    /// Send no line end after TEXT
     #[arg(long)]
     pub no_newline: bool,
-    /// How long the program may make no room for more
+    /// Time that the program may take to read
     #[arg(long, value_name = "DUR", value_parser = patience, default_value = "30s")]
     pub timeout: Duration,
     /// Print one JSON object

@@ -3,9 +3,13 @@
 use clap::Args;
 
 const STATUS_HELP: &str = "\
-Exit codes: 0 it is alive, or its command exited with 0; 1 it ended otherwise; 2 usage; 3 no such job; 5 it was stopped, or
-its keeper was lost, and it is not proven dead, however its command exited; 125 quell failed. Of several jobs the highest
-one counts.
+Exit codes, the highest one of several jobs:
+  0    it is alive, or its command exited with 0
+  1    it ended in another way
+  2    wrong usage
+  3    no such job
+  5    it is not proven dead
+  125  quell failed
 
 Examples:
   quell status web
@@ -15,10 +19,10 @@ Examples:
 #[derive(Args)]
 #[command(after_help = STATUS_HELP)]
 pub struct StatusArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// Print one JSON object a job
+    /// Print one JSON object per job
     #[arg(long)]
     pub json: bool,
 }

@@ -4,17 +4,22 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Every job that is on record as alive and that nobody keeps any more is killed, counted and ended; every other command does
-so with the jobs that it meets. What is kept is not touched.
+A job is lost when its keeper and its standby were killed. Every lost job is killed, counted and put on \
+record as ended. Other commands do the same with the jobs that they touch. Jobs with a living keeper are \
+left alone.
 
-Exit codes: 0 if all that was found is gone, 5 if something is not proven dead.
+Exit codes:
+  0    everything that was found is gone
+  2    wrong usage
+  5    something is not proven dead
+  125  quell failed
 
 Examples:
   quell sweep --dry-run
   quell sweep
   quell sweep --json")]
 pub struct SweepArgs {
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print one JSON object

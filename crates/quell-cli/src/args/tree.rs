@@ -3,11 +3,15 @@
 use clap::Args;
 
 const TREE_HELP: &str = "\
-A job that is alive shows its processes with their state, CPU time and memory; one that has ended shows who was seen, and
-what became of each.
+A live job shows its processes with their state, CPU time and memory. An ended job shows the processes that \
+were seen, and how each of them ended.
 
-Exit codes: 0; 2 usage; 3 no such job; 5 its keeper was lost and it is not proven dead; 125 quell failed. Of several jobs
-the highest one counts.
+Exit codes, the highest one of several jobs:
+  0    success
+  2    wrong usage
+  3    no such job
+  5    its keeper was killed, and it is not proven dead
+  125  quell failed
 
 Examples:
   quell tree web
@@ -16,10 +20,10 @@ Examples:
 #[derive(Args)]
 #[command(after_help = TREE_HELP)]
 pub struct TreeArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// Print one JSON object a job
+    /// Print one JSON object per job
     #[arg(long)]
     pub json: bool,
 }

@@ -15,7 +15,7 @@ pub use chart::{Chart, speaks_utf8};
 pub use filter::Filter;
 pub use quell_core::printable;
 pub use table::{Cell, Style, Table, fields};
-pub use text::{command_line, painted};
+pub use text::{command_line, painted, wrap};
 
 /// The width of a terminal that does not tell its own.
 const COLUMNS: usize = 80;
@@ -34,17 +34,21 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
+/// The width of the terminal that `stream` is, or that COLUMNS tells; none for a program.
+pub fn columns_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+    said.or_else(|| stream.is_terminal().then(|| quell_sys::columns(stream).unwrap_or(COLUMNS)))
+}
+
 impl Reader {
     /// Whoever reads stdout: COLUMNS goes over what the terminal says; colours are for terminals alone, and for those who
     /// did not set NO_COLOR.
     pub fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let is_terminal = stdout.is_terminal();
-        let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-        let own = || is_terminal.then(|| quell_sys::columns(&stdout).unwrap_or(COLUMNS));
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = set("TERM").is_none_or(|term| term == "dumb");
-        Self { columns: said.or_else(own), colours: is_terminal && set("NO_COLOR").is_none() && !dumb }
+        Self { columns: columns_of(&stdout), colours: is_terminal && set("NO_COLOR").is_none() && !dumb }
     }
 }
 

@@ -251,7 +251,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     let timed_out = receipt.cause == Cause::Timeout;
     let shown = timed_out || leak_shown || receipt.killed() || receipt.verdict != Verdict::Gone;
     if shown && !quiet {
-        output::to_stderr(&account::account(receipt));
+        output::to_stderr(&account::account(receipt, columns()));
     } else if leaked && !quiet {
         output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
     }
@@ -302,6 +302,16 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         },
         RootOutcome::Unknown => ExitCode::from(FAILED),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn columns() -> Option<usize> {
+    crate::render::columns_of(&std::io::stderr())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn columns() -> Option<usize> {
+    None
 }
 
 fn body(code: &str, message: &str, hint: &str) -> ErrorBody {

@@ -59,7 +59,7 @@ fn describe(id: JobId, tree: &Tree, reader: Reader) -> String {
             let seen = receipt.members.len() as u64 + receipt.members_omitted;
             let was = if seen == 1 { "was" } else { "were" };
             let count = render::count(seen, "process", "processes");
-            format!("{head}  ended, {count} {was} seen\n{}", account::tree(receipt))
+            format!("{head}  ended, {count} {was} seen\n{}", account::tree(receipt, reader.columns))
         }
     }
 }
