@@ -55,6 +55,7 @@ mod send;
 mod service;
 mod service_edges;
 mod settings;
+mod snapshots;
 mod start;
 mod stats_time;
 mod status;

@@ -6,7 +6,6 @@
     allow(dead_code, unused_imports, reason = "what is read is not carried out there yet")
 )]
 mod args;
-mod doctor;
 #[cfg(target_os = "linux")]
 mod open_line;
 #[cfg(not(target_os = "linux"))]
@@ -16,11 +15,10 @@ mod open_line {
     }
 }
 mod output;
-mod run;
 #[cfg(target_os = "linux")]
-mod show;
+mod render;
 #[cfg_attr(target_os = "linux", path = "verbs/mod.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
 mod verbs;
 
 use std::process::ExitCode;

@@ -50,7 +50,8 @@ pub fn records(input: &[u8]) {
     round_trip::<LaunchFile>(input);
     round_trip::<JobEvent>(input);
     if let Some(receipt) = round_trip::<Receipt>(input) {
-        let told = account::account(&receipt);
-        assert!(!told.is_empty());
+        for columns in [None, Some(0), Some(40)] {
+            assert!(!account::account(&receipt, columns).is_empty());
+        }
     }
 }

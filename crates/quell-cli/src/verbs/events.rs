@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use quell::{Error, EventWatch, Filter, Job, Quell, Timestamp, parse_since};
 use quell_core::{AskScope, EventKind, JobEvent, printable};
 
-use super::{envelope, fail, phrases, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::EventsArgs;
 use crate::output;
+use crate::render::format;
 
 /// Shows the history, and follows it if that was asked for.
 pub fn events(args: &EventsArgs) -> ExitCode {
@@ -48,7 +49,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
         match quell::settle_lost(job.dir()) {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
-                select::tell_unfinished(&error);
+                job_selection::tell_unfinished(&error);
                 end = ExitCode::from(error.exit_code());
             }
             settled => drop(settled?),
@@ -110,15 +111,15 @@ impl Printer<'_> {
 /// What happened: in a word, and in more.
 fn describe(what: &EventKind) -> (&'static str, String) {
     let processes = |count: usize| if count == 1 { "1 process".into() } else { format!("{count} processes") };
-    let by = |actor| phrases::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
+    let by = |actor| format::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
     match what {
         EventKind::Created => ("created", String::new()),
         EventKind::Started { root } => {
             ("started", root.map(|root| format!("pid {}", root.pid)).unwrap_or_default())
         }
-        EventKind::Ready { after } => ("ready", format!("after {}", phrases::seconds(*after))),
+        EventKind::Ready { after } => ("ready", format!("after {}", format::seconds(*after))),
         EventKind::StopAsked { cause, actor } => {
-            ("stop asked", format!("{}{}", phrases::cause(*cause), by(actor)))
+            ("stop asked", format!("{}{}", format::cause(*cause), by(actor)))
         }
         EventKind::Signaled { signal, actor, members } => {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
@@ -128,16 +129,16 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
             ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }
-        EventKind::Killed { reason, .. } => ("killed", reason.map(phrases::kill).unwrap_or_default().into()),
+        EventKind::Killed { reason, .. } => ("killed", reason.map(format::kill).unwrap_or_default().into()),
         EventKind::TimedOut => ("timed out", String::new()),
         EventKind::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
-        EventKind::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
+        EventKind::RootExited { outcome } => ("root exited", format::outcome(outcome)),
         EventKind::OwnerGone { kept } => {
             ("owner gone", if *kept { "the job goes on" } else { "the job is stopped" }.into())
         }
         EventKind::Ended { outcome, cause, actor, verdict, .. } => {
-            let (outcome, verdict) = (phrases::outcome(outcome), phrases::verdict(verdict));
-            ("ended", format!("{outcome}, {}{}, {verdict}", phrases::cause(*cause), by(actor)))
+            let (outcome, verdict) = (format::outcome(outcome), format::verdict(verdict));
+            ("ended", format!("{outcome}, {}{}, {verdict}", format::cause(*cause), by(actor)))
         }
         EventKind::Restarting { delay } => {
             ("restarting", format!("in {}", quell_core::format_duration(*delay)))

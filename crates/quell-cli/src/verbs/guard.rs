@@ -7,9 +7,9 @@ use quell::{Error, Start};
 use quell_guard::{Decision, decide_verb, kill, service};
 use quell_test::{TestPlan, check_tests};
 
-use super::{envelope, fail, gate, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
-use crate::{output, show};
+use crate::{output, render};
 
 /// Exit code: refused.
 const REFUSED: u8 = 4;
@@ -41,7 +41,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
-    let gate = gate::of(&quell()?, None)?;
+    let gate = guard_check::of(&quell()?, None)?;
     match check {
         CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(&args.how))?),
         CheckVerb::Service(args) => {
@@ -75,7 +75,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
 
 fn describe(decision: &Decision) -> String {
     let word = if decision.allowed { "allowed" } else { "refused" };
-    let [reason, hint] = [&decision.reason, &decision.hint].map(|text| show::printable(text));
+    let [reason, hint] = [&decision.reason, &decision.hint].map(|text| render::printable(text));
     let head = format!("{word} by {}: {reason} ({})\n", decision.rule, decision.code);
     if decision.allowed { head } else { format!("{head}{hint}\n") }
 }

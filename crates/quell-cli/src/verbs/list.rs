@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use quell::{Error, Filter, JobState, JobView, Quell, Settled, Timestamp};
 use quell_core::{ContainmentKind, RootOutcome, Verdict};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
 use crate::output;
-use crate::show::{self, Cell, Reader, Style, Table};
+use crate::render::{self, Cell, Reader, Style, Table};
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -21,10 +21,10 @@ pub fn list(args: &ListArgs) -> ExitCode {
         Ok((quell, settled))
     });
     let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
-        finished.into_iter().for_each(select::tell_finished);
+        finished.into_iter().for_each(job_selection::tell_finished);
         let failures = failed.iter().map(|error| error.to_string());
         for warning in failures.chain(listing.warnings.iter().cloned()) {
-            output::to_stderr(&format!("quell: {}\n", show::printable(&warning)));
+            output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
         let code = if unproven { NOT_PROVEN_DEAD } else { 0 };
@@ -45,7 +45,7 @@ pub fn list(args: &ListArgs) -> ExitCode {
             output::to_stderr(&format!("quell: {note}\n"));
         }
         if listing.more > 0 {
-            let more = show::count(listing.more, "more has ended", "more have ended");
+            let more = render::count(listing.more, "more has ended", "more have ended");
             output::to_stderr(&format!("quell: {more} (`quell list --all` shows all)\n"));
         }
         Ok((table, code))
@@ -59,12 +59,12 @@ pub fn list(args: &ListArgs) -> ExitCode {
 fn filter(args: &ListArgs) -> Result<Filter, Error> {
     Ok(Filter {
         all: args.all,
-        states: select::states(&args.state)?,
-        tags: select::tags(&args.tag)?,
+        states: job_selection::states(&args.state)?,
+        tags: job_selection::tags(&args.tag)?,
         session: args.session.clone(),
         name: args.name.clone(),
         limit: args.limit,
-        since: select::since(args.since),
+        since: job_selection::since(args.since),
     })
 }
 
@@ -84,7 +84,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
             state(job),
             age(job, now).into(),
             job.held.map_or("-", held).into(),
-            show::command_line(&job.command).into(),
+            render::command_line(&job.command).into(),
         ]);
     }
     Ok(table.lines(Reader::of_stdout()))
@@ -92,7 +92,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
 
 /// Since its end, or its beginning.
 fn age(job: &JobView, now: Timestamp) -> String {
-    show::ago(now, job.ended.or(job.started).unwrap_or(job.created))
+    render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
 }
 
 /// How a tree is held, in a word.

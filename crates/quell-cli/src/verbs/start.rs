@@ -9,16 +9,17 @@ use quell::answers::StartAnswer;
 use quell::{Environment, Error, GcRules, Input, Job, Quell, Start, Waited};
 use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
 
-use super::{envelope, fail, gate, gc, phrases, quell};
+use super::{envelope, fail, gc, guard_check, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
-use crate::run::{self, Settings};
-use crate::show;
+use crate::render;
+use crate::render::format;
+use crate::verbs::run::{self, Settings};
 
 /// Starts the command and prints the job's id.
 pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
     let json = args.json;
-    let program = gate::program(&args.command);
+    let program = guard_check::program(&args.command);
     let Request { wait_ready, start, gc } = match request(args) {
         Ok(request) => request,
         Err(code) => return code,
@@ -72,7 +73,7 @@ fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
         tell_running(job);
         return code;
     }
-    let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(job, &waited));
+    let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(job, &waited));
     output::to_stderr(&words);
     ExitCode::from(code)
 }
@@ -91,7 +92,7 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
     let set = |name: &str| environment.set.iter().any(|(key, _)| key == name);
     let inherited = |name: &str| !environment.clear && std::env::var_os(name).is_some();
     for name in mask.iter().filter(|name| !set(name) && !inherited(name)) {
-        let name = show::printable(name);
+        let name = render::printable(name);
         output::to_stderr(&format!(
             "quell: --mask {name}: the job has no such variable, so nothing is masked\n"
         ));
@@ -102,7 +103,7 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
 fn request(args: StartArgs) -> Result<Request, ExitCode> {
     let json = args.json;
     let said = |error: Error| fail("start", json, &error);
-    let loaded = gate::settings().map_err(said)?;
+    let loaded = guard_check::settings().map_err(said)?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }

@@ -8,9 +8,10 @@ use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{ErrorBody, Verdict, account};
 use serde_json::json;
 
-use super::{at_once, envelope, fail, phrases, quell};
+use super::{at_once, envelope, fail, quell};
 use crate::args::StopArgs;
 use crate::output;
+use crate::render::{self, format};
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -66,14 +67,15 @@ impl Teller {
         if self.json {
             return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
         }
+        let columns = render::columns_of(&std::io::stdout());
         let text = match (was_over, &receipt.verdict) {
             (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
-            (true, verdict) => format!("{} had ended already, {}\n", job.id(), phrases::verdict(verdict)),
+            (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
             (false, _) if self.several => {
-                let (headline, tree) = (account::headline(&receipt), account::tree(&receipt));
-                format!("quell: {}: {headline}\n{tree}", phrases::job(job))
+                let line = format!("quell: {}: {}", format::job(job), account::headline(&receipt));
+                account::folded(&line, columns) + &account::tree(&receipt, columns)
             }
-            (false, _) => account::account(&receipt),
+            (false, _) => account::account(&receipt, columns),
         };
         if output::to_stdout(&text).is_some() {
             self.worst = output::FAILED;

@@ -10,10 +10,11 @@ use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
 use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
-use super::{envelope, fail, gate, phrases, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
-use crate::show::Filter;
+use crate::render::Filter;
+use crate::render::format;
 
 /// Exit code: tests failed, or left something behind.
 const FAILED_TESTS: u8 = 1;
@@ -40,7 +41,7 @@ pub fn test(args: TestArgs) -> ExitCode {
 fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let mut interrupts = Interrupts::hold();
     let quell = quell()?;
-    let loaded = gate::settings()?;
+    let loaded = guard_check::settings()?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
@@ -68,7 +69,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         require_target: args.require_target,
         ..TestPlan::new(start)
     };
-    let gate = gate::of(&quell, args.reason)?;
+    let gate = guard_check::of(&quell, args.reason)?;
     let mut shown = None;
     let answer = run_tests(&quell, &gate, &plan, |job| {
         interrupts.stop(job, "test");
@@ -146,7 +147,7 @@ fn summary(answer: &TestAnswer) -> String {
         if open { "\n" } else { "" },
         answer.status.word(),
         answer.reason,
-        phrases::seconds(answer.duration)
+        format::seconds(answer.duration)
     );
     let counts = &answer.counts;
     let named = [
@@ -157,7 +158,7 @@ fn summary(answer: &TestAnswer) -> String {
     ];
     let known: Vec<String> = named
         .iter()
-        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", phrases::number(count))))
+        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", format::number(count))))
         .collect();
     if !known.is_empty() {
         let so_far = if counts.complete { "" } else { ", as far as it came" };
@@ -168,7 +169,7 @@ fn summary(answer: &TestAnswer) -> String {
     }
     let more = answer.failed_tests.len().saturating_sub(NAMES) as u64 + answer.failed_tests_omitted;
     if more > 0 {
-        text += &format!("  … and {} more\n", phrases::number(more));
+        text += &format!("  … and {} more\n", format::number(more));
     }
     if let Some(name) = &answer.running_test {
         text += &format!("  was running: {}\n", printable(name));
@@ -192,7 +193,7 @@ fn summary(answer: &TestAnswer) -> String {
     if let Some(receipt) = &answer.receipt
         && receipt.verdict != Verdict::Gone
     {
-        text += &format!("  {}\n", phrases::verdict(&receipt.verdict));
+        text += &format!("  {}\n", format::verdict(&receipt.verdict));
     }
     if let Some(job) = answer.job {
         text += &format!("  `quell logs {job}` has all that they wrote\n");

@@ -7,9 +7,10 @@ use quell::answers::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
 use quell_core::{account, printable};
 
-use super::{envelope, fail, phrases, quell};
+use super::{envelope, fail, quell};
 use crate::args::WaitArgs;
 use crate::output;
+use crate::render::format;
 
 /// Exit code: it was otherwise.
 const NO: u8 = 1;
@@ -73,8 +74,8 @@ fn describe(waited: &Waited) -> String {
     let name = job.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let what = match waited.met {
         Met::Exit => {
-            let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), phrases::outcome);
-            let cause = job.cause.map(|cause| format!(", {}", phrases::cause(cause))).unwrap_or_default();
+            let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), format::outcome);
+            let cause = job.cause.map(|cause| format!(", {}", format::cause(cause))).unwrap_or_default();
             let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
             let unproven = if job.is_not_proven_dead() { "; not proven dead" } else { "" };
             format!("ended: {outcome}{cause}{}{unproven}", outlived.unwrap_or_default())
