@@ -9,5 +9,7 @@ mod platform;
 mod platform;
 
 pub mod fault;
+mod timers;
 
 pub use platform::*;
+pub use timers::Timers;

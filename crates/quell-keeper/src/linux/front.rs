@@ -15,7 +15,7 @@ use quell_core::{
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
+use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo, Sources, Timers};
 
 use super::background::{Backstage, Crew};
 use super::caller::caller_of;
@@ -264,6 +264,30 @@ fn masked_variables(request: &RunRequest, job: &Job) -> LaunchFile {
     }
 }
 
+/// What a front or a standby waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchSource {
+    Channel,
+    Signals,
+    Keeper,
+    Root,
+    Starter,
+    Owner,
+}
+
+/// What is due in a front or a standby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchTimer {
+    /// The keeper must have said anything at all: it was asked something, or the root has ended.
+    Answer,
+    /// The present part of the job's life must be over, and the keeper have said so.
+    Phase,
+    /// The keeper is continued, if it is still stopped.
+    ResumeKeeper,
+    /// Memory that is not needed for waiting is given back.
+    TrimMemory,
+}
+
 pub struct Front {
     pub(super) request: RunRequest,
     pub(super) plan: Plan,
@@ -279,10 +303,7 @@ pub struct Front {
     pub(super) interrupted: bool,
     /// When the first stop signal came.
     asked: Option<Instant>,
-    /// When the keeper must have said anything at all: it was asked something, or the root has ended.
-    answer_due: Option<Instant>,
-    /// When the present part of the job's life must be over, and the keeper have said so.
-    phase_due: Option<Instant>,
+    timers: Timers<WatchTimer>,
     woken: bool,
     /// How many runs the keeper has told of.
     pub(super) births: u32,
@@ -290,10 +311,6 @@ pub struct Front {
     pub(super) members: Vec<(Vec<Member>, Option<Step>)>,
     /// The clocks of a run that is not the first.
     pub(super) run_evidence: Option<Evidence>,
-    /// When the keeper is continued, if it is still stopped then.
-    asleep: Option<Instant>,
-    /// When memory that is not needed for waiting is given back.
-    slim_at: Option<Instant>,
     /// Who started a background job, until it runs.
     pub(super) starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
@@ -325,19 +342,16 @@ impl Front {
             stopping: false,
             interrupted: false,
             asked: None,
-            answer_due: None,
-            phase_due: None,
+            timers: Timers::default(),
             woken: false,
             births: 0,
             members: Vec::new(),
             run_evidence: None,
-            asleep: None,
-            slim_at: None,
             starter: None,
             owner: None,
             helper: None,
         };
-        front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
+        front.expect_phase_within_timeout();
         front
     }
 
@@ -378,35 +392,32 @@ impl Front {
     fn watch(&mut self) -> Option<Result<Finished, RunError>> {
         loop {
             // Somebody waits for the program to run, and there is no other word that would be missed.
-            if self.starter.is_some() && self.answer_due.is_none() {
+            if self.starter.is_some() && self.timers.due(WatchTimer::Answer).is_none() {
                 self.expect_answer();
             }
-            let mut fds = vec![
-                Polled::Read(self.line.as_fd()),
-                Polled::Read(self.signals.as_fd()),
-                Polled::Read(self.keeper.as_fd()),
-            ];
-            let root_at = fds.len();
-            fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
-            let starter_at = fds.len();
-            fds.extend(self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd())));
-            let owner_at = fds.len();
-            fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
-            // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
-            let Ok(ready) = quell_sys::poll_until(&fds, self.due()) else { continue };
-            if ready[1] {
+            let mut sources = Sources::default();
+            sources.add(WatchSource::Channel, Polled::Read(self.line.as_fd()));
+            sources.add(WatchSource::Signals, Polled::Read(self.signals.as_fd()));
+            sources.add(WatchSource::Keeper, Polled::Read(self.keeper.as_fd()));
+            sources.add_any(WatchSource::Root, self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
+            let starter = self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd()));
+            sources.add_any(WatchSource::Starter, starter);
+            sources.add_any(WatchSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+            // Without memory for that the keeper goes on meanwhile, and so do we.
+            let Ok(ready) = sources.wait(self.timers.next()) else { continue };
+            if ready.has(WatchSource::Signals) {
                 while let Some(signal) = self.signals.next() {
                     self.on_signal(signal);
                 }
                 // A child's stop is told as its end is.
                 if !self.is_asleep() {
-                    self.asleep = None;
-                } else if self.asleep.is_none() {
-                    self.asleep = Some(Instant::now() + SILENCE);
+                    self.timers.disarm(WatchTimer::ResumeKeeper);
+                } else {
+                    self.timers.bring_forward(WatchTimer::ResumeKeeper, SILENCE);
                 }
             }
-            let keeper_gone = ready[2];
-            if ready[0] || keeper_gone {
+            let keeper_gone = ready.has(WatchSource::Keeper);
+            if ready.has(WatchSource::Channel) || keeper_gone {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
@@ -420,43 +431,35 @@ impl Front {
                 return None;
             }
             // Whoever wanted the job is gone before it was told of it: nobody would ever know of it.
-            if starter_at < owner_at && ready.get(starter_at) == Some(&true) && self.starter.take().is_some()
-            {
+            if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
                 let _ = self.line.mention(&Order::Stop(Actor::Unknown));
                 self.expect_answer();
             }
-            if ready.get(owner_at) == Some(&true) && self.owner.take().is_some() {
+            if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
                 let _ = self.line.mention(&Order::OwnerGone);
                 self.expect_answer();
             }
-            if root_at < starter_at && ready.get(root_at) == Some(&true) {
+            if ready.has(WatchSource::Root) {
                 self.root = None;
                 // The keeper sees this too, and will say so, if it has not yet.
                 if self.known.root.is_none() {
                     self.expect_answer();
                 }
             }
-            if self.asleep.is_some_and(|due| due <= Instant::now()) {
-                // Its output would stand still, and of its end nobody would hear.
-                self.asleep = None;
-                if self.is_asleep() {
-                    self.keeper.signal(Signal::CONT);
-                }
+            let now = Instant::now();
+            // Its output would stand still, and of its end nobody would hear.
+            if self.timers.take_due(WatchTimer::ResumeKeeper, now) && self.is_asleep() {
+                self.keeper.signal(Signal::CONT);
             }
-            if self.slim_at.is_some_and(|due| due <= Instant::now()) {
-                self.slim_at = None;
+            if self.timers.take_due(WatchTimer::TrimMemory, now) {
                 quell_sys::drop_code_pages();
             }
-            let due = self.answer_due.into_iter().chain(self.phase_due).min();
-            if due.is_some_and(|due| due <= Instant::now()) {
+            let overdue =
+                [WatchTimer::Answer, WatchTimer::Phase].map(|timer| self.timers.take_due(timer, now));
+            if overdue.contains(&true) {
                 self.rouse_keeper();
             }
         }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        let dues = [self.answer_due, self.phase_due, self.asleep, self.slim_at];
-        dues.into_iter().flatten().min()
     }
 
     fn is_asleep(&self) -> bool {
@@ -468,9 +471,15 @@ impl Front {
         if self.told.root.is_some() { SILENCE } else { SILENCE + BIRTH }
     }
 
+    fn expect_phase_within_timeout(&mut self) {
+        match self.request.timeout {
+            Some(timeout) => self.timers.arm(WatchTimer::Phase, timeout + self.patience()),
+            None => self.timers.disarm(WatchTimer::Phase),
+        }
+    }
+
     fn expect_answer(&mut self) {
-        let by = Instant::now() + self.patience();
-        self.answer_due = Some(self.answer_due.map_or(by, |due| due.min(by)));
+        self.timers.bring_forward(WatchTimer::Answer, self.patience());
     }
 
     /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
@@ -478,13 +487,14 @@ impl Front {
     fn rouse_keeper(&mut self) {
         // An exec takes as long as it takes: a keeper that waits for one is not given up.
         if self.starter.is_some() && !quell_sys::is_stopped(self.keeper.pid()) {
-            (self.phase_due, self.answer_due) = (None, Some(Instant::now() + SILENCE));
+            self.timers.disarm(WatchTimer::Phase);
+            self.timers.arm(WatchTimer::Answer, SILENCE);
             return;
         }
         self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
         self.woken = true;
-        self.phase_due = None;
-        self.answer_due = Some(Instant::now() + SILENCE);
+        self.timers.disarm(WatchTimer::Phase);
+        self.timers.arm(WatchTimer::Answer, SILENCE);
     }
 
     fn on_signal(&mut self, info: SignalInfo) {
@@ -553,7 +563,7 @@ impl Front {
     fn on_note(&mut self, note: Note) -> Option<Result<Finished, RunError>> {
         // It lives.
         self.woken = false;
-        self.answer_due = None;
+        self.timers.disarm(WatchTimer::Answer);
         match note {
             Note::Born { held, root, inner, cgroup } => {
                 self.births += 1;
@@ -571,12 +581,14 @@ impl Front {
             Note::Running => {
                 // The keeper has told it.
                 self.starter = None;
-                self.slim_at = self.request.background.as_ref().map(|_| Instant::now() + LASTING);
+                if self.request.background.is_some() {
+                    self.timers.arm(WatchTimer::TrimMemory, LASTING);
+                }
                 None
             }
             Note::Resting(outcome) => {
                 self.begin_run();
-                self.phase_due = None;
+                self.timers.disarm(WatchTimer::Phase);
                 // As long as there is no other run, the job has ended as this one has.
                 self.known.root = Some(outcome);
                 None
@@ -593,7 +605,7 @@ impl Front {
                 // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
                 let plan = self.request.plan;
                 let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
-                self.phase_due = Some(Instant::now() + phase + SILENCE);
+                self.timers.arm(WatchTimer::Phase, phase + SILENCE);
                 None
             }
             Note::RootStopped => {
@@ -624,7 +636,7 @@ impl Front {
     fn begin_run(&mut self) {
         (self.known, self.root, self.stopping) = (LastKnown::default(), None, false);
         self.members.clear();
-        self.phase_due = self.request.timeout.map(|timeout| Instant::now() + timeout + self.patience());
+        self.expect_phase_within_timeout();
     }
 
     fn error_of(&self, failure: StartFailure) -> RunError {

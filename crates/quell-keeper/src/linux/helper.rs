@@ -19,7 +19,7 @@ use quell_core::{
 };
 use quell_store::{Home, JobDir, now};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
+use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::ready::{Found, Probe};
@@ -205,24 +205,30 @@ struct Helper<'a> {
     next: Option<Instant>,
 }
 
+/// What a helper waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HelperSource {
+    Signals,
+    Probe,
+    Channel,
+}
+
 impl Helper<'_> {
     fn serve(&mut self) {
         let mut closed = false;
         while !closed || !self.running.is_empty() {
-            let mut fds = vec![Polled::Read(self.signals.as_fd())];
-            let answer_at = fds.len();
-            fds.extend(self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd())));
-            let line_at = fds.len();
-            if !closed {
-                fds.push(Polled::Read(self.line.as_fd()));
-            }
-            let Ok(ready) = quell_sys::poll_until(&fds, self.next) else { return };
+            let mut sources = Sources::default();
+            sources.add(HelperSource::Signals, Polled::Read(self.signals.as_fd()));
+            let asking = self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd()));
+            sources.add_any(HelperSource::Probe, asking);
+            sources.add_any(HelperSource::Channel, (!closed).then(|| Polled::Read(self.line.as_fd())));
+            let Ok(ready) = sources.wait(self.next) else { return };
             while self.signals.next().is_some() {}
             self.collect();
-            if answer_at < line_at && ready[answer_at] {
+            if ready.has(HelperSource::Probe) {
                 self.hear_answer();
             }
-            if ready.get(line_at) == Some(&true) {
+            if ready.has(HelperSource::Channel) {
                 let arrived = self.line.hear::<Task>();
                 arrived.messages.into_iter().for_each(|task| self.take(task));
                 closed = arrived.closed;

@@ -17,10 +17,10 @@ use quell_core::{
 };
 use quell_store::{JobDir, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
+use quell_sys::{ChildRules, Polled, Program, SignalFd, Sources, Stage};
 
 use super::background::{self, Crew};
-use super::desk::Desk;
+use super::desk::{Desk, KeeperSource};
 use super::evidence::{Evidence, Outlet};
 use super::prepare;
 use super::takeover::{Claim, claim};
@@ -299,16 +299,15 @@ impl Supervisor {
         // The cgroup's news matter only for a count, and would be read again and again before one is wanted.
         let counting = matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing);
         let news = self.hold.polled().filter(|polled| counting || matches!(polled, Polled::Read(_)));
-        let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
-        let front_at = self.kit.front.as_ref().map(|front| push(&mut fds, Polled::Read(front.as_fd())));
-        let status_at = status.map(|status| push(&mut fds, Polled::Read(status)));
-        if let Some(news) = news {
-            push(&mut fds, news);
-        }
-        let desk_at = fds.len();
+        let mut sources = Sources::default();
+        sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
+        let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
+        sources.add_any(KeeperSource::Front, front);
+        sources.add_any(KeeperSource::ExecStatus, status.map(Polled::Read));
+        sources.add_any(KeeperSource::Tree, news);
         let mut wake = self.deadline;
         if let Some(desk) = &self.kit.desk {
-            desk.polled(&mut fds);
+            desk.add_sources(&mut sources);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
         wake = wake.into_iter().chain(self.slim_at).min();
@@ -316,16 +315,11 @@ impl Supervisor {
             let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
             wake = wake.into_iter().chain(Some(again)).chain(self.resting.filter(|_| self.round_owed)).min();
         }
-        // poll fails only for want of memory. Then everything is looked at, as if it were ready.
-        let ready = quell_sys::poll_until(&fds, wake).unwrap_or_else(|_| vec![true; fds.len()]);
-        let is_ready = |at: Option<usize>| at.is_some_and(|at| ready[at]);
-        let (front_ready, status_ready) = (is_ready(front_at), is_ready(status_at));
-        drop(fds);
-        // Right away, as the flags go with what was polled.
-        let wishes = self.desk().map(|desk| desk.handle(&ready[desk_at..])).unwrap_or_default();
+        let ready = sources.wait_or_all(wake);
+        let wishes = self.desk().map(|desk| desk.handle(&ready)).unwrap_or_default();
 
         // The order settles ties: an exit that is there already goes before a deadline that has passed meanwhile.
-        if status_ready {
+        if ready.has(KeeperSource::ExecStatus) {
             self.read_status();
         }
         self.kit.hear_signals(&self.job);
@@ -333,7 +327,7 @@ impl Supervisor {
         if counting && self.end.is_none() {
             self.count();
         }
-        if front_ready {
+        if ready.has(KeeperSource::Front) {
             self.hear_front();
         }
         self.grant(wishes);
@@ -619,11 +613,6 @@ pub fn who_asked(cause: Cause, actor: &Actor) -> String {
         Actor::Kernel => "the terminal hung up".into(),
         Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
     }
-}
-
-fn push<'a>(fds: &mut Vec<Polled<'a>>, fd: Polled<'a>) -> usize {
-    fds.push(fd);
-    fds.len() - 1
 }
 
 fn describe(outcome: &RootOutcome) -> String {

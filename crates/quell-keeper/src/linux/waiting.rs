@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Step, StepKind};
 use quell_store::{Lock, now};
-use quell_sys::Polled;
 use quell_sys::fault::{FaultPoint, fault_point};
+use quell_sys::{Polled, Sources};
 
-use super::desk::Wish;
+use super::desk::{KeeperSource, Wish};
 use super::finish::insist;
 use super::service::client;
 use super::supervise::{Job, Kit, who_asked};
@@ -40,17 +40,17 @@ impl Pause<'_> {
                 self.end(cause, actor);
                 return false;
             }
-            let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
-            fds.extend(self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
-            let desk_at = fds.len();
-            desk.polled(&mut fds);
+            let mut sources = Sources::default();
+            sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
+            let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
+            sources.add_any(KeeperSource::Front, front);
+            desk.add_sources(&mut sources);
             let wake = desk.deadline().map_or(until, |due| due.min(until));
-            let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
-            drop(fds);
+            let ready = sources.wait(Some(wake)).unwrap_or_default();
             self.kit.hear_signals(self.job);
             let mut stop = self.hear_front();
             let wishes = match &mut self.kit.desk {
-                Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
+                Some(desk) => desk.handle(&ready),
                 None => Vec::new(),
             };
             for wish in wishes {

@@ -12,6 +12,7 @@ mod pidns;
 mod process;
 mod procfs;
 mod signals;
+mod sources;
 mod stream;
 mod wait;
 
@@ -46,6 +47,7 @@ pub use procfs::{
     users_of, variable_lists, variable_of, whole_cmdline,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
+pub use sources::{Ready, Sources};
 pub use stream::{
     columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize, send_at_once,
     set_nonblocking, splice, terminal, waiting, write,
