@@ -103,7 +103,8 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell_core::guard::{BUILT_IN, Decision};
+    use quell_core::{BUILT_IN, Decision, JobId};
+    use quell_guard::Error as HostError;
     use quell_keeper::{ExecRemedy, RunError};
 
     /// One of each, with the parts that are the caller's in capitals.
@@ -128,7 +129,7 @@ mod tests {
             RunError::Proc(text("WHY")),
             RunError::Containment(text("WHY")),
             RunError::Limit(text("WHY")),
-            RunError::NameTaken { name: text("NAME"), by: quell_core::JobId::new(0, 0) },
+            RunError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
             RunError::OwnerGone(text("WHY")),
             RunError::Stdin { path: path(), error: text("WHY") },
             RunError::Record { path: path(), error: text("WHY") },
@@ -141,19 +142,21 @@ mod tests {
         ];
         let others = [
             Error::Refused(Box::new(refused)),
-            Error::NoSuchProcess(4711),
-            Error::NotPermitted(text("WHY")),
-            Error::NoSuchService(text("NAME")),
-            Error::NoSystemd { message: text("WHY"), user: true },
-            Error::NoSystemd { message: text("WHY"), user: false },
-            Error::Systemctl(text("WHY")),
+            Error::Host(HostError::NoSuchProcess(4711)),
+            Error::Host(HostError::NotPermitted(text("WHY"))),
+            Error::Host(HostError::NoSuchService(text("NAME"))),
+            Error::Host(HostError::NoSystemd { message: text("WHY"), user: true }),
+            Error::Host(HostError::NoSystemd { message: text("WHY"), user: false }),
+            Error::Host(HostError::Systemctl(text("WHY"))),
             Error::NoSuchJob(text("JOB")),
             Error::NoSuchJob(text("01K")),
             Error::Ambiguous { prefix: text("01KA"), ids: vec![text("ID"), text("ID")], more: true },
             Error::InvalidJob(text("JOB")),
             Error::NameTaken { name: text("NAME"), by: text("ID") },
             Error::State(text("WHY")),
+            Error::KeptElsewhere { id: JobId::new(0, 0), keeper: 4711, home: path() },
             Error::NotProvenDead(text("WHY")),
+            Error::EndNotRecorded { id: JobId::new(0, 0), proven: true, path: path(), error: io(30) },
             Error::TimedOut(text("WHY")),
             Error::NotRead { job: text("JOB"), sent: 7 },
             Error::BadValue(text("WHY")),

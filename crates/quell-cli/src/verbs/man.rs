@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn examples_and_exit_codes_are_sections() {
-        let text = sections("Some words.\n\nExit codes: 0; 2 usage.\n\nExamples:\n  quell x --y\n  .z");
-        let wanted = ".SH NOTES\n.PP\nSome words.\n.SH \"EXIT STATUS\"\n0; 2 usage.\n.SH EXAMPLES\n.nf\n  quell x \\-\\-y\n  .z\n.fi\n";
+        let text = sections("Some words.\n\nExit codes, of all:\n  0  yes\n\nExamples:\n  quell x --y\n  .z");
+        let wanted = ".SH NOTES\n.PP\nSome words.\n.SH \"EXIT STATUS\"\nof all:\n.nf\n  0  yes\n.fi\n.SH EXAMPLES\n.nf\n  quell x \\-\\-y\n  .z\n.fi\n";
         assert_eq!(text, wanted);
         assert_eq!(escaped(".a\\b"), "\\&.a\\eb");
     }
