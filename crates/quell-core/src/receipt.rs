@@ -1,6 +1,7 @@
 //! The receipt: what happened, as evidence.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -279,6 +280,26 @@ pub struct Step {
     /// The signals that it sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SentSignal>,
+}
+
+/// How many signals of a step are shown.
+const SHOWN_SIGNALS: usize = 32;
+
+/// For diagnostics: `Ask; TERM to pid 12 (Sent)`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.step)?;
+        if !self.note.is_empty() {
+            write!(f, ": {}", self.note)?;
+        }
+        for sent in self.signals.iter().take(SHOWN_SIGNALS) {
+            write!(f, "; {} to pid {} ({:?})", sent.signal, sent.to.pid, sent.result)?;
+        }
+        match self.signals.len().saturating_sub(SHOWN_SIGNALS) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// The job in short.

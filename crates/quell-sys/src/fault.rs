@@ -1,9 +1,15 @@
-//! Points at which a test can have one of quell's own processes die, or stand still: "exactly here".
+//! The steps of quell's own processes. Each is an event for [`tracing`], which `QUELL_LOG` shows. And each is a point at which
+//! a test can have the process die, or stand still: "exactly here".
 //!
-//! Without the feature `faults` a point is an empty function, and nothing of this is in the product. With it, the variable
+//! Without the feature `faults`, and while nothing listens to events, a point is one load of an atomic. With the feature, the variable
 //! `QUELL_FAULT` names one point by the role of the process and the step: `keeper.go_given:kill`, or `:stop`, or
 //! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. Every process that passes a point
 //! adds a line to the file `QUELL_FAULT_LOG`.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tracing::level_filters::LevelFilter;
 
 /// The role in which a process passes a point. Much code is shared: a process that takes over runs the keeper's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +32,13 @@ macro_rules! points {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FaultPoint { $($(#[$doc])* $name,)* }
 
-        #[cfg(feature = "faults")]
         impl FaultPoint {
+            /// The step's name.
+            pub fn step(self) -> &'static str {
+                match self { $(Self::$name => $step,)* }
+            }
+
+            #[cfg(feature = "faults")]
             /// All of them: the step's name, and the roles that pass it.
             pub const ALL: &[(FaultPoint, &str, &[Role])] =
                 &[$((FaultPoint::$name, $step, &[$(Role::$role),*]),)*];
@@ -225,25 +236,77 @@ points! {
     TakenAway "taken_away" [Command]
 }
 
-/// The variables by which tests speak to points. They are not for the programs that quell runs.
-#[cfg(feature = "faults")]
-pub const VARIABLES: &[&str] = &["QUELL_FAULT", "QUELL_FAULT_LOG"];
-/// None, in the product.
-#[cfg(not(feature = "faults"))]
-pub const VARIABLES: &[&str] = &[];
+/// The variable that names the file for diagnostics.
+pub const LOG_VARIABLE: &str = "QUELL_LOG";
 
-/// Passes a point.
-#[cfg(not(all(feature = "faults", target_os = "linux")))]
-#[inline(always)]
-pub fn fault_point(_point: FaultPoint) {}
+/// The variables that are for quell's own processes. They are not for the programs that quell runs.
+#[cfg(feature = "faults")]
+pub const VARIABLES: &[&str] = &[LOG_VARIABLE, "QUELL_FAULT", "QUELL_FAULT_LOG"];
+/// The variables that are for quell's own processes. They are not for the programs that quell runs.
+#[cfg(not(feature = "faults"))]
+pub const VARIABLES: &[&str] = &[LOG_VARIABLE];
+
+const ROLES: [(Role, &str); 5] = [
+    (Role::Command, "command"),
+    (Role::Front, "front"),
+    (Role::Standby, "standby"),
+    (Role::Keeper, "keeper"),
+    (Role::Helper, "helper"),
+];
+
+/// The place in [`ROLES`]. A fork inherits it, and says what it is itself.
+static ROLE: AtomicU8 = AtomicU8::new(0);
+
+thread_local! {
+    /// The job that this thread works for. A fork inherits it.
+    static JOB: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Says as what this process goes on.
-#[cfg(not(all(feature = "faults", target_os = "linux")))]
+pub fn act_as(role: Role) {
+    let at = ROLES.iter().position(|(known, _)| *known == role).unwrap_or(0);
+    ROLE.store(at as u8, Ordering::Relaxed);
+}
+
+/// What this process is, in one word.
+pub fn role() -> &'static str {
+    ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1
+}
+
+/// Says which job this thread works for from now on.
+pub fn work_for(job: &impl std::fmt::Display) {
+    if is_logged() {
+        JOB.with_borrow_mut(|known| *known = job.to_string());
+    }
+}
+
+/// The job that this thread works for; empty if it is not known.
+pub fn job() -> String {
+    JOB.with_borrow(Clone::clone)
+}
+
+fn is_logged() -> bool {
+    LevelFilter::current() >= LevelFilter::DEBUG
+}
+
+/// Passes a point.
 #[inline(always)]
-pub fn act_as(_role: Role) {}
+pub fn fault_point(point: FaultPoint) {
+    // Each piece of output passes that one.
+    if is_logged() && point != FaultPoint::OutputTaken {
+        tell(point);
+    }
+    #[cfg(all(feature = "faults", target_os = "linux"))]
+    armed::fault_point(point);
+}
+
+#[cold]
+fn tell(point: FaultPoint) {
+    tracing::debug!("step {}", point.step());
+}
 
 #[cfg(all(feature = "faults", target_os = "linux"))]
-pub use armed::{act_as, fault_point, names};
+pub use armed::names;
 
 /// What tests have instead.
 #[cfg(all(feature = "faults", target_os = "linux"))]
@@ -252,22 +315,11 @@ mod armed {
     use std::io::Write;
     use std::path::PathBuf;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::{FaultPoint, Role};
-
-    const ROLES: [(Role, &str); 5] = [
-        (Role::Command, "command"),
-        (Role::Front, "front"),
-        (Role::Standby, "standby"),
-        (Role::Keeper, "keeper"),
-        (Role::Helper, "helper"),
-    ];
-
-    /// The place in [`ROLES`]. A fork inherits it, and says what it is itself.
-    static ROLE: AtomicU8 = AtomicU8::new(0);
+    use super::{FaultPoint, ROLES, Role, role};
 
     /// What is to happen where.
     struct Fault {
@@ -317,19 +369,10 @@ mod armed {
         ROLES.iter().find(|(known, _)| *known == role).map_or("", |(_, word)| word)
     }
 
-    /// Says as what this process goes on.
-    pub fn act_as(role: Role) {
-        let at = ROLES.iter().position(|(known, _)| *known == role).unwrap_or(0);
-        ROLE.store(at as u8, Ordering::Relaxed);
-    }
-
     /// Passes a point, or does not.
     pub fn fault_point(point: FaultPoint) {
         let plan = plan();
-        let role = ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1;
-        let step =
-            FaultPoint::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
-        let name = format!("{role}.{step}");
+        let name = format!("{}.{}", role(), point.step());
         let fault = plan.faults.iter().find(|fault| fault.at == name && fault.is_due());
         if let Some(log) = &plan.log
             && let Ok(mut log) = OpenOptions::new().append(true).open(log)

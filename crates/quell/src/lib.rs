@@ -35,6 +35,7 @@ mod admit;
 pub mod answers;
 mod call;
 pub mod config;
+pub mod diagnostics;
 mod error;
 mod find;
 mod gc;

@@ -15,7 +15,7 @@ use quell_core::{
 use quell_guard::{Decision, decide_verb};
 use quell_keeper::{News, RunError};
 use quell_store::{JobDir, Liveness, Lock, now};
-use quell_sys::fault::{FaultPoint, fault_point};
+use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
 use crate::{Config, Error, Result};
@@ -96,6 +96,17 @@ pub(crate) struct Lost {
 }
 
 impl Case {
+    /// In a few words, for diagnostics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Kept => "it has a keeper",
+            Self::Unmade(_) => "nothing of it has run",
+            Self::Over => "it has ended already",
+            Self::Rebooted(_) => "it is of another boot",
+            Self::Lost(_) => "its keepers are gone",
+        }
+    }
+
     /// Reads the record, which the job can delete and rewrite, and looks at what it can't. The caller holds the lock.
     pub(crate) fn of(job: &JobDir, lock: &Lock, keepers: Keepers) -> Result<Self> {
         let failed = |error| Error::Io { path: job.dir().to_owned(), error };
@@ -244,7 +255,9 @@ impl Finisher {
 
 fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
+    fault::work_for(&job.id());
     let case = Case::of(job, &lock, keepers)?;
+    tracing::debug!("recovery: {}", case.name());
     let admitted = if matches!(case, Case::Lost(_)) { finisher.admit(job)? } else { None };
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
@@ -290,6 +303,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         }
     };
     let mut receipt = done.receipt(&lost, job);
+    receipt.steps.iter().for_each(|step| tracing::debug!("{step}"));
     mask_members(&mut receipt, &lost, job);
     if let Some((gate, decision)) = admitted {
         let result = json!({ "verdict": receipt.verdict, "cause": receipt.cause });

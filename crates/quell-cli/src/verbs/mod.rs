@@ -46,7 +46,12 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Run(args) if !args.no_record => quell::new_job_id(),
         _ => None,
     };
-    let passed = match guard_check::admit(&verb, job) {
+    let logged = match quell::diagnostics::log_to_variable(called) {
+        // Their caller has looked at it, and they have nowhere to say it.
+        Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
+        logged => logged,
+    };
+    let passed = match logged.and_then(|()| guard_check::admit(&verb, job)) {
         Ok(passed) => passed,
         Err(error) => {
             // The codes of `run` are those of its command.
@@ -57,9 +62,8 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
                 (CliCommand::Run(_), _) => (output::FAILED, error.body()),
                 _ => (error.exit_code(), error.body()),
             };
-            let words: Vec<_> = std::env::args_os().collect();
-            let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
-            return output::fail(&called, args::wants_json(&words), code, &body);
+            let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+            return output::fail(&called(), json, code, &body);
         }
     };
     match verb {
@@ -95,6 +99,11 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Run(args) => crate::verbs::run::run(args.0, job),
         CliCommand::Doctor(args) => crate::verbs::doctor::doctor(&args),
     }
+}
+
+/// The verb as it was called.
+fn called() -> String {
+    std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The user's jobs, kept by this very program.

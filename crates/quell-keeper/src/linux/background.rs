@@ -137,6 +137,7 @@ fn serve(
     quell_sys::restore_default(Signal::CHLD);
     signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
     let id = quell_contain::new_job_id().map_err(system("get random bytes"))?;
+    fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     let _ = std::env::set_current_dir("/");

@@ -79,6 +79,7 @@ impl Evidence {
 
     /// Notes a step that was taken.
     pub fn add(&mut self, new: Step) {
+        tracing::debug!("{new}");
         let step = new.step;
         let alike = |old: &Step| old.step == new.step && old.note == new.note && new.signals.is_empty();
         if self.steps.last().is_some_and(alike) {

@@ -24,6 +24,7 @@ const TOLD_AT_ONCE: usize = 16;
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
     pub(super) fn publish(&mut self) {
+        tracing::debug!("state {}", self.state());
         if matches!(self.life.state(), Phase::Asking | Phase::Killing) {
             self.say(&Note::Stopping {
                 killing: self.life.state() == Phase::Killing,
@@ -183,6 +184,8 @@ impl Supervisor {
             }
             Some(Next::Nothing) | None => {}
         }
+        let state = if self.again.is_some() { JobState::Waiting } else { JobState::Ended };
+        tracing::debug!("state {state}: {:?}, {}", receipt.cause, describe_verdict(&receipt.verdict));
         self.write_record(&mut receipt, survivors);
         for outlet in &mut self.job.outlets {
             if let Err(error) = outlet.write(&receipt) {

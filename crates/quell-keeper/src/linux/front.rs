@@ -99,6 +99,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         Some(id) => id,
         None => quell_contain::new_job_id().map_err(system("get random bytes"))?,
     };
+    fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     // A caller that ignores the death of its children would make ours vanish unseen.
@@ -449,6 +450,7 @@ impl Front {
             let now = Instant::now();
             // Its output would stand still, and of its end nobody would hear.
             if self.timers.take_due(WatchTimer::ResumeKeeper, now) && self.is_asleep() {
+                tracing::debug!("the keeper is stopped: sent CONT to pid {}", self.keeper.pid());
                 self.keeper.signal(Signal::CONT);
             }
             if self.timers.take_due(WatchTimer::TrimMemory, now) {
@@ -491,7 +493,9 @@ impl Front {
             self.timers.arm(WatchTimer::Answer, SILENCE);
             return;
         }
-        self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
+        let signal = if self.woken { Signal::KILL } else { Signal::CONT };
+        tracing::debug!("the keeper does not answer: sent {signal} to pid {}", self.keeper.pid());
+        self.keeper.signal(signal);
         self.woken = true;
         self.timers.disarm(WatchTimer::Phase);
         self.timers.arm(WatchTimer::Answer, SILENCE);
@@ -499,6 +503,7 @@ impl Front {
 
     fn on_signal(&mut self, info: SignalInfo) {
         let name = info.signal.to_string();
+        tracing::debug!("received {name} from pid {}", info.pid);
         if PASSED.contains(&name.as_str()) {
             let _ = self.line.mention(&Order::Pass(info.signal));
         } else if STOPPERS.contains(&name.as_str()) {

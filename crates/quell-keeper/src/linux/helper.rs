@@ -156,6 +156,7 @@ pub fn tell_hooks(news: News) -> ExitCode {
     let _ = quell_sys::redirect_to_null(true, true, true);
     let _ = quell_sys::leave_session();
     quell_sys::restore_default(Signal::CHLD);
+    fault::work_for(&news.job);
     let job = Home::at(news.home).job(news.job);
     let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
     let brief = Brief {
@@ -394,6 +395,8 @@ fn quell_run(timeout: Duration) -> Command {
     let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    // Its path may be meant from another directory than ours.
+    command.env_remove(fault::LOG_VARIABLE);
     command
 }
 

@@ -49,6 +49,7 @@ impl Supervisor {
     }
 
     fn on_call(&mut self, key: u64, pid: u32, uid: u32, call: Call) {
+        tracing::debug!("request {} from pid {pid}, uid {uid}", call.name());
         let answer = match call {
             Call::Stop { kill, grace, ask, reason, leftovers } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);

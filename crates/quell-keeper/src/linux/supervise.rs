@@ -475,6 +475,7 @@ impl Supervisor {
         let arrived = front.hear();
         for order in arrived.messages {
             self.say(&Note::Heard);
+            tracing::debug!("order {order}");
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
                 Order::OwnerGone => {
@@ -491,6 +492,7 @@ impl Supervisor {
             }
         }
         if arrived.closed {
+            tracing::debug!("the front or standby is gone");
             self.kit.front = None;
             // A background job lives for its own sake: it goes on, with one to watch over it less. One that has not begun
             // is not begun: whoever wanted it would not be told.

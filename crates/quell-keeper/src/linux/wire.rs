@@ -1,5 +1,6 @@
 //! What front and keeper say to each other: one JSON object a line over a socket pair.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -23,6 +24,16 @@ pub enum Order {
     OwnerGone,
     /// Pass a signal to the root.
     Pass(Signal),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stop(_) => f.write_str("stop"),
+            Self::OwnerGone => f.write_str("stop: the owner is gone"),
+            Self::Pass(signal) => write!(f, "pass {signal} to the root"),
+        }
+    }
 }
 
 /// From the keeper to the front.

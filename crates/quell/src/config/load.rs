@@ -16,11 +16,11 @@ use crate::Error;
 const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
 
 /// The variables that are not settings: where quell's files are, and what it gives to the processes of a job.
-const OTHERS: [&str; 6] =
-    ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK"];
+const OTHERS: [&str; 7] =
+    ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK", "QUELL_LOG"];
 
 /// Those of quell's own tests and tools (`tests/README.md`), which the quell under test inherits. Without `QUELL_`.
-const DEVELOPMENT: &str = "ACTOR BENCH BENCH_WORKER BLESS CAMPAIGN_CLOCK CLOCK_BIN FAULT FAULTS_BIN FAULT_LOG FUZZ_ROUNDS \
+const DEVELOPMENT: &str = "ACTOR BENCH BENCH_WORKER BLESS CAMPAIGN_CLOCK CLOCK_BIN CLOCK_LIBRARY FAULT FAULTS_BIN FAULT_LOG FUZZ_ROUNDS \
     TEST_AFTER_FRONT TEST_ALONE TEST_CROWD TEST_HOME TEST_JOBS TEST_PART TEST_PROGRAM TEST_READY TEST_REPEAT \
     TEST_REQUIRE TEST_RESTART TEST_ROUNDS TEST_SOCKET TEST_TURN TEST_VOLUME VM_KERNEL";
 
