@@ -16,6 +16,8 @@ mod open_line {
 }
 mod output;
 #[cfg(target_os = "linux")]
+mod progress;
+#[cfg(target_os = "linux")]
 mod render;
 #[cfg_attr(target_os = "linux", path = "verbs/mod.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
@@ -69,6 +71,10 @@ fn begin() -> ExitCode {
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
+        Parsed::NoVerb(help) => {
+            output::to_stderr(&help);
+            ExitCode::from(2)
+        }
         Parsed::Usage { verb, json, error } => {
             output::fail(&verb, json, if verb == "run" { 125 } else { 2 }, &error)
         }

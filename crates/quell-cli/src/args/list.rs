@@ -49,9 +49,6 @@ pub struct ListArgs {
     /// Print full ids only
     #[arg(long, conflicts_with = "json")]
     pub ids: bool,
-    /// Print ids and names and nothing else, for completions
-    #[arg(long, hide = true, conflicts_with_all = ["json", "ids"])]
-    pub words: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

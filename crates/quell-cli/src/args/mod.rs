@@ -1,6 +1,7 @@
 //! The command line: raw words become checked arguments here and nowhere else.
 
 mod common;
+mod complete;
 mod completions;
 mod config;
 mod deferred;
@@ -35,6 +36,7 @@ use quell_core::ErrorBody;
 use serde_json::json;
 
 pub use common::{ContainArg, JobArgs, LeakArg, OwnerArg, UntilArg};
+pub use complete::{CompleteArgs, CompleteWhat};
 pub use completions::{CompletionsArgs, ShellArg};
 pub use config::{ConfigArgs, ConfigVerb};
 use deferred::Late;
@@ -67,6 +69,8 @@ pub enum Parsed {
     Verb(Box<CliCommand>),
     /// Help or the version was asked for.
     Help(String),
+    /// There are no words: the help for a person, and a failure for a script.
+    NoVerb(String),
     /// The words make no sense.
     Usage { verb: String, json: bool, error: ErrorBody },
 }
@@ -106,6 +110,7 @@ pub enum CliCommand {
     /// Stop jobs and start the same commands again
     Restart(Late<RestartArgs>),
     /// List live jobs and those that ended last
+    #[command(visible_aliases = ["ls", "ps"])]
     List(Late<ListArgs>),
     /// Show everything that is known about a job
     Status(Late<StatusArgs>),
@@ -134,6 +139,9 @@ pub enum CliCommand {
     /// Write the manual pages
     #[command(hide = true)]
     Man(Late<ManArgs>),
+    /// Print words for the completion scripts, which call this
+    #[command(name = "__complete", hide = true)]
+    Complete(Late<CompleteArgs>),
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
@@ -168,14 +176,22 @@ pub fn parse(words: Vec<OsString>) -> Parsed {
     let json = wants_json(&words);
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
-    let known = || command.get_subcommands().any(|known| known.get_name() == first);
+    let called = |verb: &&clap::Command| {
+        verb.get_name() == first || verb.get_all_aliases().any(|alias| alias == first)
+    };
+    let known = || command.get_subcommands().find(called).map(|verb| verb.get_name().to_owned());
     match parsed {
         Ok(cli) => Parsed::Verb(Box::new(cli.verb)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Parsed::Help(error.to_string())
         }
+        Err(error)
+            if first.is_empty() && error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            Parsed::NoVerb(error.to_string())
+        }
         Err(error) => {
-            let verb = if known() { first } else { "quell".to_owned() };
+            let verb = known().unwrap_or_else(|| "quell".to_owned());
             Parsed::Usage { error: usage_error(&verb, &error), verb, json }
         }
     }

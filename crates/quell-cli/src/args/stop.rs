@@ -27,7 +27,7 @@ Examples:
   quell stop 01KA3W6Z web worker --grace 1s
   quell stop --tag team=a --reason \"deploy\"
   quell stop --session agent-7 --json
-  quell stop --all --now";
+  quell stop --all --now --quiet";
 
 #[derive(Args)]
 #[command(after_help = STOP_HELP)]
@@ -57,6 +57,9 @@ pub struct StopArgs {
     /// Reason, for the receipt and the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print one JSON object for all jobs
     #[arg(long)]
     pub json: bool,

@@ -15,7 +15,7 @@ pub use chart::{Chart, speaks_utf8};
 pub use filter::Filter;
 pub use quell_core::printable;
 pub use table::{Cell, Style, Table, fields};
-pub use text::{command_line, painted, wrap};
+pub use text::{command_line, cut, painted, wrap};
 
 /// The width of a terminal that does not tell its own.
 const COLUMNS: usize = 80;

@@ -94,6 +94,7 @@ fn name(verb: &CliCommand) -> Option<(&'static str, String)> {
         CliCommand::Sweep(_) => ("sweep", String::new()),
         CliCommand::Doctor(_) => ("doctor", String::new()),
         CliCommand::Config(_) => ("config", String::new()),
+        CliCommand::Complete(_) => ("list", String::new()),
         CliCommand::Completions(_) => ("completions", String::new()),
         CliCommand::Man(args) => ("man", args.dir.display().to_string()),
         CliCommand::Guard(_) => ("guard", String::new()),

@@ -31,11 +31,15 @@ pub fn list(args: &ListArgs) -> ExitCode {
         if args.json {
             return Ok((envelope("list", &listing), code));
         }
-        if args.ids || args.words {
-            return Ok((words(&listing.jobs, args.words), code));
+        if args.ids {
+            return Ok((listing.jobs.iter().map(|job| format!("{}\n", job.id)).collect(), code));
         }
         if listing.jobs.is_empty() {
-            output::to_stderr("quell: there are no such jobs\n");
+            output::to_stderr(if is_filtered(args) {
+                "quell: no job matches\n"
+            } else {
+                "quell: no jobs yet; `quell start -- CMD` starts one, `quell run -- CMD` runs one in the foreground\n"
+            });
             return Ok((String::new(), code));
         }
         let table = table(&quell, &listing.jobs)?;
@@ -56,6 +60,16 @@ pub fn list(args: &ListArgs) -> ExitCode {
     }
 }
 
+fn is_filtered(args: &ListArgs) -> bool {
+    let ListArgs { state, tag, session, name, since, limit, .. } = args;
+    !state.is_empty()
+        || !tag.is_empty()
+        || session.is_some()
+        || name.is_some()
+        || since.is_some()
+        || limit.is_some()
+}
+
 fn filter(args: &ListArgs) -> Result<Filter, Error> {
     Ok(Filter {
         all: args.all,
@@ -66,11 +80,6 @@ fn filter(args: &ListArgs) -> Result<Filter, Error> {
         limit: args.limit,
         since: job_selection::since(args.since),
     })
-}
-
-fn words(jobs: &[JobView], with_names: bool) -> String {
-    let names = jobs.iter().filter(|_| with_names).filter_map(|job| job.name.clone());
-    names.chain(jobs.iter().map(|job| job.id.to_string())).map(|word| word + "\n").collect()
 }
 
 fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {

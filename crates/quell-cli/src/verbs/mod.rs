@@ -1,5 +1,6 @@
 //! The verbs about jobs, one file each.
 
+mod complete;
 mod completions;
 mod config;
 pub mod doctor;
@@ -84,6 +85,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Kill(args) => kill::kill(&args),
         CliCommand::Guard(args) => guard::guard(&args),
         CliCommand::Gc(args) => gc::gc(&args),
+        CliCommand::Complete(args) => complete::complete(&args),
         CliCommand::Completions(args) => completions::completions(&args),
         CliCommand::Man(args) => man::man(&args),
         CliCommand::Sweep(args) => sweep::sweep(&args),

@@ -1,15 +1,16 @@
 //! `quell wait`: one bounded call for what is to happen to jobs.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quell::answers::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
-use quell_core::{account, printable};
+use quell_core::{account, format_duration, printable};
 
 use super::{envelope, fail, quell};
 use crate::args::WaitArgs;
 use crate::output;
+use crate::progress::Progress;
 use crate::render::format;
 
 /// Exit code: it was otherwise.
@@ -51,6 +52,12 @@ fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditi
     let log = args.log.as_deref().map(Regex::new).transpose();
     let log = log.map_err(|error| Error::BadValue(format!("--log is no regular expression: {error}")))?;
     let conditions = Conditions { ready: args.ready, log, stall: args.stall };
+    let (names, limit) = (args.jobs.join(", "), args.timeout);
+    let _progress = Progress::show(!args.json, move |passed| {
+        let [passed, limit] =
+            [passed, limit].map(|time| format_duration(Duration::from_secs(time.as_secs())));
+        format!("quell: waiting for {names} ({passed} of {limit})")
+    });
     let waited = quell::wait(&jobs, &conditions, args.any, Some(deadline))?;
     Ok((waited, conditions))
 }
