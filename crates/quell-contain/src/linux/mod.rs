@@ -15,6 +15,7 @@ mod remains;
 mod scope;
 mod stale_cgroup;
 mod stop;
+mod stop_engine;
 mod walk;
 
 use quell_core::{ContainmentKind, Limits, ProcId};
@@ -29,6 +30,7 @@ pub use recover::{Recovered, look_for, may_live, recover};
 pub use remains::{Remains, living_keeper, note_home, remains};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, Round};
+pub use stop_engine::{Pace, StopEngine, Tree};
 
 /// Something was asked for that this host can't give.
 #[derive(Debug, thiserror::Error)]
