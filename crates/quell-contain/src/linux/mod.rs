@@ -16,6 +16,7 @@ mod recover;
 mod remains;
 mod stale_cgroup;
 mod stop;
+mod stop_engine;
 mod systemd;
 mod walk;
 
@@ -33,6 +34,7 @@ pub use recover::{Recovered, look_for, may_live, recover};
 pub use remains::{Remains, living_keeper, note_home, remains};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, Round};
+pub use stop_engine::{Pace, StopEngine, Tree};
 
 /// Something was asked for that this host can't give.
 #[derive(Debug, thiserror::Error)]

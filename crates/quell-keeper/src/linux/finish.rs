@@ -25,17 +25,17 @@ impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
     pub(super) fn publish(&mut self) {
         tracing::debug!("state {}", self.state());
-        if matches!(self.life.state(), Phase::Asking | Phase::Killing) {
+        if matches!(self.engine.life.state(), Phase::Asking | Phase::Killing) {
             self.say(&Note::Stopping {
-                killing: self.life.state() == Phase::Killing,
-                grace: self.life.grace(),
-                ending: self.life.ending().cloned(),
-                leaked: self.life.leaked(),
-                ask: self.life.ask_scope(),
+                killing: self.engine.life.state() == Phase::Killing,
+                grace: self.engine.life.grace(),
+                ending: self.engine.life.ending().cloned(),
+                leaked: self.engine.life.leaked(),
+                ask: self.engine.life.ask_scope(),
             });
         }
         // What is on record of the end is whole, or not there at all.
-        if self.life.state() != Phase::Ended {
+        if self.engine.life.state() != Phase::Ended {
             self.write_state();
         }
     }
@@ -55,11 +55,11 @@ impl Supervisor {
     }
 
     fn state(&self) -> JobState {
-        self.life.state().job_state(self.ready.is_some())
+        self.engine.life.state().job_state(self.ready.is_some())
     }
 
     fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
-        let (cause, actor) = self.life.ending().cloned().unzip();
+        let (cause, actor) = self.engine.life.ending().cloned().unzip();
         let recorded = self.hold.recorded();
         let since = self.since.clone().filter(|(state, _)| *state == self.state()).map(|(_, since)| since);
         Record {
@@ -75,7 +75,7 @@ impl Supervisor {
             run: self.run,
             ready: self.ready.clone(),
             session: self.job.session,
-            outcome: self.life.root().cloned(),
+            outcome: self.engine.life.root().cloned(),
             cause,
             actor,
             verdict,
@@ -93,7 +93,7 @@ impl Supervisor {
         if new || asked.is_some() {
             self.tell_members(&living, asked);
         }
-        if new && self.life.state() != Phase::Ended {
+        if new && self.engine.life.state() != Phase::Ended {
             self.write_state();
         }
     }
@@ -128,7 +128,7 @@ impl Supervisor {
     pub(super) fn finish_up(&mut self) {
         self.look_no_more();
         fault_point(FaultPoint::FinishBegun);
-        let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
+        let mut verdict = self.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         survivors.extend(self.hold.ambiguous_children());
         let mut unlisted = None;
@@ -161,8 +161,13 @@ impl Supervisor {
         }
         fault_point(FaultPoint::RootCollected);
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
-        let mut receipt =
-            self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
+        let mut receipt = self.evidence.receipt(
+            &self.job.spec,
+            &self.engine.life,
+            &self.hold,
+            verdict.clone(),
+            survivors.clone(),
+        );
         self.finish_output(&mut receipt);
         if self.kit.desk.is_some() {
             fault_point(FaultPoint::OutputFinished);

@@ -58,7 +58,7 @@ impl Supervisor {
                     desk.answer(key, &Answer::Heard);
                     fault_point(FaultPoint::StopHeard);
                 }
-                let (cause, actor) = match self.life.own_end().filter(|_| leftovers) {
+                let (cause, actor) = match self.engine.life.own_end().filter(|_| leftovers) {
                     Some(own_end) => own_end,
                     None => (Cause::User, client(pid, uid, reason, &self.kit.crew.mask)),
                 };
@@ -72,7 +72,7 @@ impl Supervisor {
                 };
                 if sent > 0 {
                     let actor = client(pid, uid, None, &self.kit.crew.mask);
-                    self.life.signal_sent(signal, actor.clone());
+                    self.engine.life.signal_sent(signal, actor.clone());
                     self.happen(EventKind::Signaled { signal, actor, members: sent });
                 }
                 Answer::Signaled { sent }
@@ -166,8 +166,8 @@ impl Supervisor {
 
     fn check_readiness(&mut self) {
         // A server may have gone into the background, and its root with it.
-        let lives_on = self.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;
-        if self.life.state() != Phase::Running && !lives_on {
+        let lives_on = self.engine.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;
+        if self.engine.life.state() != Phase::Running && !lives_on {
             return;
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
