@@ -29,6 +29,7 @@ mod limits;
 mod list;
 mod logs;
 mod mechanisms;
+mod older_records;
 mod options;
 mod output;
 mod overlooked;
