@@ -580,7 +580,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
 
 fn is_run(job: &Background<'_>) -> bool {
     let spec = fs::read(job.dir().join("spec.json")).unwrap_or_default();
-    serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["mode"] == "run")
+    serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["request"]["mode"]["foreground"].is_object())
 }
 
 /// quell's own processes of this name in the lab.

@@ -30,6 +30,7 @@ mod limits;
 mod list;
 mod logs;
 mod mechanisms;
+mod older_records;
 mod options;
 mod output;
 mod overlooked;

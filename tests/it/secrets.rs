@@ -130,27 +130,6 @@ fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
     assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
 }
 
-/// Records of the time before `launch.private.json` had all that a restart needs.
-#[test]
-fn a_job_of_an_older_record_can_be_restarted() {
-    let lab = Lab::as_me();
-    let start = lab.start().args(["--tag", "k=v", "--ready-cmd", "true"]);
-    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
-    assert_eq!(job.stop(&[]).code(), Some(0));
-    let file = job.dir().join("launch.private.json");
-    let mut launch: serde_json::Value =
-        serde_json::from_slice(&fs::read(&file).expect("launch.private.json")).expect("JSON");
-    for field in ["tags", "ready"] {
-        assert!(launch.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
-    }
-    fs::write(&file, launch.to_string()).expect("launch.private.json");
-    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
-    let again = lab.job(&again.expect("a restart").id().to_string());
-    assert!(eventually(PATIENCE, || again.state() == "ready"), "{}", again.state());
-    assert_eq!(again.stop(&[]).code(), Some(0));
-    assert_eq!(again.receipt().expect("a receipt")["job"]["tags"]["k"], "v");
-}
-
 #[test]
 fn a_name_with_a_masked_value_is_refused() {
     let lab = Lab::as_me();
@@ -414,7 +393,9 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
         return skip(name, "needs root to be two users");
     }
     let lab = Lab::new(User::Root);
-    let job = quell(&lab).start(&quell::Start::new(["sh", "-c", "echo private; sleep 20"])).expect("a start");
+    let job = quell(&lab)
+        .start(&quell::JobRequest::background(["sh", "-c", "echo private; sleep 20"]))
+        .expect("a start");
     let prefix = User::Ordinary.prefix();
     let as_nobody = |words: &[&str]| {
         let mut command = Command::new(&prefix[0]);

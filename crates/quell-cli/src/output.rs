@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use quell_core::Mask;
-use quell_core::{ErrorBody, printable, printable_lines};
+use quell_core::{ErrorBody, Mask, printable, printable_lines};
 use serde_json::Value;
 
 /// The exit code when quell itself could not do its work.

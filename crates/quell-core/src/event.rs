@@ -38,8 +38,9 @@ pub struct JobEvent {
 impl JobEvent {
     /// What happened to the job of `spec` at `time`, in its run of that number.
     pub fn new(spec: &JobSpec, time: Timestamp, run: u32, what: EventKind) -> Self {
-        let (name, session, tags) = (spec.name.clone(), spec.session.clone(), spec.tags.clone());
-        Self { time, job: spec.id, name, session, tags, run, what }
+        let request = &spec.request;
+        let (name, session) = (request.name.clone(), request.session().map(str::to_owned));
+        Self { time, job: spec.id, name, session, tags: request.tags.clone(), run, what }
     }
 }
 

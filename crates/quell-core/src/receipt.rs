@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{ContainmentKind, SessionKind};
-use crate::{AskScope, JobId, Moment, Signal};
+use crate::{AskScope, ContainmentKind, JobId, Moment, SessionKind, Signal};
 
 /// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

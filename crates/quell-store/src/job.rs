@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, JobState, LaunchFile, ProcId, Receipt, Record, Timestamp};
+use quell_core::{JobEvent, JobId, JobSpec, JobState, ProcId, Receipt, Record, Timestamp};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -155,7 +155,7 @@ impl JobDir {
     /// Puts the job on record: its lock, its directory, its specification. Nothing is left if that fails.
     ///
     /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
-    pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
+    pub fn create(&self, spec: &JobSpec, launch: Option<&JobSpec>) -> io::Result<Lock> {
         let mut lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             fault_point(FaultPoint::DirMade);
@@ -467,8 +467,8 @@ impl JobDir {
         self.read("spec.json")
     }
 
-    /// What is needed to start it again.
-    pub fn launch(&self) -> io::Result<LaunchFile> {
+    /// The same, and unmasked: what is needed to start it again. Only a background job has it.
+    pub fn launch(&self) -> io::Result<JobSpec> {
         self.read("launch.private.json")
     }
 

@@ -2,14 +2,13 @@
 
 use std::fs;
 
-use crate::rules::{BUILT_IN, Decision};
-use quell_core::Owner;
-use quell_keeper::{BackgroundRequest, RunRequest, TestTerms};
+use quell::roles::AdmittedTests;
+use quell::{Config, Home};
+use quell_core::{Background, JobRequest, Mode, Owner, TestTerms};
+use quell_guard::decide_verb;
 
 use super::{TestPlan, check};
-use quell::roles::AdmittedTests;
-use quell::{Config, Start};
-use quell_guard::decide_verb;
+use crate::rules::{BUILT_IN, Decision};
 
 impl TestPlan {
     /// What the process that runs the tests has to know to ask the guard again.
@@ -24,23 +23,28 @@ impl TestPlan {
 }
 
 /// What the guard says about a request as a test run; none if it is not one.
-pub fn judge_request(config: &Config, request: &RunRequest) -> Option<Result<AdmittedTests, Box<Decision>>> {
-    let background = request.background.as_ref()?;
+pub fn judge_request(
+    config: &Config,
+    home: &Home,
+    request: &JobRequest,
+) -> Option<Result<AdmittedTests, Box<Decision>>> {
+    let background = request.as_background()?;
     let terms = background.test.as_ref()?;
-    Some(admit(config, request, background, terms))
+    Some(admit(config, home, request, background, terms))
 }
 
 fn admit(
     config: &Config,
-    request: &RunRequest,
-    background: &BackgroundRequest,
+    home: &Home,
+    request: &JobRequest,
+    background: &Background,
     terms: &TestTerms,
 ) -> Result<AdmittedTests, Box<Decision>> {
     decide_verb(&config.guard, "test").ok()?;
     let refuse = |code, reason: &str, hint| Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)));
     // Each of these runs a command that is not checked here.
-    let known = background.rules.hooks.iter().all(|hook| config.hooks.contains(hook));
-    if background.rules.ready.cmd.is_some() || !known {
+    let known = request.hooks.iter().all(|hook| config.hooks.contains(hook));
+    if background.ready.rules.cmd.is_some() || !known {
         let reason = "a test run has no --ready-cmd, and no hooks but those of the settings";
         return refuse("VERB_DENIED", reason, "start it with `quell test`");
     }
@@ -61,36 +65,26 @@ fn admit(
         require_target: terms.require_target,
         ..TestPlan::new(harmless(request, background))
     };
-    let checked = check::check(&config.guard.test, &plan, &cwd, request.home.as_deref())?;
-    plan.start.command = checked.words;
-    plan.start.environment = checked.environment;
-    plan.start.cwd = Some(cwd);
-    Ok(AdmittedTests { decision: checked.decision, terms: terms.clone(), start: plan.start })
+    let checked = check::check(&config.guard.test, &plan, &cwd, Some(home.dir()))?;
+    plan.request.command = checked.words;
+    plan.request.env = checked.environment;
+    plan.request.cwd = Some(cwd);
+    Ok(AdmittedTests { decision: checked.decision, request: plan.request })
 }
 
-/// The request without what a test run does not have: a standard input, a terminal, restarts, probes, receipts.
-fn harmless(request: &RunRequest, background: &BackgroundRequest) -> Start {
-    let rules = &background.rules;
-    Start {
-        environment: request.environment.clone(),
-        contain: request.contain,
-        limits: request.limits,
-        plan: request.plan,
-        timeout: request.timeout,
-        until: request.until,
-        leak: request.leak,
-        name: request.name.clone(),
-        tags: request.tags.clone(),
-        session: background.session.clone(),
-        max_log: rules.max_log,
-        owner: match rules.owner {
-            Some(Owner::Process { id }) => Some(id),
+/// The request without what a test run does not have: a standard input, a terminal, restarts, probes.
+fn harmless(request: &JobRequest, background: &Background) -> JobRequest {
+    let background = Background {
+        max_log: background.max_log,
+        owner: match background.owner {
+            Some(Owner::Process { id }) => Some(Owner::Process { id }),
             // It lives for the job that this process is part of.
             Some(Owner::Job { .. }) | None => None,
         },
-        ttl: rules.ttl,
-        hooks: rules.hooks.clone(),
-        mask: rules.mask.clone(),
-        ..Start::new(request.command.iter().cloned())
-    }
+        ttl: background.ttl,
+        session: background.session.clone(),
+        test: background.test.clone(),
+        ..Background::default()
+    };
+    JobRequest { mode: Mode::Background(Box::new(background)), ..request.clone() }
 }

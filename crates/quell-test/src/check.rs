@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use quell_core::Environment;
+
 use crate::rules::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
     TestPolicy, added_words, check_target, decide_approval, decide_command, decide_evidence_name,
     decide_place, decide_presence, is_runner_variable, matches, path_words, read_command, split_words,
 };
-
-use quell_keeper::Environment;
 
 use super::evidence::EvidenceFile;
 use super::{TestPlan, cargo, ini, report, shadow, symlinks};
@@ -48,10 +48,10 @@ pub(super) fn check(
     home: Option<&Path>,
 ) -> Verdict<Checked> {
     let mut words = texts(plan)?;
-    let mut variables = plan.start.environment.variables();
+    let mut variables = plan.request.env.variables();
     let mut command = read_command(&words);
     with_slashes(&command, &mut words, cwd);
-    let program = plan.start.command.first().and_then(|name| find(name, &variables, cwd));
+    let program = plan.request.command.first().and_then(|name| find(name, &variables, cwd));
     // A pattern with a slash is about the file itself.
     command.names.extend(program.as_ref().map(|file| cwd.join(file).display().to_string()));
     decide_command(policy, &command)?;
@@ -379,7 +379,7 @@ fn text(word: impl AsRef<std::ffi::OsStr>) -> Verdict<String> {
 }
 
 fn texts(plan: &TestPlan) -> Verdict<Vec<String>> {
-    plan.start.command.iter().map(text).collect()
+    plan.request.command.iter().map(text).collect()
 }
 
 /// Whether the runner goes through links that it meets below a target, as far as that is known.

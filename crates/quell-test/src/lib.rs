@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::rules::{Decision, Runner};
-use quell_core::Mask;
-use quell_core::{Cause, Fate, Member, Receipt, RootOutcome, Until};
+use quell_core::{Cause, Fate, JobRequest, Mask, Member, Mode, Owner, Receipt, RootOutcome, Until};
 
 pub use again::judge_request;
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
@@ -37,7 +36,7 @@ pub use output::{OutputCut, StreamText};
 use counts::{Counter, Found};
 use evidence::EvidenceFile;
 use follow::Course;
-use quell::{Error, Job, Quell, Result, Start, Stop};
+use quell::{Error, Job, Quell, Result, Stop};
 use quell_guard::{Gate, decide_verb};
 use status::Facts;
 
@@ -55,7 +54,7 @@ pub const SCHEMA: (&str, fn() -> String) = ("test", quell_core::schema::written:
 #[derive(Clone, Debug)]
 pub struct TestPlan {
     /// The command, and how it is run. Its owner is this process, and the exit of the command ends it, whatever is here.
-    pub start: Start,
+    pub request: JobRequest,
     /// The directories that targets have to be in; none for what the policy says.
     pub scope: Vec<PathBuf>,
     /// The report that the command writes.
@@ -72,9 +71,9 @@ pub struct TestPlan {
 
 impl TestPlan {
     /// A command with the defaults for everything else.
-    pub fn new(start: Start) -> Self {
+    pub fn new(request: JobRequest) -> Self {
         let (scope, junit, evidence, max_output) = (Vec::new(), None, None, MAX_OUTPUT);
-        Self { start, scope, junit, evidence, max_output, approved: false, require_target: false }
+        Self { request, scope, junit, evidence, max_output, approved: false, require_target: false }
     }
 }
 
@@ -97,9 +96,9 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
 pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
-    let mask = plan.start.environment.mask(&plan.start.mask);
+    let mask = plan.request.masked_values();
     let words: Vec<String> =
-        plan.start.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
+        plan.request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
     let target = words.join(" ");
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
     let listed = decide_verb(gate.policy(), "test");
@@ -136,11 +135,11 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     answer.decision = decision;
     answer.scope.clone_from(&checked.scope);
     let mut plan = plan.clone();
-    plan.start.command.clone_from(&checked.words);
+    plan.request.command.clone_from(&checked.words);
     plan.junit = plan.junit.or(checked.report);
-    plan.start.environment = checked.environment;
+    plan.request.env = checked.environment;
     // They are judged as seen from there.
-    plan.start.cwd = Some(cwd.clone());
+    plan.request.cwd = Some(cwd.clone());
     if !checked.cleared.is_empty() {
         let names = checked.cleared.join(", ");
         answer
@@ -196,7 +195,7 @@ impl TestAnswer {
             failed_tests: Vec::new(),
             failed_tests_omitted: 0,
             running_test: None,
-            timeout: plan.start.timeout.map(|timeout| timeout.as_secs_f64()),
+            timeout: plan.request.timeout.map(|timeout| timeout.as_secs_f64()),
             timeout_triggered: false,
             tree_at_timeout: None,
             leaked: Vec::new(),
@@ -248,22 +247,25 @@ impl TestAnswer {
         meet: impl FnOnce(&Job),
     ) -> Result<()> {
         let junit = plan.junit.as_deref().map(|file| (file, mark(&cwd.join(file))));
-        let mut start = plan.start.clone();
+        let mut request = plan.request.clone();
         // What outlives the command is not stopped by the keeper at once, but by us in a moment.
-        start.until = Until::Tree;
-        start.owner = Some(quell::owner_process(std::process::id())?);
+        request.until = Until::Tree;
+        if let Mode::Background(background) = &mut request.mode {
+            background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
+            background.test = Some(plan.terms());
+        }
         if runner == Runner::Pytest && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Else what it has said is lost with it when it is killed.
-            start.environment.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
+            request.env.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
         let begun = Instant::now();
         self.started = quell_store::now();
-        let job = match quell.start_tests(&start, plan.terms()) {
+        let job = match quell.start_tests(&request) {
             Ok(job) => job,
             // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
             Err(error)
                 if error.code() == "start_failed"
-                    && start.timeout.is_some_and(|time| begun.elapsed() >= time) =>
+                    && request.timeout.is_some_and(|time| begun.elapsed() >= time) =>
             {
                 (self.status, self.reason) = (TestStatus::Timeout, error.to_string());
                 self.timeout_triggered = true;
@@ -275,7 +277,7 @@ impl TestAnswer {
         };
         self.job = Some(job.id());
         meet(&job);
-        let course = Course::follow(&job, begun, start.timeout).inspect_err(|_| {
+        let course = Course::follow(&job, begun, request.timeout).inspect_err(|_| {
             // Nobody watches over it any more, and this process may live on for long. What comes of the stop is on record.
             let _ = job.stop(&Stop::default());
         })?;
@@ -355,7 +357,7 @@ impl TestAnswer {
                 receipt,
                 own_end: course.own_end,
                 leaked: self.leaked.len(),
-                leak: plan.start.leak,
+                leak: plan.request.leak,
                 found,
             });
         }

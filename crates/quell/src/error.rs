@@ -227,6 +227,11 @@ impl Error {
             Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "check that it is there".into()
             }
+            Self::Io { path, error }
+                if error.kind() == io::ErrorKind::InvalidData && path.ends_with("spec.json") =>
+            {
+                "it is damaged, or another version of quell wrote it; `quell stop` and `quell rm` work".into()
+            }
             Self::Io { .. } if self.is_out_of_descriptors() => quell_guard::MORE_DESCRIPTORS.into(),
             Self::EndNotRecorded { .. } => {
                 "make it writable and see that there is space; `quell sweep` puts the end on record then".into()

@@ -131,7 +131,7 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
 }
 
 fn bears(home: &Home, id: JobId, name: &str) -> bool {
-    home.job(id).spec().is_ok_and(|spec| spec.name.as_deref() == Some(name))
+    home.job(id).spec().is_ok_and(|spec| spec.request.name.as_deref() == Some(name))
 }
 
 /// Whether it may be meant as the beginning of an id, and is too short for that.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use quell_core::{EventKind, JobEvent, JobId, JobState, Mode, Timestamp};
+use quell_core::{EventKind, JobEvent, JobId, JobState, Timestamp};
 use quell_store::Watch;
 use quell_sys::{Polled, poll_until};
 
@@ -33,7 +33,7 @@ impl Job {
     /// What the record of a job in the foreground tells.
     fn derived(&self) -> Vec<JobEvent> {
         let Ok(spec) = self.dir().spec() else { return Vec::new() };
-        if spec.mode != Mode::Run {
+        if !spec.request.is_foreground() {
             return Vec::new();
         }
         let event = |time, what| JobEvent::new(&spec, time, 1, what);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, JobId, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_store::{JobDir, Liveness, Role, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -173,7 +173,7 @@ impl Job {
             Standing::Finished => return ended(false),
             Standing::Kept => {}
         }
-        let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
+        let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.request.stop);
         let patience = stop.grace.unwrap_or(plan.grace) + plan.verify + STOP_SLACK;
         let (mut deadline, mut forced) = (Instant::now() + patience, false);
         let (mut asked, mut knocking, mut looks) = (false, Knocking::new(), Looks::new());
@@ -275,7 +275,7 @@ impl Job {
         }
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
-        let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+        let foreground = self.dir.spec().is_ok_and(|spec| spec.request.is_foreground());
         if !foreground {
             return Ok((false, None));
         }
@@ -423,7 +423,7 @@ impl Job {
             {
                 break;
             }
-            if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {
+            if self.dir.spec().is_ok_and(|spec| spec.request.is_foreground()) {
                 return Err(Error::State(format!(
                     "{} is in the foreground of another `quell run`, which has its input and passes signals on",
                     self.id()

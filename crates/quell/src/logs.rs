@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quell_core::{Mode, Output, Timestamp};
+use quell_core::{Output, Timestamp};
 use quell_store::{
     Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure,
 };
@@ -92,7 +92,7 @@ impl Job {
     /// That there is output to look for: an error for a job in the foreground, whose output is its caller's.
     pub fn check_has_logs(&self) -> Result<()> {
         match self.dir().spec() {
-            Ok(spec) if spec.mode == Mode::Run => {
+            Ok(spec) if spec.request.is_foreground() => {
                 Err(Error::State(format!("{} is a `quell run`: its output went to its caller", self.id())))
             }
             // A record that can't be read keeps nobody from the output.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use quell_contain::{OrphanedJob, Recovered};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, JobState, KillReason, Mask, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome,
-    RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    JobSpec, JobState, KillReason, Mask, Member, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
+    SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Decision, decide_verb};
 use quell_keeper::{News, RunError};
@@ -188,7 +188,7 @@ impl Lost {
     }
 
     fn plan(&self) -> StopPlan {
-        self.spec.as_ref().map_or_else(StopPlan::default, |spec| spec.plan)
+        self.spec.as_ref().map_or_else(StopPlan::default, |spec| spec.request.stop)
     }
 
     /// How long the job has lasted.
@@ -347,11 +347,10 @@ fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
 
 /// What is masked of a job; an error if the values are not known.
 pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
-    let names = spec.mask();
-    if names.is_empty() {
+    if spec.request.mask.is_empty() {
         return Ok(Mask::default());
     }
-    Ok(Mask::new(names, &job.launch()?.environment))
+    Ok(job.launch()?.request.masked_values())
 }
 
 /// How a job stands, once it is certain that it is not lost.
@@ -405,7 +404,7 @@ pub(crate) fn settle(
     loop {
         let mut liveness = job.liveness().map_err(failed)?;
         if matches!(liveness, Liveness::Finishing) {
-            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.plan.verify);
+            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.request.stop.verify);
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
             if Instant::now() < deadline {
                 std::thread::sleep(LOOK_AGAIN);
@@ -462,7 +461,7 @@ pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
 /// Whether one of the processes that should keep the job is alive and does. One that keeps a background job has its lock
 /// open; a front gets hold of it only when it takes over, so its identity has to do.
 fn has_keeper(job: &JobDir, record: &Record) -> bool {
-    let in_front = || job.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+    let in_front = || job.spec().is_ok_and(|spec| spec.request.is_foreground());
     let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
     let fronts = |id: ProcId| quell_contain::is_alive(id) && quell_sys::is_quell(id.pid) && in_front();
     record.keeper.is_some_and(keeps) || record.standby.is_some_and(|id| keeps(id) || fronts(id))
@@ -532,11 +531,14 @@ impl Done {
             schema: SCHEMA.into(),
             job: JobBrief {
                 id: job.id(),
-                name: spec.and_then(|spec| spec.name.clone()),
-                tags: spec.map(|spec| spec.tags.clone()).unwrap_or_default(),
-                command: spec.map(|spec| spec.command.clone()).unwrap_or_default(),
-                cwd: spec.map(|spec| spec.cwd.display().to_string()).unwrap_or_default(),
-                timeout: spec.and_then(|spec| spec.timeout).map(|timeout| timeout.as_secs_f64()),
+                name: spec.and_then(|spec| spec.request.name.clone()),
+                tags: spec.map(|spec| spec.request.tags.clone()).unwrap_or_default(),
+                command: spec.map(|spec| spec.request.words()).unwrap_or_default(),
+                cwd: spec
+                    .and_then(|spec| spec.request.cwd.as_ref())
+                    .map(|cwd| cwd.display().to_string())
+                    .unwrap_or_default(),
+                timeout: spec.and_then(|spec| spec.request.timeout).map(|timeout| timeout.as_secs_f64()),
             },
             boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
             started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
@@ -667,7 +669,7 @@ fn log_once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Opti
 
 /// Has the hooks of a lost job told, by another process that goes on by itself. Where that can't be, the history has it.
 fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
-    let hooks = spec.map_or(&[][..], JobSpec::hooks);
+    let hooks = spec.map_or(&[][..], |spec| &spec.request.hooks);
     let wanted = |event: &JobEvent| {
         event.what.hook_event().is_some_and(|at| hooks.iter().any(|hook| hook.on.contains(&at)))
     };

@@ -128,8 +128,8 @@ impl SweptJob {
         let spec = job.spec().ok();
         Self {
             id: job.id(),
-            name: spec.as_ref().and_then(|spec| spec.name.clone()),
-            command: spec.map(|spec| spec.command).unwrap_or_default(),
+            name: spec.as_ref().and_then(|spec| spec.request.name.clone()),
+            command: spec.map(|spec| spec.request.words()).unwrap_or_default(),
             action,
             processes: 0,
             cause: None,

@@ -1,6 +1,6 @@
 //! Who is in a job, and who was.
 
-use quell_core::{JobSpec, Mode, Receipt, Record};
+use quell_core::{JobSpec, ModeKind, Receipt, Record};
 use quell_keeper::control::LiveMember;
 
 use crate::answers::TreeAnswer;
@@ -51,8 +51,8 @@ impl Job {
                 break;
             }
             let seen = match view.mode {
-                Mode::Start => self.tree(),
-                Mode::Run => self.seen_from_outside(),
+                ModeKind::Start => self.tree(),
+                ModeKind::Run => self.seen_from_outside(),
             };
             match seen {
                 Ok(members) => return Ok(Tree::Alive(view.state, members)),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, JobSpec, JobState, Limits, Mode, Output, Owner, ProcId, Receipt,
-    Record, RestartPolicy, RootOutcome, Stdin, Timestamp, Verdict,
+    Actor, Cause, ContainmentKind, JobId, JobSpec, JobState, Limits, ModeKind, Output, Owner, ProcId,
+    Receipt, Record, RestartPolicy, RootOutcome, Stdin, Timestamp, Verdict,
 };
 use quell_store::{JobDir, Liveness};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// How it was called.
-    pub mode: Mode,
+    pub mode: ModeKind,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// Where it starts.
@@ -234,16 +234,17 @@ impl Records {
     pub fn view(&self) -> JobView {
         let Self { spec, record, state, receipt } = self;
         let (state, record, receipt) = (*state, record.as_ref(), receipt.as_ref());
-        let background = spec.background.as_ref();
+        let request = &spec.request;
+        let background = request.as_background();
         let over = || matches!(state, JobState::Ended);
         JobView {
             id: spec.id,
-            name: spec.name.clone(),
-            tags: spec.tags.clone(),
-            session: spec.session.clone(),
-            mode: spec.mode,
-            command: spec.command.clone(),
-            cwd: spec.cwd.clone(),
+            name: request.name.clone(),
+            tags: request.tags.clone(),
+            session: request.session().map(str::to_owned),
+            mode: request.mode_kind(),
+            command: request.words(),
+            cwd: request.cwd.clone().unwrap_or_default(),
             state,
             since: record.map_or(spec.created, |record| record.since.wall),
             created: spec.created,
@@ -271,9 +272,9 @@ impl Records {
                 .map(|background| background.restart.policy)
                 .filter(|policy| *policy != RestartPolicy::No),
             restarted_from: background.and_then(|background| background.restarted_from),
-            limits: spec.limits,
-            timeout: spec.timeout.map(|timeout| timeout.as_secs_f64()),
-            stdin: background.map(|background| background.stdin),
+            limits: request.limits,
+            timeout: request.timeout.map(|timeout| timeout.as_secs_f64()),
+            stdin: background.map(|background| background.stdin.clone()),
             pty: background.is_some_and(|background| background.pty),
             outcome: record
                 .and_then(|record| record.outcome.clone())
@@ -313,7 +314,7 @@ fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// An error about `path`, which is named once, also where the error's own text begins with it.
-fn about(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_owned();
     move |error| {
         let text = error.to_string();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quell_core::{JobEvent, JobSpec, LaunchFile, Receipt, Record, StopPlan, account};
+use quell_core::{JobEvent, JobSpec, Receipt, Record, StopPlan, account};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,10 +44,9 @@ pub fn records(input: &[u8]) {
     round_trip::<Record>(input);
     if let Some(spec) = round_trip::<JobSpec>(input) {
         // The process that finishes the job uses these.
-        let StopPlan { grace, brief, verify, .. } = spec.plan;
-        assert!(Instant::now().checked_add(grace + brief + verify).is_some(), "{:?}", spec.plan);
+        let StopPlan { grace, brief, verify, .. } = spec.request.stop;
+        assert!(Instant::now().checked_add(grace + brief + verify).is_some(), "{:?}", spec.request.stop);
     }
-    round_trip::<LaunchFile>(input);
     round_trip::<JobEvent>(input);
     if let Some(receipt) = round_trip::<Receipt>(input) {
         for columns in [None, Some(0), Some(40)] {

@@ -72,7 +72,7 @@ pub fn verdict(verdict: &Verdict) -> String {
 
 /// A job's id, with its name if it has one.
 pub fn job(job: &Job) -> String {
-    match job.dir().spec().ok().and_then(|spec| spec.name) {
+    match job.dir().spec().ok().and_then(|spec| spec.request.name) {
         Some(name) => format!("{} ({name})", job.id()),
         None => job.id().to_string(),
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
-use quell::{Error, Start};
+use quell::{Error, JobRequest};
 use quell_guard::{Decision, decide_verb, kill, service};
 use quell_test::{TestPlan, check_tests};
 
@@ -54,7 +54,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
                 approved: args.approve,
                 require_target: args.require_target,
                 junit: args.junit.clone(),
-                ..TestPlan::new(Start::new(args.command.clone()))
+                ..TestPlan::new(JobRequest::background(args.command.clone()))
             };
             check_tests(&gate, &plan)
         }

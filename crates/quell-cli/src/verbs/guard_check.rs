@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use quell::{Config, Error, Loaded, Passed, Quell, Wish};
-use quell_core::JobId;
+use quell_core::{Environment, JobId};
 use quell_guard::Gate;
-use quell_keeper::Environment;
 
 use crate::args::{CliCommand, StopArgs};
 

@@ -1,17 +1,15 @@
 //! `quell run`: a command in the foreground, and nothing of it left behind.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use quell_core::{
-    Actor, Cause, Contain, ErrorBody, Hook, JobId, Leak, Limits, ProcId, RootOutcome, Signal, StopPlan,
-    Until, Verdict, account, parse_environment,
+    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, ReceiptTarget,
+    RootOutcome, Signal, StdoutUse, Until, Verdict, account, parse_environment,
 };
-use quell_keeper::{Environment, Finished, ReceiptTarget, RunError, RunRequest};
+use quell_keeper::{Finished, RunError};
 use serde_json::json;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
@@ -37,116 +35,78 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
             &body("stdout_closed", message, "open it, or use --receipt FILE"),
         );
     }
-    let request = match request(args) {
-        Ok(request) => RunRequest { id, ..request },
+    let (request, home) = match request(args, id) {
+        Ok(request) => request,
         Err(error) => return output::fail("run", json, FAILED, &error),
     };
     let leak = request.leak;
-    match quell_keeper::run(request) {
+    match quell_keeper::run(request, home) {
         Ok(finished) => report(&finished, leak, quiet, json),
         Err(error) => output::fail("run", json, error.exit_code(), &body_of(&error)),
     }
 }
 
-/// What is configured for all jobs.
-pub struct Settings {
-    /// How they are stopped.
-    pub plan: StopPlan,
-    /// How they are held.
-    pub contain: Contain,
-    /// What ends them.
-    pub until: Until,
-    /// What is done at their events.
-    pub hooks: Vec<Hook>,
-    /// The variables whose values are masked.
-    pub mask: Vec<String>,
+/// What is configured for all jobs; and that hooks run none of their own.
+#[cfg(target_os = "linux")]
+pub fn configure(request: &mut JobRequest, config: &quell::Config) {
+    request.stop = config.stop;
+    request.contain = config.start.contain;
+    request.until = config.start.until;
+    request.mask = config.start.mask.clone();
+    request.hooks = if quell_keeper::is_below_a_helper() { Vec::new() } else { config.hooks.clone() };
 }
 
 #[cfg(target_os = "linux")]
-fn settings() -> Result<Settings, ErrorBody> {
-    let config = &crate::verbs::guard_check::settings().map_err(|error| error.body())?.config;
-    Ok(Settings {
-        plan: config.stop,
-        contain: config.start.contain,
-        until: config.start.until,
-        // Inside a job, the helper would be one of its processes, and count as left behind when the job ends.
-        mask: config.start.mask.clone(),
-        hooks: if quell::is_inside_a_job() { Vec::new() } else { hooks(&config.hooks) },
-    })
-}
-
-/// The hooks that are configured; none for what a hook runs itself.
-#[cfg(target_os = "linux")]
-pub fn hooks(configured: &[Hook]) -> Vec<Hook> {
-    if configured.is_empty() || quell_keeper::is_below_a_helper() { Vec::new() } else { configured.to_vec() }
+fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
+    let loaded = crate::verbs::guard_check::settings().map_err(|error| error.body())?;
+    configure(request, &loaded.config);
+    if quell::is_inside_a_job() {
+        // The helper would be one of that job's processes, and count as left behind when the job ends.
+        request.hooks.clear();
+    }
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn settings() -> Result<Settings, ErrorBody> {
-    let (hooks, mask) = (Vec::new(), Vec::new());
-    Ok(Settings {
-        plan: StopPlan::default(),
-        contain: Contain::default(),
-        until: Until::default(),
-        hooks,
-        mask,
-    })
+fn configure_run(_request: &mut JobRequest) -> Result<(), ErrorBody> {
+    Ok(())
 }
 
-/// What `run` and `start` have in common, over what is configured.
-pub struct Common {
-    pub cwd: Option<PathBuf>,
-    pub environment: Environment,
-    pub contain: Contain,
-    pub limits: Limits,
-    pub plan: StopPlan,
-    pub timeout: Option<Duration>,
-    pub until: Until,
-    pub leak: Leak,
-    pub name: Option<String>,
-    pub tags: BTreeMap<String, String>,
-}
-
-/// The arguments that `run` and `start` have in common, checked.
-pub fn common(args: JobArgs, settings: &Settings) -> Result<Common, ErrorBody> {
-    let mut set: Vec<(OsString, OsString)> = Vec::new();
+/// Puts the arguments that `run` and `start` have in common into `request`, over what is configured.
+pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
     for file in &args.env_file {
-        set.extend(read_env_file(file)?);
+        request.env.set.extend(read_env_file(file)?);
     }
-    set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
-    let environment = Environment { clear: args.clear_env, set };
-    output::hide(environment.mask(&settings.mask));
-    Ok(Common {
-        cwd: args.cwd,
-        environment,
-        contain: match args.contain {
-            None => settings.contain,
-            Some(ContainArg::Auto) => Contain::Auto,
-            Some(ContainArg::Cgroup) => Contain::Cgroup,
-            Some(ContainArg::Pidns) => Contain::Pidns,
-            Some(ContainArg::Reaper) => Contain::Reaper,
-        },
-        limits: Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu },
-        plan: StopPlan {
-            signal: args.signal.unwrap_or(settings.plan.signal),
-            grace: args.grace.unwrap_or(settings.plan.grace),
-            ask: args.ask.map_or(settings.plan.ask, Into::into),
-            ..settings.plan
-        },
-        timeout: args.timeout,
-        until: match args.until {
-            None => settings.until,
-            Some(UntilArg::Root) => Until::Root,
-            Some(UntilArg::Tree) => Until::Tree,
-        },
-        leak: match args.leak {
-            LeakArg::Stop => Leak::Stop,
-            LeakArg::Report => Leak::Report,
-            LeakArg::Fail => Leak::Fail,
-        },
-        name: args.name,
-        tags: args.tag.into_iter().collect(),
-    })
+    request.env.set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
+    request.env.clear = args.clear_env;
+    output::hide(request.masked_values());
+    request.cwd = args.cwd;
+    request.contain = match args.contain {
+        None => request.contain,
+        Some(ContainArg::Auto) => Contain::Auto,
+        Some(ContainArg::Cgroup) => Contain::Cgroup,
+        Some(ContainArg::Pidns) => Contain::Pidns,
+        Some(ContainArg::Reaper) => Contain::Reaper,
+    };
+    request.limits = Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu };
+    let stop = &mut request.stop;
+    stop.signal = args.signal.unwrap_or(stop.signal);
+    stop.grace = args.grace.unwrap_or(stop.grace);
+    stop.ask = args.ask.map_or(stop.ask, Into::into);
+    request.timeout = args.timeout;
+    request.until = match args.until {
+        None => request.until,
+        Some(UntilArg::Root) => Until::Root,
+        Some(UntilArg::Tree) => Until::Tree,
+    };
+    request.leak = match args.leak {
+        LeakArg::Stop => Leak::Stop,
+        LeakArg::Report => Leak::Report,
+        LeakArg::Fail => Leak::Fail,
+    };
+    request.name = args.name;
+    request.tags = args.tag.into_iter().collect();
+    Ok(())
 }
 
 /// The process that is meant by `--owner`; none for a session.
@@ -179,34 +139,20 @@ fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
     Ok(None)
 }
 
-fn request(args: RunArgs) -> Result<RunRequest, ErrorBody> {
-    let owner = owner_of_run(args.owner.as_ref())?;
-    let settings = settings()?;
-    let common = common(args.job, &settings)?;
-    let receipts =
-        args.receipt.map(ReceiptTarget::File).into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd));
-    Ok(RunRequest {
-        id: None,
-        command: args.command,
-        cwd: common.cwd,
-        environment: common.environment,
-        contain: common.contain,
-        limits: common.limits,
-        plan: common.plan,
-        timeout: common.timeout,
-        until: common.until,
-        leak: common.leak,
-        name: common.name,
-        tags: common.tags,
-        receipts: receipts.collect(),
-        uses_stdout: args.json,
+/// What was asked for, over what is configured; and where its record is kept.
+fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
+    let file = args.receipt.map(ReceiptTarget::File);
+    let foreground = Foreground {
+        id,
         stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
-        owner,
-        hooks: settings.hooks,
-        mask: settings.mask,
-        background: None,
-        home: if args.no_record { None } else { Some(home()?) },
-    })
+        owner: owner_of_run(args.owner.as_ref())?,
+        receipts: file.into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd)).collect(),
+        stdout: if args.json { StdoutUse::KeepForResult } else { StdoutUse::Release },
+    };
+    let mut request = JobRequest::new(args.command, foreground);
+    configure_run(&mut request)?;
+    apply(args.job, &mut request)?;
+    Ok((request, if args.no_record { None } else { Some(home()?) }))
 }
 
 #[cfg(target_os = "linux")]

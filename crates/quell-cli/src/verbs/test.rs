@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::{Error, Job, LogReader, Piece, Start, Stream};
-use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
+use quell::{Error, Job, LogReader, Piece, Stream};
+use quell_core::{Background, Cause, JobRequest, Leak, Signal, StopPlan, Verdict, printable};
 use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
@@ -46,20 +46,21 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
     let config = loaded.config.clone();
-    let mut start = Start::new(args.command);
-    start.contain = config.start.contain;
+    let background = Background { max_log: config.start.max_log, ..Background::default() };
+    let mut request = JobRequest::new(args.command, background);
+    request.contain = config.start.contain;
     let ask = args.ask.map_or(config.stop.ask, Into::into);
-    start.plan = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
-    start.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
-    start.leak = match args.leak {
+    request.stop = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
+    request.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
+    request.leak = match args.leak {
         LeakArg::Stop => Leak::Stop,
         LeakArg::Report => Leak::Report,
         LeakArg::Fail => Leak::Fail,
     };
-    (start.name, start.tags) = (args.name, args.tag.into_iter().collect());
-    start.max_log = config.start.max_log;
-    (start.hooks, start.mask) = (config.hooks, config.start.mask);
-    output::hide(start.environment.mask(&start.mask));
+    (request.name, request.tags) = (args.name, args.tag.into_iter().collect());
+    request.hooks = config.hooks;
+    request.mask = config.start.mask;
+    output::hide(request.masked_values());
     let plan = TestPlan {
         scope: args.scope,
         junit: args.junit,
@@ -67,7 +68,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         max_output: args.max_output,
         approved: args.approve,
         require_target: args.require_target,
-        ..TestPlan::new(start)
+        ..TestPlan::new(request)
     };
     let gate = guard_check::of(&quell, args.reason)?;
     let mut shown = None;

@@ -1,8 +1,7 @@
 //! The process behind a request: the one that called quell, not the short-lived quell that carries the request.
 
-use quell_sys::Stat;
-
 use quell_core::Mask;
+use quell_sys::Stat;
 
 /// How much of its command line is kept.
 const LONGEST: usize = 200;

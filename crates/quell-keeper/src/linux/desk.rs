@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
+use quell_core::{Actor, Background, Hook, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
 use quell_store::{JobDir, Stream};
 use quell_sys::{FifoHold, PidFd, Polled, Ready, Sources};
@@ -83,6 +83,7 @@ pub enum KeeperSource {
 /// The keeper's desk.
 pub struct Desk {
     pub rules: Background,
+    hooks: Vec<Hook>,
     pub taps: Taps,
     pub input: Input,
     /// The fifo that the program reads, until a writer has come and gone.
@@ -108,6 +109,7 @@ pub struct Desk {
 impl Desk {
     pub fn new(
         rules: Background,
+        hooks: Vec<Hook>,
         taps: Taps,
         listener: Option<UnixListener>,
         owner: Option<PidFd>,
@@ -117,6 +119,7 @@ impl Desk {
             ends_by: rules.ttl.map(|ttl| Instant::now() + ttl),
             delay: rules.restart.delay,
             rules,
+            hooks,
             taps,
             input: Input::default(),
             fifo: None,
@@ -348,7 +351,7 @@ impl Desk {
     /// Tells the helper of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
         if let Some(helper) = &mut self.helper {
-            helper::tell(helper, &self.rules.hooks, event);
+            helper::tell(helper, &self.hooks, event);
         }
     }
 

@@ -208,7 +208,7 @@ impl Supervisor {
         let Some(store) = self.job.store.clone() else { return self.happen(EventKind::ended(receipt)) };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
-            if let Some(name) = &self.job.spec.name {
+            if let Some(name) = &self.job.spec.request.name {
                 store.home().release_name(name, self.job.spec.id);
                 fault_point(FaultPoint::NameGiven);
             }

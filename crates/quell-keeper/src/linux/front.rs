@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, JobState, LastKnown, LaunchFile, Member, Owner, ProcId, ReadyRules,
-    RootOutcome, SessionKind, Signal, Step, Verdict,
+    Actor, Cause, ContainmentKind, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown,
+    Mask, Member, Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -22,11 +22,9 @@ use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::helper::{self, Brief};
 use super::prepare::{self, open_outlets};
-use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::{Finished, RunError, RunRequest};
-use quell_core::Mask;
+use crate::{Finished, RunError};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -60,13 +58,15 @@ pub struct Plan {
     pub front: Option<ProcId>,
     /// Descriptors that the caller had passed on, for the program and nobody else.
     pub inherited: Vec<i32>,
+    /// quell's home, below which the record is kept; none for no record.
+    pub home: Option<PathBuf>,
 }
 
 /// Runs a job in the foreground and waits until it is proven gone.
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
 /// receipt names the survivors. With an error, nothing has run and nothing is left behind.
-pub fn run(request: RunRequest) -> Result<Finished, RunError> {
+pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunError> {
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     if !quell_sys::proc_is_ours() {
@@ -74,9 +74,12 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
         return Err(RunError::Proc(why.into()));
     }
-    let outlets = open_outlets(&request.receipts, &mut inherited)?;
+    let Some(foreground) = request.as_foreground().cloned() else {
+        return Err(RunError::Start("no foreground job was asked for".into()));
+    };
+    let outlets = open_outlets(&foreground.receipts, &mut inherited)?;
     let made: Vec<PathBuf> = outlets.iter().filter_map(|outlet| outlet.made.clone()).collect();
-    let finished = run_with(request, inherited, outlets);
+    let finished = run_with(request, &foreground, home, inherited, outlets);
     if finished.is_err() {
         // What never ran leaves nothing, but for a receipt that says why.
         let is_empty = |path: &PathBuf| path.metadata().is_ok_and(|found| found.len() == 0);
@@ -85,17 +88,23 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
     finished
 }
 
-fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> Result<Finished, RunError> {
-    let owner = request.owner.map(pin_owner).transpose()?;
+fn run_with(
+    request: JobRequest,
+    foreground: &Foreground,
+    home: Option<PathBuf>,
+    inherited: Vec<i32>,
+    outlets: Vec<Outlet>,
+) -> Result<Finished, RunError> {
+    let owner = foreground.owner.map(pin_owner).transpose()?;
     let mask = request.masked_values();
     if request.name.as_ref().is_some_and(|name| mask.hides(name)) {
         return Err(RunError::MaskedName);
     }
-    if let Some(path) = &request.stdin {
+    if let Some(path) = &foreground.stdin {
         let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
-    let id = match request.id {
+    let id = match foreground.id {
         Some(id) => id,
         None => quell_contain::new_job_id().map_err(system("get random bytes"))?,
     };
@@ -105,7 +114,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
-    let helper = start_helper(&request, id)?;
+    let helper = start_helper(&request, home.as_deref(), id)?;
     let plan = Plan {
         id,
         program,
@@ -113,9 +122,10 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
         preexisting_children: quell_contain::preexisting_children(),
-        front: if request.home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
+        front: if home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
         marker,
         inherited,
+        home,
     };
     let watched: Vec<Signal> = signals(&[&STOPPERS[..], &PASSED[..], &["CHLD"]].concat())
         .into_iter()
@@ -137,7 +147,7 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
             drop(keeper_line);
             fault_point(FaultPoint::KeeperForked);
             // What the program closes must be closed; only what quell says something on stays open here.
-            let _ = quell_sys::redirect_to_null(true, !request.uses_stdout, false);
+            let _ = quell_sys::redirect_to_null(true, foreground.stdout == StdoutUse::Release, false);
             quell_sys::close_inherited(&plan.inherited);
             let front = Front::new(request, plan, keeper, line, signal_fd);
             Front { owner, helper, ..front }.wait(outlets, evidence)
@@ -146,17 +156,15 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
 }
 
 /// The process that runs the hooks of a job in the foreground, if there are any.
-fn start_helper(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError> {
-    let job = request.home.as_ref().map(|home| Home::at(home).job(id));
+fn start_helper(request: &JobRequest, home: Option<&Path>, id: JobId) -> Result<Option<Line>, RunError> {
+    let job = home.map(|home| Home::at(home).job(id));
     let brief = Brief {
         job: job.as_ref(),
-        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: request.words(),
         cwd: None,
         environment: &[],
         hooks: &request.hooks,
-        ready: &ReadyRules::default(),
-        interval: Duration::ZERO,
-        timeout: Duration::ZERO,
+        ready: &ReadyCheck::default(),
     };
     helper::start(&brief).map_err(system("start a helper"))
 }
@@ -164,7 +172,7 @@ fn start_helper(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunErro
 /// The keeper's whole life. It makes everything that has to be put away again, so that a front that is killed leaves
 /// nothing lying about.
 fn keep(
-    request: &RunRequest,
+    request: &JobRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
     evidence: Evidence,
@@ -221,7 +229,7 @@ fn keep(
 }
 
 fn prepare_keeper(
-    request: &RunRequest,
+    request: &JobRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
     mask: &Mask,
@@ -229,7 +237,7 @@ fn prepare_keeper(
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let job = job_of(request, plan, outlets, mask);
+    let job = Job::new(request, plan, outlets, mask);
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
     // The values are for the command that shows the job or finishes it.
     let launch = (!request.mask.is_empty()).then(|| masked_variables(request, &job));
@@ -248,21 +256,11 @@ fn prepare_keeper(
 }
 
 /// What a record of a job in the foreground has of its environment: what is masked elsewhere.
-fn masked_variables(request: &RunRequest, job: &Job) -> LaunchFile {
-    let variables = request.environment.variables().into_iter();
+fn masked_variables(request: &JobRequest, job: &Job) -> JobSpec {
     let is_masked = |(key, _): &(OsString, OsString)| request.mask.iter().any(|name| key == name.as_str());
-    LaunchFile {
-        command: request.command.clone(),
-        cwd: request.cwd.clone().unwrap_or_default(),
-        environment: variables.filter(is_masked).collect(),
-        stdin_file: None,
-        tags: None,
-        ready: None,
-        ready_interval: None,
-        ready_timeout: None,
-        test: false,
-        marker: job.spec.marker.clone(),
-    }
+    let set = request.env.variables().into_iter().filter(is_masked).collect();
+    let env = Environment { clear: true, set };
+    JobSpec { request: JobRequest { env, ..request.clone() }, ..job.spec.clone() }
 }
 
 /// What a front or a standby waits for.
@@ -290,7 +288,7 @@ enum WatchTimer {
 }
 
 pub struct Front {
-    pub(super) request: RunRequest,
+    pub(super) request: JobRequest,
     pub(super) plan: Plan,
     keeper: PidFd,
     line: Line,
@@ -330,7 +328,7 @@ pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
 }
 
 impl Front {
-    pub fn new(request: RunRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
+    pub fn new(request: JobRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
         let mut front = Self {
             request,
             plan,
@@ -535,10 +533,8 @@ impl Front {
     /// Whether `sender` is the keeper of the job that this one lives for, and is stopping that one: it asks its whole tree,
     /// and we are in it.
     fn outer_job_stops(&self, sender: u32) -> bool {
-        let rules = self.request.background.as_ref().map(|background| &background.rules);
-        let (Some(Owner::Job { job }), Some(home)) =
-            (rules.and_then(|rules| rules.owner), &self.request.home)
-        else {
+        let owner = self.request.as_background().and_then(|background| background.owner);
+        let (Some(Owner::Job { job }), Some(home)) = (owner, &self.plan.home) else {
             return false;
         };
         let is_keeper = |keeper: ProcId| keeper.pid == sender;
@@ -586,7 +582,7 @@ impl Front {
             Note::Running => {
                 // The keeper has told it.
                 self.starter = None;
-                if self.request.background.is_some() {
+                if self.request.as_background().is_some() {
                     self.timers.arm(WatchTimer::TrimMemory, LASTING);
                 }
                 None
@@ -608,7 +604,7 @@ impl Front {
                 self.known.ending = ending;
                 self.known.leaked = leaked;
                 // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
-                let plan = self.request.plan;
+                let plan = self.request.stop;
                 let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
                 self.timers.arm(WatchTimer::Phase, phase + SILENCE);
                 None
@@ -656,7 +652,7 @@ impl Front {
             StartFailure::Containment(why) => RunError::Containment(why),
             StartFailure::Limit(why) => RunError::Limit(why),
             StartFailure::Record(why) => {
-                RunError::Record { path: self.request.home.clone().unwrap_or_default(), error: why }
+                RunError::Record { path: self.plan.home.clone().unwrap_or_default(), error: why }
             }
             StartFailure::Other(why) => RunError::Start(why),
         }

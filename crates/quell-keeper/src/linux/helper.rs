@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
+    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyCheck, Signal, format_duration,
 };
 use quell_store::{Home, JobDir, now};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -60,9 +60,7 @@ pub struct Brief<'a> {
     pub cwd: Option<&'a Path>,
     pub environment: &'a [(OsString, OsString)],
     pub hooks: &'a [Hook],
-    pub ready: &'a ReadyRules,
-    pub interval: Duration,
-    pub timeout: Duration,
+    pub ready: &'a ReadyCheck,
 }
 
 impl Brief<'_> {
@@ -97,7 +95,7 @@ pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
 ///
 /// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
 pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
-    if brief.hooks.is_empty() && brief.ready.http.is_none() && brief.ready.cmd.is_none() {
+    if brief.hooks.is_empty() && brief.ready.rules.http.is_none() && brief.ready.rules.cmd.is_none() {
         return Ok(None);
     }
     let (line, helpers) = Line::pair()?;
@@ -159,15 +157,19 @@ pub fn tell_hooks(news: News) -> ExitCode {
     fault::work_for(&news.job);
     let job = Home::at(news.home).job(news.job);
     let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
+    // What the specification has of them may be masked.
+    let hooks = match job.launch() {
+        Ok(launch) => launch.request.hooks,
+        Err(_) if spec.request.mask.is_empty() => spec.request.hooks.clone(),
+        Err(_) => return ExitCode::FAILURE,
+    };
     let brief = Brief {
         job: Some(&job),
-        command: spec.command.clone(),
+        command: spec.request.words(),
         cwd: None,
         environment: &[],
-        hooks: spec.hooks(),
-        ready: &ReadyRules::default(),
-        interval: Duration::ZERO,
-        timeout: Duration::ZERO,
+        hooks: &hooks,
+        ready: &ReadyCheck::default(),
     };
     if let Ok(Some(mut line)) = start(&brief) {
         for event in news.events {
@@ -248,7 +250,7 @@ impl Helper<'_> {
         match task {
             Task::Event(event) => self.on_event(&event),
             Task::Probe => {
-                let ready = self.brief.ready;
+                let ready = &self.brief.ready.rules;
                 self.probing.clear();
                 self.probing.extend(ready.http.as_ref().map(|_| Probe::Http));
                 self.probing.extend(ready.cmd.as_ref().map(|_| Probe::Cmd));
@@ -256,7 +258,7 @@ impl Helper<'_> {
             }
             Task::AskAgain => {
                 self.probing.push(Probe::Http);
-                self.next.get_or_insert_with(|| Instant::now() + self.brief.interval);
+                self.next.get_or_insert_with(|| Instant::now() + self.brief.ready.interval);
             }
             Task::Rest => self.rest(),
         }
@@ -339,19 +341,19 @@ impl Helper<'_> {
     fn probe(&mut self) {
         if self.probing.contains(&Probe::Http)
             && self.asking.is_none()
-            && let Some(url) = &self.brief.ready.http
+            && let Some(url) = &self.brief.ready.rules.http
         {
-            self.asking = ask(url, self.brief.timeout).ok();
+            self.asking = ask(url, self.brief.ready.timeout).ok();
         }
         let runs = self.running.iter().any(|running| matches!(running.what, What::Probe));
         if self.probing.contains(&Probe::Cmd)
             && !runs
-            && let Some(text) = &self.brief.ready.cmd
+            && let Some(text) = &self.brief.ready.rules.cmd
         {
             self.try_command(text);
         }
         // Neither a server nor a command tells when it will be ready.
-        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.interval);
+        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.ready.interval);
     }
 
     fn hear_answer(&mut self) {
@@ -363,7 +365,7 @@ impl Helper<'_> {
     }
 
     fn try_command(&mut self, text: &str) {
-        let mut command = quell_run(self.brief.timeout);
+        let mut command = quell_run(self.brief.ready.timeout);
         command.args(["/bin/sh", "-c", text]).env_clear().envs(self.brief.environment.iter().cloned());
         command.stdin(Stdio::null()).current_dir(self.brief.cwd.unwrap_or("/".as_ref()));
         if let Ok(child) = command.spawn() {

@@ -10,17 +10,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use quell_contain::{JOB_VARIABLE, MARK_VARIABLE};
-use quell_core::JobId;
+use quell_core::{Environment, JobId, JobRequest, ReceiptTarget};
 use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
 use crate::request::DESCRIPTOR;
-use crate::{Environment, ExecRemedy, ReceiptTarget, RunError, RunRequest};
+use crate::{ExecRemedy, RunError};
 
 /// The program of `request`, found and ready to execute.
-pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
+pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
     let cwd = working_dir(request.cwd.as_deref())?;
-    let environment = environment(&request.environment, id, marker);
+    let environment = environment(&request.env, id, marker);
     let name = request.command.first().ok_or_else(|| RunError::NotFound(String::new()))?;
     let path = find_program(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
     let variables = environment.into_iter().map(|(mut key, value)| {
@@ -41,7 +41,7 @@ pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program,
 }
 
 /// Whether the program of `request` could be executed now: its directory and its file are there, for this user.
-pub fn check(request: &RunRequest) -> Result<(), RunError> {
+pub fn check(request: &JobRequest) -> Result<(), RunError> {
     let id = JobId::new(quell_sys::unix_ms(), 0);
     program(request, id, "").map(drop)
 }

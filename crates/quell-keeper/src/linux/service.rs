@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, Phase, Receipt, StopMode, Until};
+use quell_core::{Actor, Cause, EventKind, JobEvent, Mask, Phase, Receipt, StopMode, Until};
 use quell_store::now;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -13,7 +13,6 @@ use super::helper::{self, Task};
 use super::ready::Readiness;
 use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
-use quell_core::Mask;
 
 /// Whoever is behind a call from `pid`.
 /// How many bytes of a command line a tree shows.
@@ -136,9 +135,8 @@ impl Supervisor {
 
     /// Gets ready to see what shows that the job is ready: before the program can say anything.
     pub(super) fn expect_readiness(&mut self) {
-        let interval = self.job.ready_interval;
         let Some(desk) = self.desk() else { return };
-        match Readiness::new(&desk.rules.ready, interval) {
+        match Readiness::new(&desk.rules.ready) {
             Ok(readiness) => desk.readiness = Some(readiness),
             // The caller was told already, where it could be.
             Err(why) => self.warn(why),
@@ -201,7 +199,7 @@ impl Supervisor {
         let (spec, run) = (&self.job.spec, self.run);
         let event = JobEvent::new(spec, now(), run, what);
         if let Some(helper) = &mut self.kit.helper {
-            helper::tell(helper, spec.hooks(), &event);
+            helper::tell(helper, &spec.request.hooks, &event);
         }
         let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
         // A record that was removed on purpose needs no history.

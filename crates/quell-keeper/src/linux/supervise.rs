@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Hold, Pace, SpawnError, StopEngine, Tree};
 use quell_core::{
-    Actor, AskScope, Cause, Count, EventKind, JobSpec, JobState, LastKnown, Lifecycle, LifecycleEvent,
-    LifecycleRules, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SessionKind, Signal, Step, StepKind,
-    StopMode, StopRequest, Until,
+    Actor, AskScope, Cause, Count, EventKind, JobRequest, JobSpec, JobState, LastKnown, Lifecycle,
+    LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA,
+    SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
 };
-use quell_store::{JobDir, Lock};
+use quell_store::{Home, JobDir, Lock, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Sources, Stage};
 
 use super::background::{self, Crew};
 use super::desk::{Desk, KeeperSource};
 use super::evidence::{Evidence, Outlet};
+use super::front::Plan;
 use super::prepare;
 use super::takeover::{Claim, claim};
 use super::wire::{Line, Note, Order, StartFailure};
@@ -54,8 +55,24 @@ pub struct Job {
     pub store: Option<JobDir>,
     /// Where its receipt goes.
     pub outlets: Vec<Outlet>,
-    /// How often readiness is looked for where nothing tells of it.
-    pub ready_interval: Duration,
+}
+
+impl Job {
+    /// The job that `request` asks for. What `mask` has of it is in no record that may be shown.
+    pub fn new(request: &JobRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Self {
+        let cwd = mask.apply(&plan.program.cwd.to_string_lossy());
+        let spec = JobSpec {
+            schema: SCHEMA.into(),
+            id: plan.id,
+            marker: plan.marker.clone(),
+            boot_id: quell_sys::boot_id(),
+            pid_namespace: quell_sys::own_pid_namespace(),
+            created: now(),
+            request: JobRequest { cwd: Some(cwd.into()), ..request.masked(mask) },
+        };
+        let store = plan.home.as_ref().map(|home| Home::at(home).job(plan.id));
+        Self { spec, rules: request.rules(), session: plan.session, store, outlets }
+    }
 }
 
 /// What a supervised job came to.

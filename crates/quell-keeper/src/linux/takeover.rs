@@ -11,7 +11,6 @@ use super::background::{Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::front::Front;
-use super::spec::job_of;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::Taps;
 use crate::{Finished, RunError};
@@ -32,7 +31,7 @@ impl Front {
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
         let mask = self.request.masked_values();
-        let mut job = job_of(&self.request, plan, outlets, &mask);
+        let mut job = Job::new(&self.request, plan, outlets, &mask);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
@@ -77,7 +76,9 @@ impl Front {
         let lost = self.collect_keeper();
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
-        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
+        let (Some(background), Some(store)) = (self.request.as_background(), &job.store) else {
+            return Ok(());
+        };
         if ended_already(store).is_some() {
             return Ok(());
         }
@@ -86,9 +87,10 @@ impl Front {
         let mut evidence = self.run_evidence.unwrap_or(evidence);
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         fault_point(FaultPoint::HoldTaken);
-        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
+        let taps = Taps::open(store.dir(), backstage.ends, background.max_log, true);
         let desk = taps.ok().map(|taps| {
-            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.helper);
+            let mut desk =
+                Desk::new(background.clone(), self.request.hooks.clone(), taps, None, None, backstage.helper);
             // Without a keeper there is no other run, whatever has ended this one.
             desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
             Box::new(desk)

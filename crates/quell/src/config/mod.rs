@@ -17,8 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::Mask;
-use quell_core::{Contain, Hook, OnOwnerExit, RestartRules, StopPlan, Until};
+use quell_core::{Contain, Hook, Mask, OnOwnerExit, RestartRules, StopPlan, Until};
 use quell_guard::Policy;
 
 pub use load::Loaded;

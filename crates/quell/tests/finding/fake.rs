@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quell::core::{
-    Actor, AskScope, Cause, Contain, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId, JobSpec,
-    JobState, KillReason, Leak, Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome,
-    RootReport, SCHEMA, SessionKind, Step, StepKind, StopPlan, Timestamp, Until, Usage, Verdict,
+    Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
+    JobRequest, JobSpec, JobState, KillReason, Member, Moment, Output, ProcId, Receipt, Record, RootOutcome,
+    RootReport, SCHEMA, SessionKind, Step, StepKind, Timestamp, Usage, Verdict,
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
@@ -93,28 +93,19 @@ impl Fake {
     }
 
     pub fn spec(&self) -> JobSpec {
+        let background = Background { session: self.session.map(str::to_owned), ..Background::default() };
+        let mut request = JobRequest::new(["sleep", "1"], background);
+        request.name = self.name.map(str::to_owned);
+        request.tags = self.tags();
+        request.cwd = Some("/".into());
         JobSpec {
             schema: SCHEMA.into(),
             id: self.id(),
-            mode: Mode::Start,
-            name: self.name.map(str::to_owned),
-            tags: self.tags(),
-            session: self.session.map(str::to_owned),
-            command: vec!["sleep".into(), "1".into()],
-            cwd: "/".into(),
-            contain: Contain::Auto,
-            until: Until::Root,
-            leak: Leak::Stop,
-            plan: StopPlan::default(),
-            timeout: None,
-            limits: Limits::default(),
             marker: "m".into(),
             boot_id: self.boot.clone(),
             pid_namespace: 0,
             created: self.moment(0.0).wall,
-            foreground_hooks: Vec::new(),
-            foreground_mask: Vec::new(),
-            background: None,
+            request,
         }
     }
 

@@ -234,8 +234,8 @@ pub struct Limits {
 
 impl Limits {
     pub fn of(job: &Job) -> Self {
-        let background = job.dir().spec().ok().and_then(|spec| spec.background);
-        Self { job: job.clone(), max_log: background.map(|background| background.max_log) }
+        let max_log = job.dir().spec().ok().and_then(|spec| Some(spec.request.as_background()?.max_log));
+        Self { job: job.clone(), max_log }
     }
 
     /// `[quell: 1,234 lines (5.2 MiB, 5,452,595 bytes) of stdout were not kept: the job's --max-log is 64M]`
