@@ -9,6 +9,7 @@ mod config;
 mod crash;
 mod crowd;
 mod damage;
+mod ends;
 mod escapes;
 mod events;
 mod exit_codes;
