@@ -10,6 +10,7 @@ mod crash;
 mod crowd;
 mod damage;
 mod diagnostics;
+mod ends;
 mod escapes;
 mod events;
 mod exit_codes;

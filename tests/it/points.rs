@@ -15,6 +15,7 @@ use quell_tests::{
 };
 
 use crate::crash::truth;
+use crate::ends::of_last_run;
 use crate::scenes::{Play, SCENES, Scene, Scene::*};
 
 /// Whom quell has started: everyone in the lab who is not quell.
@@ -55,6 +56,12 @@ fn all_ended(lab: &Lab, scene: Scene, hit_role: &str, ids: &[String]) -> Result<
         }
         if !["gone", "unproven"].contains(&verdict(&receipt)) {
             return Err(format!("{id}: {}", receipt["verdict"]));
+        }
+        let events = of_last_run(&job);
+        let ends = events.iter().filter(|event| *event == "ended").count();
+        // A job in the foreground has a history only if a command had to finish it.
+        if ends != 1 && !(scene.is_in_front() && events.is_empty()) {
+            return Err(format!("{id}: {ends} ends in the history: {events:?}"));
         }
     }
     for id in lab.ids("jobs").iter().filter(|id| !id.starts_with('.')) {

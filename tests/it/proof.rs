@@ -406,6 +406,38 @@ fn a_member_that_the_keeper_has_seen_is_found_after_a_loss() {
     }
 }
 
+/// Replaces the marker in a file of the record by another one, as a flipped bit does.
+fn flip_marker(job: &Background<'_>, name: &str) {
+    let path = job.dir().join(name);
+    let text = fs::read_to_string(&path).expect(name);
+    let marker = text.split("\"marker\":\"").nth(1).expect("a marker")[..32].to_owned();
+    let last = if marker.ends_with('0') { '1' } else { '0' };
+    fs::write(&path, text.replace(&marker, &format!("{}{last}", &marker[..31]))).expect(name);
+}
+
+#[test]
+fn one_damaged_copy_of_the_marker_hides_no_process_of_a_lost_job() {
+    let script = "(setsid sleep ${N}5 <&- >&- 2>&- &)
+        until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
+    for user in User::all() {
+        for file in ["spec.json", "state.jsonl", "launch.private.json"] {
+            // A job in the foreground has no third copy.
+            for copies in [2, 3] {
+                let lab = apart(user);
+                let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+                job.lose();
+                flip_marker(&job, file);
+                if copies == 2 {
+                    fs::remove_file(job.dir().join("launch.private.json")).expect("a copy");
+                }
+                let stop = job.stop(&["--now"]);
+                let left = lab.oracle.survivors_after(PATIENCE);
+                assert_eq!(left, [], "{file}, {copies}, {user:?}: {}{}", stop.stdout, stop.stderr);
+            }
+        }
+    }
+}
+
 /// A quell whose wall clock is `ahead` by so many seconds; none where it can't be given one.
 fn with_clock<'l>(lab: &'l Lab, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
     let program = std::env::var_os("QUELL_CLOCK_BIN");

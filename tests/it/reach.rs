@@ -282,6 +282,9 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
         assert!(done.took < Duration::from_secs(17), "{setting}: it took {:?}", done.took);
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(receipt["survivors"][0]["pid"], pid, "{setting}: {receipt:#}");
+        // It is not over, as a stop by a later command says too.
+        assert_eq!(job.state(), "stopping", "{setting}");
+        assert!(!job.events().contains(&"ended".into()), "{setting}: {:?}", job.events());
         freezer.thaw();
         assert!(eventually(PATIENCE, || !frozen.is_alive()), "{setting}");
         let again = job.stop(&["--now"]);

@@ -49,6 +49,11 @@ pub(crate) const SCENES: [Scene; 12] =
     [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
 
 impl Scene {
+    /// Whether the job is a `quell run`.
+    pub(crate) fn is_in_front(self) -> bool {
+        matches!(self, Run | RunKeeperLost)
+    }
+
     /// The causes that are true if nobody but a command is hit.
     pub(crate) fn causes(self) -> &'static [&'static str] {
         match self {

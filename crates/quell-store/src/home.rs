@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_core::JobId;
+use quell_core::{JobId, JobState};
 use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -159,14 +159,17 @@ impl Home {
         ids_in(&self.sub("live"))
     }
 
-    /// Those, and the ones that would be among them if their locks had not been deleted. What has ended has a receipt.
+    /// Those, and the ones that would be among them if their locks had not been deleted. A receipt alone is not an end: it may
+    /// be that of an earlier run. What can't be read and has one has ended.
     pub fn unended(&self) -> io::Result<Vec<JobId>> {
         // In this order: a job has its lock before its directory.
         let mut all = self.all()?;
         let live = self.live()?;
-        all.retain(|id| {
-            live.binary_search(id).is_err() && !self.job(*id).dir().join("receipt.json").exists()
-        });
+        let has_ended = |job: JobDir| match job.record() {
+            Ok(record) => record.state == JobState::Ended,
+            Err(_) => job.dir().join("receipt.json").exists(),
+        };
+        all.retain(|id| live.binary_search(id).is_err() && !has_ended(self.job(*id)));
         Ok(live.into_iter().chain(all).collect())
     }
 

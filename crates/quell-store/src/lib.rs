@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod end;
 mod home;
 mod job;
 mod keepers;
@@ -20,6 +21,7 @@ mod log;
 mod testing;
 mod watch;
 
+pub use end::{DiskFull, EndStep, JobEnd, SyncWhen, log_once, once};
 pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, now};
 pub use keepers::{KNOCK, Keeper, Role, check_room};

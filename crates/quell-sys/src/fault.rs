@@ -174,8 +174,12 @@ points! {
     ReceiptWritten "receipt_written" [Keeper Standby Front Command]
     /// receipt.json is there; the state is the old one.
     ReceiptKept "receipt_kept" [Keeper Standby Front Command]
+    /// The record says "ended", the history doesn't.
+    EndPublished "end_published" [Keeper Standby Front Command]
     /// The end is on record and in the history; the lock is in `live/`.
-    EndLogged "end_logged" [Keeper Standby Front]
+    EndLogged "end_logged" [Keeper Standby Front Command]
+    /// All of it is synced to the disk.
+    EndSynced "end_synced" [Keeper Standby Command]
     /// The control socket is removed.
     SocketRemoved "socket_removed" [Keeper Standby Front Command]
     /// The lock is in `done/`.
@@ -196,8 +200,6 @@ points! {
     WaitOver "wait_over" [Keeper]
     /// A stop has ended the wait; the record says "waiting".
     WaitEnding "wait_ending" [Keeper]
-    /// The record says "ended", the history doesn't.
-    WaitEndPublished "wait_end_published" [Keeper]
 
     // The keeper is lost.
     /// It is known; nothing is done.
@@ -220,7 +222,7 @@ points! {
     LostBraked "lost_braked" [Command]
     /// All members are killed and the cgroup is removed; nothing is written.
     LostKilled "lost_killed" [Command]
-    /// That it was lost is in the history, its end isn't.
+    /// That it was lost is in the history; there is no receipt yet.
     LossLogged "loss_logged" [Command]
     /// Everything is on record, and the lock is held.
     LostSettled "lost_settled" [Command]

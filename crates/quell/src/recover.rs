@@ -14,7 +14,7 @@ use quell_core::{
 };
 use quell_guard::{Decision, decide_verb};
 use quell_keeper::{News, RunError};
-use quell_store::{JobDir, Liveness, Lock, now};
+use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, log_once, now, once};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
@@ -154,12 +154,32 @@ impl Case {
     }
 }
 
+/// The marker of a job by the files of its record, any of which may be damaged. Where they differ, it is the one that two of
+/// them have, or that a living process carries.
+fn choose_marker(job: &JobDir, of_spec: Option<String>, of_record: Option<String>) -> String {
+    let is_whole =
+        |marker: &String| marker.len() == 32 && marker.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match (of_spec.filter(is_whole), of_record.filter(is_whole)) {
+        (Some(one), Some(other)) if one == other => one,
+        (spec, record) => {
+            let launch = job.launch().ok().map(|launch| launch.marker).filter(is_whole);
+            let found: Vec<String> = spec.into_iter().chain(record).chain(launch).collect();
+            let is_twice = |marker: &&String| found.iter().filter(|other| other == marker).count() > 1;
+            let is_carried = |marker: &&String| {
+                let members = || quell_contain::look_for(&only_marked(job, marker));
+                found.len() > 1 && members().is_ok_and(|members| !members.is_empty())
+            };
+            let chosen = found.iter().find(is_twice).or_else(|| found.iter().find(is_carried));
+            chosen.or_else(|| found.first()).cloned().unwrap_or_default()
+        }
+    }
+}
+
 impl Lost {
     pub(crate) fn new(job: &JobDir, spec: Option<Box<JobSpec>>, record: Option<Box<Record>>) -> Self {
         let of_spec = spec.as_ref().map(|spec| spec.marker.clone());
         let of_record = record.as_ref().map(|record| record.marker.clone());
-        let known = of_spec.or(of_record).filter(|marker| !marker.is_empty());
-        let marker = known.or_else(|| job.launch().ok().map(|launch| launch.marker)).unwrap_or_default();
+        let marker = choose_marker(job, of_spec, of_record);
         let namespace = quell_sys::own_pid_namespace();
         let same_boot = |spec: &JobSpec| spec.boot_id == quell_sys::boot_id();
         let pids_count =
@@ -269,14 +289,16 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
     let (lost, done) = match case {
         Case::Kept => return Ok(Finish::Kept),
         Case::Over => {
-            job.mark_ended().map_err(failed)?;
+            let mut news = Vec::new();
+            JobEnd::resume(job, Some(&lock), |event| news.push(event.clone())).map_err(failed)?;
+            tell_hooks(job, job.spec().ok().as_ref(), news);
             return Ok(Finish::Settled);
         }
         Case::Unmade(spec) => {
             let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
             quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
             fault_point(FaultPoint::UnmadeEmptied);
-            job.remove().map_err(failed)?;
+            JobEnd::discard(job, None).map_err(failed)?;
             return Ok(Finish::Removed);
         }
         Case::Rebooted(lost) => {
@@ -318,7 +340,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
     if told && !receipt.survivors.is_empty() {
         return Ok(Finish::Stopped(Box::new(receipt)));
     }
-    put_on_record(job, &lost, &receipt).map_err(|error| {
+    put_on_record(job, &lock, &lost, &receipt).map_err(|error| {
         let proven = match receipt.verdict {
             Verdict::Gone => true,
             Verdict::Unproven { .. } => false,
@@ -485,13 +507,18 @@ fn is_unmade(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
 
 /// What may be left of a job that has run nothing: its cgroup.
 fn unmade<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> OrphanedJob<'a> {
+    only_marked(job, spec.map_or("", |spec| &spec.marker))
+}
+
+/// A job of which nothing is known but its marker.
+fn only_marked<'a>(job: &JobDir, marker: &'a str) -> OrphanedJob<'a> {
     OrphanedJob {
         id: job.id(),
         held: None,
         root: None,
         cgroup: None,
         session: SessionKind::Shared,
-        marker: spec.map_or("", |spec| &spec.marker),
+        marker,
         homes: &[],
         members: &[],
         survivors: &[],
@@ -587,8 +614,8 @@ fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     Done { ended, cause: Cause::HostReboot, recovered }
 }
 
-/// The receipt, the history and the state; then the job is over, unless somebody has survived.
-fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()> {
+/// Puts the end of a lost job on record. With survivors it is not over.
+fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> io::Result<()> {
     let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
     let old = lost.record.as_deref();
     let record = Record {
@@ -624,7 +651,6 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
         job.restore(&mut None, &spec, None)?;
     }
-    job.write_receipt(receipt)?;
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
     news.extend(log_once(job, receipt, EventKind::Lost { finished_by })?);
@@ -633,38 +659,16 @@ fn put_on_record(job: &JobDir, lost: &Lost, receipt: &Receipt) -> io::Result<()>
         let killed = EventKind::Killed { reason: receipt.kill, cause: Some(receipt.cause) };
         news.extend(log_once(job, receipt, killed)?);
     }
-    if !survived {
-        news.extend(log_once(job, receipt, EventKind::ended(receipt))?);
-    }
-    job.append_state(&record)?;
-    if !survived {
-        job.mark_ended()?;
-    }
-    // It is over all the same if this fails.
-    let _ = job.sync_all();
+    let ended = if survived { None } else { once(job, receipt, EventKind::ended(receipt))? };
+    let (sync, disk_full) = (SyncWhen::BeforeMark, DiskFull::Fail);
+    let events = ended.as_slice();
+    let end = JobEnd { job, lock: Some(lock), receipt, record: &record, events, sync, disk_full };
+    let written = end.write(|step| match step {
+        EndStep::Logged(event) => news.push(event.clone()),
+        EndStep::Told => {}
+    });
     tell_hooks(job, lost.spec.as_deref(), news);
-    Ok(())
-}
-
-/// Adds to the history what one before us, who was killed here, may have added already; the event, if it is new.
-fn log_once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
-    let same = |old: &JobEvent| {
-        old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
-    };
-    // The end of a run that was to be followed by another one is not the job's.
-    let of_now = |old: &&JobEvent| !matches!(old.what, EventKind::Restarting { .. });
-    if job.events()?.iter().rev().take_while(of_now).any(same) {
-        return Ok(None);
-    }
-    let event = match job.spec() {
-        Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
-        Err(_) => {
-            let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-            JobEvent { time: now(), job: job.id(), name, session: None, tags, run: receipt.run, what }
-        }
-    };
-    job.log_event(&event)?;
-    Ok(Some(event))
+    written
 }
 
 /// Has the hooks of a lost job told, by another process that goes on by itself. Where that can't be, the history has it.

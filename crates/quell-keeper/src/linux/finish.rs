@@ -1,21 +1,20 @@
 //! What a supervisor writes down: the state as it changes, and at the end the proof, the receipt and the record.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quell_core::{
-    EventKind, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step, StepKind,
-    Verdict,
+    EventKind, JobEvent, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step,
+    StepKind, Verdict,
 };
+use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use quell_store::{JobDir, Lock};
-
 use super::desk::Next;
-use super::supervise::{AUDIT_PATIENCE, Supervisor};
+use super::supervise::{AUDIT_PATIENCE, Kit, Supervisor};
 use super::wire::Note;
 
 /// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
-const DISK_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const DISK_PATIENCE: Duration = Duration::from_secs(3);
 /// How many members a record names.
 const RECORDED_MEMBERS: usize = 256;
 /// How many members a front is told of in one message, which its line takes as a whole or not at all.
@@ -208,11 +207,7 @@ impl Supervisor {
         let Some(store) = self.job.store.clone() else { return self.happen(EventKind::ended(receipt)) };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
-            if let Some(name) = &self.job.spec.request.name {
-                store.home().release_name(name, self.job.spec.id);
-                fault_point(FaultPoint::NameGiven);
-            }
-            if let Err(error) = store.remove() {
+            if let Err(error) = JobEnd::discard(&store, self.job.spec.request.name.as_deref()) {
                 receipt.warnings.push(format!("the record could not be removed: {error}"));
             }
             return;
@@ -220,30 +215,41 @@ impl Supervisor {
         let mut record = self.record(Some(receipt.verdict.clone()), survivors);
         record.cause = Some(receipt.cause);
         record.actor = Some(receipt.actor.clone());
+        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
         if self.again.is_some() {
             (record.state, record.ready) = (JobState::Waiting, None);
+        } else if survived {
+            // It is not over: the next process that finds it without a keeper tries again.
+            record.state = JobState::Stopping;
         }
-        // With survivors it is not over: whoever finds it without a keeper tries again.
-        let over = self.again.is_none() && !matches!(receipt.verdict, Verdict::Survivors { .. });
-        let write = || store.write_receipt(receipt).and_then(|()| store.append_state(&record));
-        // Of a background job a user is told the end later, and from the record.
         let last = self.kit.desk.is_some() && self.again.is_none();
-        let kept = if last { insist(&store, write) } else { write() };
+        let event = |what| JobEvent::new(&self.job.spec, now(), self.run, what);
+        let mut events = Vec::new();
+        if self.kit.desk.is_some() && !survived {
+            events.push(event(EventKind::ended(receipt)));
+            events.extend(self.again.map(|delay| event(EventKind::Restarting { delay })));
+        }
+        let Kit { front, desk, lock, .. } = &mut self.kit;
+        let end = JobEnd {
+            job: &store,
+            lock: lock.as_ref(),
+            receipt,
+            record: &record,
+            events: &events,
+            sync: match (last, front) {
+                (false, _) => SyncWhen::Never,
+                (true, None) => SyncWhen::BeforeMark,
+                (true, Some(_)) => SyncWhen::AfterMark,
+            },
+            // Of a background job a user is told the end later, and from the record.
+            disk_full: if last { DiskFull::UseReserve(DISK_PATIENCE) } else { DiskFull::Fail },
+        };
+        let kept = end.write(|step| match (step, desk.as_mut()) {
+            (EndStep::Logged(event), Some(desk)) => desk.tell(event),
+            (EndStep::Told, Some(desk)) => desk.dismiss(),
+            (EndStep::Logged(_) | EndStep::Told, None) => {}
+        });
         self.kit.published = Some(record);
-        // Before it counts as over: whoever waits for that finds the whole history.
-        self.happen(EventKind::ended(receipt));
-        if let Some(delay) = self.again {
-            self.happen(EventKind::Restarting { delay });
-        }
-        fault_point(FaultPoint::EndLogged);
-        // Nobody watches over one who is alone: what it leaves undone after the end would stay so.
-        if last && self.kit.front.is_none() {
-            let _ = store.sync_all();
-        }
-        let kept = kept.and_then(|()| if over { store.mark_ended() } else { Ok(()) });
-        if over && kept.is_ok() {
-            self.kit.lock.as_ref().map(Lock::release);
-        }
         if let Err(error) = kept {
             // Better no record of a run than one that says "running". A background job's output and history are worth
             // more: its record stays, and is mended by whoever finds it without a keeper.
@@ -253,38 +259,11 @@ impl Supervisor {
             }
             receipt.warnings.push(why);
         }
-        if self.again.is_none()
-            && let Some(desk) = self.desk()
-        {
-            desk.dismiss();
-            // Whoever waited was told, and nobody waits for this but the standby, which sees to it that it ends.
-            if self.kit.front.is_some() {
-                let _ = store.sync_all();
-            }
+        // A job in the foreground has hooks, and no history.
+        if self.kit.desk.is_none() {
+            self.happen(EventKind::ended(receipt));
         }
     }
-}
-
-/// Writes the last words of a job, also to a disk that is full: the room that was put aside is used, and if somebody else is
-/// faster, what can be had is waited for a little. Nothing tells when there is room.
-pub(super) fn insist(store: &JobDir, write: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
-    let until = Instant::now() + DISK_PATIENCE;
-    let mut kept = write();
-    while is_full(&kept) && Instant::now() < until {
-        let _ = store.release_reserve();
-        kept = write();
-        if is_full(&kept) {
-            // Nothing tells when a disk has room again.
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-    kept
-}
-
-fn is_full(kept: &std::io::Result<()>) -> bool {
-    kept.as_ref().is_err_and(|error| {
-        matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-    })
 }
 
 fn describe_verdict(verdict: &Verdict) -> String {

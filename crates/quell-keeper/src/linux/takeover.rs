@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::{Actor, Cause, JobState, Member, Receipt, RootOutcome, Step, StepKind, Verdict};
-use quell_store::{JobDir, Liveness, Lock};
+use quell_core::{Actor, Cause, JobEvent, Member, Receipt, RootOutcome, Step, StepKind, Verdict};
+use quell_store::{JobDir, JobEnd, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::background::{Backstage, Crew};
 use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::front::Front;
+use super::helper;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::Taps;
 use crate::{Finished, RunError};
@@ -34,7 +35,7 @@ impl Front {
         let mut job = Job::new(&self.request, plan, outlets, &mask);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
-        if let Some(receipt) = job.store.as_ref().and_then(ended_already) {
+        if let Some(receipt) = job.store.as_ref().and_then(|store| ended_already(store, None, |_| {})) {
             let unwritten =
                 job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
             let (leaked, interrupted) = (self.known.leaked, self.interrupted);
@@ -69,7 +70,7 @@ impl Front {
     pub(super) fn take_over_background(
         mut self,
         job: Job,
-        backstage: Backstage,
+        mut backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {
         fault_point(FaultPoint::KeeperMissed);
@@ -79,7 +80,12 @@ impl Front {
         let (Some(background), Some(store)) = (self.request.as_background(), &job.store) else {
             return Ok(());
         };
-        if ended_already(store).is_some() {
+        let tell = |event: &JobEvent| {
+            if let Some(helper) = &mut backstage.helper {
+                helper::tell(helper, &self.request.hooks, event);
+            }
+        };
+        if ended_already(store, Some(&backstage.lock), tell).is_some() {
             return Ok(());
         }
         let run = self.births.max(1);
@@ -142,14 +148,10 @@ fn recall(
 }
 
 /// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
-/// read: all that can be missing is the last stroke, and it is made here.
-fn ended_already(store: &JobDir) -> Option<Receipt> {
-    let record = store.record().ok()?;
-    let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-    let receipt = store.receipt().ok().filter(|_| record.state == JobState::Ended && !survived)?;
-    // What fails here is done by whoever looks next.
-    let _ = store.mark_ended();
-    Some(receipt)
+/// read: what can be missing behind it is done here.
+fn ended_already(store: &JobDir, lock: Option<&Lock>, tell: impl FnMut(&JobEvent)) -> Option<Receipt> {
+    // What fails here is done by the next command that looks.
+    JobEnd::resume(store, lock, tell).unwrap_or_else(|_| store.receipt().ok())
 }
 
 /// Whether one who takes over may write the record.

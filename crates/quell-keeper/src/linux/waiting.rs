@@ -4,13 +4,13 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Step, StepKind};
-use quell_store::{Lock, now};
+use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Record, Step, StepKind};
+use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sources};
 
 use super::desk::{KeeperSource, Wish};
-use super::finish::insist;
+use super::finish::DISK_PATIENCE;
 use super::service::client;
 use super::supervise::{Job, Kit, who_asked};
 use super::wire::{Note, Order};
@@ -141,37 +141,46 @@ impl Pause<'_> {
     fn end(mut self, cause: Cause, actor: Actor) {
         let Some(store) = &self.job.store else { return };
         fault_point(FaultPoint::WaitEnding);
+        self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
         let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
         let ended = Moment { at, wall: now() };
         let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
         let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
         receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
-        let end = || {
-            store.record().and_then(|mut record| {
-                // What is on disk may be older than the last run, if the disk was full then.
-                record.state = JobState::Ended;
-                record.run = self.run;
-                (record.cause, record.actor) = (Some(cause), Some(actor.clone()));
-                (record.outcome, record.verdict) =
-                    (Some(receipt.root.outcome.clone()), Some(receipt.verdict.clone()));
-                record.since = receipt.ended.clone();
-                store.write_receipt(&receipt).and_then(|()| store.append_state(&record))
+        // What is on disk may be older than the last run, if the disk was full then.
+        let published = self.kit.published.clone().map_or_else(|| store.record(), Ok);
+        let event = JobEvent::new(&self.job.spec, now(), self.run, EventKind::ended(&receipt));
+        let Kit { front, desk, lock, .. } = &mut *self.kit;
+        let kept = published.and_then(|record| {
+            let record = Record {
+                state: JobState::Ended,
+                run: self.run,
+                cause: Some(cause),
+                actor: Some(actor),
+                outcome: Some(receipt.root.outcome.clone()),
+                verdict: Some(receipt.verdict.clone()),
+                since: receipt.ended.clone(),
+                ..record
+            };
+            let end = JobEnd {
+                job: store,
+                lock: lock.as_ref(),
+                receipt: &receipt,
+                record: &record,
+                events: &[event],
+                sync: if front.is_some() { SyncWhen::AfterMark } else { SyncWhen::BeforeMark },
+                disk_full: DiskFull::UseReserve(DISK_PATIENCE),
+            };
+            end.write(|step| match (step, desk.as_mut()) {
+                (EndStep::Logged(event), Some(desk)) => desk.tell(event),
+                (EndStep::Told, Some(desk)) => desk.dismiss(),
+                (EndStep::Logged(_) | EndStep::Told, None) => {}
             })
-        };
-        let published = insist(store, end);
-        fault_point(FaultPoint::WaitEndPublished);
-        self.happen(EventKind::StopAsked { cause, actor });
-        self.happen(EventKind::ended(&receipt));
-        // Only now: whoever waits for its end finds the whole history.
-        let _ = store.sync_all();
-        match published.and_then(|()| store.mark_ended()) {
-            Ok(()) => drop(self.kit.lock.as_ref().map(Lock::release)),
-            Err(error) => receipt.warnings.push(error.to_string()),
+        });
+        if let Err(error) = kept {
+            receipt.warnings.push(error.to_string());
         }
-        if let Some(desk) = &mut self.kit.desk {
-            desk.dismiss();
-        }
-        if let Some(front) = &mut self.kit.front {
+        if let Some(front) = front {
             let receipt = Box::new(receipt);
             let _ = front.say(&Note::Done { receipt, leaked: false, failed: None, unwritten: false });
         }
