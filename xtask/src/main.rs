@@ -7,6 +7,8 @@ mod bench;
 mod compare;
 #[cfg(target_os = "linux")]
 mod cost;
+#[cfg(target_os = "linux")]
+mod samples;
 
 use std::process::ExitCode;
 
@@ -28,17 +30,21 @@ cargo xtask compare [--no-install] [--no-build] [--peers DIR]
                               docs/compared.md gets the table
 
 cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
-                              (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])";
+                              (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])
+
+cargo xtask samples [--check] run the commands of each console block in README.md and docs/, and write what they print;
+                              --check only compares (QUELL_BIN is what is run [target/quell])";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         #[cfg(target_os = "linux")]
-        Some(task @ ("bench" | "compare" | "cost")) => {
+        Some(task @ ("bench" | "compare" | "cost" | "samples")) => {
             let words: Vec<String> = words.collect();
             let done = match task {
                 "bench" => bench::main(words),
                 "compare" => compare::main(words),
+                "samples" => samples::main(&words),
                 _ => cost::main(&words),
             };
             done.unwrap_or_else(|why| {
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
             })
         }
         #[cfg(not(target_os = "linux"))]
-        Some("bench" | "compare" | "cost") => {
+        Some("bench" | "compare" | "cost" | "samples") => {
             eprintln!("xtask: quell runs jobs on Linux only, so that there is nothing to measure here");
             ExitCode::FAILURE
         }
