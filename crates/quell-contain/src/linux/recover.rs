@@ -1,22 +1,23 @@
 //! The stop of a job that nobody keeps any more, from its record alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    ContainmentInfo, ContainmentKind, Fate, Member, Moment, ProcId, RootOutcome, Signal, Step, StepKind,
-    StopPlan, Verdict,
+    ContainmentInfo, ContainmentKind, Count, Fate, LastKnown, Lifecycle, LifecycleRules, Member, Moment,
+    ProcId, RootOutcome, Signal, Step, StepKind, StopPlan, Until, Verdict,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{Polled, Sent};
+use quell_sys::{Polled, Sent, Sources};
 
 use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
 use super::member_log::{MemberLog, identity};
 use super::place::Place;
 use super::stop::Round;
+use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};
 
 /// How often the brake goes over the members in one round before the kill comes anyway.
@@ -85,8 +86,9 @@ pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
 /// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
 /// count. It can be broken off at any instant and begun again.
 pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
-    let deadline = Instant::now() + plan.verify;
     let place = Place::of(left);
+    let rules = LifecycleRules { plan: *plan, until: Until::Tree, timeout: None };
+    let (life, actions) = Lifecycle::orphaned(rules, LastKnown::default());
     let mut work = Recovery {
         discovery: Discovery::new(left, &place.found),
         left,
@@ -99,12 +101,17 @@ pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment
         elsewhere: Vec::new(),
         inside: Vec::new(),
         unlisted: None,
-        rounds: 0,
+        looks: 0,
         fleeing: false,
+        engine: StopEngine::new(life),
+        caught: VecDeque::new(),
+        caught_at: None,
+        killed_at: None,
+        is_empty: false,
     };
     work.find_members_above_us();
     if work.inside.is_empty() {
-        while work.round(deadline) && Instant::now() < deadline {}
+        StopEngine::run_to_end(&mut work, actions);
     } else {
         work.step(
             StepKind::Kill,
@@ -112,7 +119,7 @@ pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment
             Round::default(),
         );
     }
-    let mut survivors = if work.rounds == 0 { Vec::new() } else { work.survivors() };
+    let mut survivors = if work.looks == 0 { Vec::new() } else { work.survivors() };
     survivors.extend(std::mem::take(&mut work.inside));
     survivors.sort_unstable();
     survivors.dedup();
@@ -201,10 +208,77 @@ struct Recovery<'a> {
     elsewhere: Vec<ProcId>,
     /// Why the processes could not be listed to the end.
     unlisted: Option<String>,
-    /// How many rounds there were.
-    rounds: usize,
+    /// How often the members were searched for.
+    looks: usize,
     /// Whether the time was over before a chain of those who fork and die could be stopped.
     fleeing: bool,
+    engine: StopEngine,
+    /// Those that the last search has found and that may be alive, and when it began.
+    caught: VecDeque<(ProcessRef, HeldVia)>,
+    caught_at: Option<Moment>,
+    /// When they got their KILL.
+    killed_at: Option<Instant>,
+    /// Whether the last search has found nobody: then it is over.
+    is_empty: bool,
+}
+
+impl Tree for Recovery<'_> {
+    fn pace(&self) -> Pace {
+        // Searches don't follow one another: there is none while one that was caught lives.
+        Pace { again: KILL_AGAIN, look: None, rest_factor: 0, longest_rest: Duration::ZERO }
+    }
+
+    fn engine(&mut self) -> &mut StopEngine {
+        &mut self.engine
+    }
+
+    /// While one that was caught lives, or a cgroup is not empty, nobody is searched for. Then only a search can say that
+    /// none was born meanwhile.
+    fn count(&mut self) -> Count {
+        while self.caught.front().is_some_and(|(member, _)| !self.is_waited_for(member)) {
+            self.caught.pop_front();
+        }
+        if self.caught.is_empty() && !self.cgroups.iter().any(is_filled) && !self.is_empty {
+            self.search();
+        }
+        match (self.is_empty, self.caught.len()) {
+            (true, _) => Count::Alive(0),
+            (false, living) => Count::Alive(living.max(1)),
+        }
+    }
+
+    fn kill_round(&mut self) -> bool {
+        match self.killed_at {
+            // They have it, and are waited for. A cgroup's kill may have missed a fork.
+            Some(since) if !self.is_overdue(since) => {
+                for cgroup in self.cgroups.iter().filter(|cgroup| is_filled(cgroup)) {
+                    let _ = cgroup.kill();
+                }
+            }
+            Some(_) => {
+                self.search();
+                self.kill_caught();
+            }
+            None => {
+                if self.looks == 0 {
+                    self.search();
+                }
+                self.kill_caught();
+            }
+        }
+        true
+    }
+
+    /// Waits for the first of those that were caught, and for the cgroups.
+    fn wait(&mut self, until: Option<Instant>) {
+        let first = self.caught.front().and_then(|(member, _)| member.pin_again());
+        let mut sources = Sources::default();
+        sources.add_any((), first.as_ref().map(|first| Polled::Read(first.as_fd())));
+        for news in self.cgroups.iter().filter(|cgroup| is_filled(cgroup)).filter_map(Cgroup::events) {
+            sources.add((), Polled::Priority(news));
+        }
+        let _ = sources.wait(until);
+    }
 }
 
 impl Recovery<'_> {
@@ -220,12 +294,30 @@ impl Recovery<'_> {
         }
     }
 
-    /// One round: brake, kill, wait. Whether there was anyone whom another round might still meet.
-    fn round(&mut self, deadline: Instant) -> bool {
-        let began = (self.now)();
-        self.rounds += 1;
-        let found = self.brake(deadline);
+    /// Whether it lives, and may be signalled.
+    fn is_waited_for(&self, member: &ProcessRef) -> bool {
+        !self.refused.contains(&member.id) && member.pin_again().is_some()
+    }
+
+    /// Whether the init of a PID namespace should have ended by now with all that is below it. A tracer there can keep it
+    /// from its end: then those are killed one by one.
+    fn is_overdue(&self, killed: Instant) -> bool {
+        self.left.held == Some(ContainmentKind::Pidns) && killed.elapsed() > INIT_EXIT
+    }
+
+    fn search(&mut self) {
+        self.caught_at = Some((self.now)());
+        self.looks += 1;
+        self.killed_at = None;
+        let deadline = self.engine.deadline().unwrap_or_else(Instant::now);
+        self.caught = self.brake(deadline).into();
+        // Trying again is of no use for those that may not be signalled.
+        let is_refused = |(member, _): &(ProcessRef, HeldVia)| self.refused.contains(&member.id);
+        self.is_empty = self.caught.iter().all(is_refused) && !self.cgroups.iter().any(is_filled);
         fault_point(FaultPoint::LostBraked);
+    }
+
+    fn kill_caught(&mut self) {
         let mut round = Round::default();
         for cgroup in self.cgroups {
             match cgroup.kill() {
@@ -238,7 +330,7 @@ impl Recovery<'_> {
         // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
         let init_is_held = self.is_init_held();
         let is_signalled = |via: HeldVia| via != HeldVia::Namespace || init_is_held;
-        for (member, via) in found.iter().rev().filter(|(_, via)| is_signalled(*via)) {
+        for (member, via) in self.caught.iter().rev().filter(|(_, via)| is_signalled(*via)) {
             let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
             match via {
                 HeldVia::Loose if sent == Sent::Refused => {
@@ -249,21 +341,12 @@ impl Recovery<'_> {
             }
             round.push(Signal::KILL, member.id, sent);
         }
-        if !found.is_empty() {
+        self.killed_at = Some(Instant::now());
+        if !self.caught.is_empty() {
+            let began = self.caught_at.take().unwrap_or_else(|| (self.now)());
             self.step_at(began, StepKind::Kill, round);
         }
-        // A tracer in the namespace can keep its init from its end: then those below it are killed one by one.
-        let init_exit = deadline.min(Instant::now() + INIT_EXIT);
-        for (member, via) in found.iter().filter(|(member, _)| !self.refused.contains(&member.id)) {
-            let within = matches!(via, HeldVia::Init | HeldVia::Namespace);
-            let until = if within { init_exit } else { deadline };
-            if let Some(pidfd) = member.pin_again() {
-                let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(until));
-            }
-        }
         fault_point(FaultPoint::KillRoundDone);
-        let populated = self.wait_empty(deadline);
-        populated || found.iter().any(|(member, _)| !self.refused.contains(&member.id))
     }
 
     /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
@@ -282,7 +365,7 @@ impl Recovery<'_> {
             found: vec![],
         };
         // A chain leaves thousands of dead processes in a second, each of which makes a pass slower: it comes first.
-        if may_flee && self.rounds == 1 {
+        if may_flee && self.looks == 1 {
             let mut show = |seen: &Pinned| {
                 caught.take(seen, HeldVia::Loose);
             };
@@ -307,12 +390,7 @@ impl Recovery<'_> {
 
     /// Whether the init of the job's PID namespace has outlived a KILL.
     fn is_init_held(&self) -> bool {
-        self.left.held == Some(ContainmentKind::Pidns) && self.rounds > 1
-    }
-
-    /// Waits until the job's cgroups are empty. Whether one is not.
-    fn wait_empty(&self, deadline: Instant) -> bool {
-        self.cgroups.iter().any(|cgroup| !becomes_empty(cgroup, deadline))
+        self.left.held == Some(ContainmentKind::Pidns) && self.looks > 1
     }
 
     fn survivors(&mut self) -> Vec<ProcId> {
@@ -414,20 +492,9 @@ impl Recovery<'_> {
     }
 }
 
-/// Waits until `cgroup` is empty, and kills what is in it again meanwhile. Whether it is.
-fn becomes_empty(cgroup: &Cgroup, deadline: Instant) -> bool {
-    while cgroup.populated().unwrap_or(true) {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        let Some(news) = cgroup.events() else { return true };
-        let again = deadline.min(Instant::now() + KILL_AGAIN);
-        let _ = quell_sys::poll_until(&[Polled::Priority(news)], Some(again));
-        if cgroup.populated().unwrap_or(true) {
-            let _ = cgroup.kill();
-        }
-    }
-    true
+/// Whether somebody is in `cgroup`, of which there is news when it is empty.
+fn is_filled(cgroup: &Cgroup) -> bool {
+    cgroup.populated().unwrap_or(true) && cgroup.events().is_some()
 }
 
 /// Why nothing is proven without the processes of the host.

@@ -13,6 +13,8 @@ const COUNT_AGAIN: Duration = Duration::from_millis(500);
 pub struct Pace {
     /// How soon a round is repeated when no event asks for it.
     pub again: Duration,
+    /// How soon it is counted again before that, where no event tells of new processes.
+    pub look: Option<Duration>,
     /// How many times as long as a round took there is no other one for another death: those that are dying need the
     /// processors too. A count of zero ends the rest at once.
     pub rest_factor: u32,
@@ -26,7 +28,7 @@ pub struct Pace {
 /// record ([`Tree::state_changed`]) before the signal is sent that goes with it.
 pub trait Tree {
     /// How often a kill goes over it.
-    const PACE: Pace;
+    fn pace(&self) -> Pace;
 
     /// The engine of its stop.
     fn engine(&mut self) -> &mut StopEngine;
@@ -34,15 +36,18 @@ pub trait Tree {
     /// Counts the living. Zero only if that is proven.
     fn count(&mut self) -> Count;
 
-    /// Asks it to end: `signal`, then CONT.
-    fn ask(&mut self, signal: Signal, to: AskScope);
+    /// Asks it to end: `signal`, then CONT. Nothing where the life begins with the kill.
+    fn ask(&mut self, _: Signal, _: AskScope) {}
 
     /// One round of brake, kill and sweep, without waiting. Whether its last look found no new process: all that is to be
     /// done is to wait for those that die.
     fn kill_round(&mut self) -> bool;
 
     /// The end: what is proven is told.
-    fn finish(&mut self);
+    fn finish(&mut self) {}
+
+    /// Waits for news of it until `until`. Not called for a tree that waits for other things too, in a loop of its own.
+    fn wait(&mut self, _until: Option<Instant>) {}
 
     /// Reports the root's exit to the engine, if it has come.
     fn look_at_root(&mut self) {}
@@ -102,9 +107,11 @@ impl StopEngine {
 
     /// When something is due that no event tells of, for a tree of this pace.
     pub fn next_wake(&self, pace: Pace) -> Option<Instant> {
-        let wake = self.timers.next();
+        let look = pace.look.filter(|_| self.is_counting()).map(|look| Instant::now() + look);
+        let wake = self.timers.next().into_iter().chain(look).min();
         let killing = self.life.state() == Phase::Killing;
-        if !killing && !(self.is_counting() && self.uncounted) {
+        let repeats = killing || (self.is_counting() && self.uncounted);
+        if !repeats {
             return wake;
         }
         let again = Instant::now() + if killing { pace.again } else { COUNT_AGAIN };
@@ -152,6 +159,21 @@ impl StopEngine {
         }
     }
 
+    /// Carries out the `first` actions of a life, and goes on until it has come to its end.
+    pub fn run_to_end<T: Tree>(tree: &mut T, first: Vec<Action>) {
+        Self::carry_out(tree, first);
+        while !tree.engine().is_over() {
+            let pace = tree.pace();
+            let wake = tree.engine().next_wake(pace);
+            tree.wait(wake);
+            // The order settles ties: an end that has come already goes before a deadline that has passed meanwhile.
+            Self::count(tree);
+            if tree.engine().take_deadline() {
+                Self::handle(tree, LifecycleEvent::Deadline);
+            }
+        }
+    }
+
     /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
     pub fn count<T: Tree>(tree: &mut T) {
         let count = tree.count();
@@ -176,7 +198,8 @@ impl StopEngine {
         let since = Instant::now();
         let settled = tree.kill_round();
         // A tree that still grows is not given any time.
-        let rest = (T::PACE.rest_factor * since.elapsed()).min(T::PACE.longest_rest);
+        let pace = tree.pace();
+        let rest = (pace.rest_factor * since.elapsed()).min(pace.longest_rest);
         tree.engine().rest_until = settled.then(|| Instant::now() + rest);
         // Who is not gone yet is waited for, not killed again at once.
         if tree.count() == Count::Alive(0) {

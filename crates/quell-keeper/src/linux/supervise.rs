@@ -314,7 +314,7 @@ impl Supervisor {
         sources.add_any(KeeperSource::Front, front);
         sources.add_any(KeeperSource::ExecStatus, status.map(Polled::Read));
         sources.add_any(KeeperSource::Tree, news);
-        let mut wake = self.engine.next_wake(Self::PACE);
+        let mut wake = self.engine.next_wake(self.pace());
         if let Some(desk) = &self.kit.desk {
             desk.add_sources(&mut sources);
             wake = wake.into_iter().chain(desk.deadline()).min();
@@ -524,7 +524,9 @@ impl Supervisor {
 }
 
 impl Tree for Supervisor {
-    const PACE: Pace = Pace { again: KILL_AGAIN, rest_factor: REST, longest_rest: KILL_AGAIN };
+    fn pace(&self) -> Pace {
+        Pace { again: KILL_AGAIN, look: None, rest_factor: REST, longest_rest: KILL_AGAIN }
+    }
 
     fn engine(&mut self) -> &mut StopEngine {
         &mut self.engine
