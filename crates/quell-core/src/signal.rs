@@ -88,8 +88,8 @@ impl Signal {
     /// wrong, or two exchanged).
     pub fn nearest(text: &str) -> Option<Self> {
         let upper = text.to_ascii_uppercase();
-        let word = upper.strip_prefix("SIG").unwrap_or(&upper).as_bytes();
-        let found = NAMES.iter().find(|(name, ..)| one_slip_apart(word, name.as_bytes()));
+        let word = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let found = NAMES.iter().find(|(name, ..)| strsim::osa_distance(word, name) == 1);
         found.and_then(|row| Self::new(number_here(row)))
     }
 
@@ -102,19 +102,6 @@ impl Signal {
     pub fn is_crash(self) -> bool {
         ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "PIPE", "SYS", "XCPU", "XFSZ"]
             .contains(&self.to_string().as_str())
-    }
-}
-
-/// Whether two words differ by one letter more, less or other, or by two neighbours exchanged.
-fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
-    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    let (rest_a, rest_b) = (&a[same..], &b[same..]);
-    match (rest_a, rest_b) {
-        ([x, y, a @ ..], [v, w, b @ ..]) if x == w && y == v && a == b => true,
-        ([_, a @ ..], [_, b @ ..]) if a == b => true,
-        ([_, a @ ..], b) if a == b => true,
-        (a, [_, b @ ..]) if a == b => true,
-        _ => false,
     }
 }
 

@@ -132,7 +132,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::testing::Scratch;
+    use crate::testing::scratch;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_secs(30))
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_change_is_one_and_looking_is_none() {
-        let dir = Scratch::new();
+        let dir = scratch();
         let path = dir.path().join("file");
-        let outside = Scratch::new();
+        let outside = scratch();
         let mut watch = watched(dir.path());
         assert!(!changed(&mut watch));
         let mut file = File::create(&path).unwrap();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_something_is_written() {
-        let dir = Scratch::new();
+        let dir = scratch();
         fs::write(dir.path().join("file"), b"").unwrap();
         let mut watch = watched(dir.path());
         std::thread::scope(|scope| {
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_directory_that_vanishes_is_a_change() {
-        let outside = Scratch::new();
+        let outside = scratch();
         for how in ["removed", "moved"] {
-            let dir = Scratch::new();
+            let dir = scratch();
             let mut watch = watched(dir.path());
             match how {
                 "removed" => fs::remove_dir(dir.path()).unwrap(),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_named() {
-        let dir = Scratch::new();
+        let dir = scratch();
         let error = Watch::new().unwrap().add(&dir.path().join("nowhere")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("nowhere"), "{error}");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn without_inotify_there_may_always_be_a_change() {
-        let dir = Scratch::new();
+        let dir = scratch();
         let mut watch = Watch::timed().unwrap();
         watch.add(dir.path()).unwrap();
         assert!(watch.wait(soon()).unwrap());

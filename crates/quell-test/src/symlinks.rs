@@ -94,17 +94,20 @@ fn too_many(dir: &Path, most: usize) -> Decision {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    /// A directory of this test's own, away when it is over.
-    struct Dir(PathBuf);
+    /// A directory of this test's own, removed when it is over; and its real path.
+    struct Dir(PathBuf, #[expect(dead_code, reason = "removes it")] TempDir);
 
     impl Dir {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("quell-links-{name}-{}", std::process::id()));
+        fn new() -> Self {
+            let dir = TempDir::new().expect("a directory");
+            let path = dir.path().canonicalize().expect("a path");
             fs::create_dir_all(path.join("tests/deep")).expect("mkdir");
             fs::create_dir_all(path.join("out")).expect("mkdir");
-            Self(path.canonicalize().expect("a path"))
+            Self(path, dir)
         }
 
         fn judge(&self, runner: Runner, most: usize) -> String {
@@ -113,12 +116,6 @@ mod tests {
             let scope = Scope { cwd: self.0.clone(), dirs, rule: "--scope".into() };
             let decided = check_at_most(&scope, runner, vec![tests], most);
             decided.err().map_or_else(|| "ok".into(), |decision| decision.code)
-        }
-    }
-
-    impl Drop for Dir {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -140,7 +137,7 @@ mod tests {
             ("tests/deep/x.rs", "out/test_x.py", Runner::Cargo, "PATH_SYMLINK_ESCAPE"),
             ("tests/src", "out", Runner::Nextest, "PATH_SYMLINK_ESCAPE"),
         ] {
-            let dir = Dir::new("found");
+            let dir = Dir::new();
             fs::write(dir.0.join("out/test_x.py"), "").expect("a file");
             let path = dir.0.join(link);
             fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
@@ -151,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_look_at_is_refused() {
-        let dir = Dir::new("many");
+        let dir = Dir::new();
         fs::write(dir.0.join("tests/a"), "").expect("a file");
         assert_eq!(dir.judge(Runner::Pytest, 2), "ok");
         assert_eq!(dir.judge(Runner::Pytest, 1), "PATH_TOO_MANY");

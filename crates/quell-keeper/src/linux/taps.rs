@@ -233,36 +233,19 @@ mod tests {
         std::fs::read(dir.join("stdout.log")).unwrap()
     }
 
-    struct Dir(std::path::PathBuf);
-
-    impl Dir {
-        fn new() -> Self {
-            let name = format!("quell-taps-{:032x}", quell_sys::random_u128().unwrap());
-            let dir = std::env::temp_dir().join(name);
-            std::fs::create_dir(&dir).unwrap();
-            Self(dir)
-        }
-    }
-
-    impl Drop for Dir {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn what_a_killed_keeper_had_moved_goes_before_what_it_had_not() {
-        let dir = Dir::new();
+        let dir = tempfile::tempdir().unwrap();
         let ends = Ends::open(false).unwrap();
-        drop(Taps::open(&dir.0, Ends::open(false).unwrap(), 1 << 20, false).unwrap());
+        drop(Taps::open(dir.path(), Ends::open(false).unwrap(), 1 << 20, false).unwrap());
         say(&ends, b"one\n");
         let (_, relay) = ends.relay.as_ref().unwrap();
         quell_sys::splice(&ends.out.0, relay, IN_A_ROW).unwrap();
         say(&ends, b"two\n");
-        let mut taps = Taps::open(&dir.0, ends, 1 << 20, true).unwrap();
+        let mut taps = Taps::open(dir.path(), ends, 1 << 20, true).unwrap();
         let mut seen = Vec::new();
         taps.read_last(|_, bytes| seen.extend_from_slice(bytes));
-        assert_eq!((seen.as_slice(), kept(&dir.0).as_slice()), (&b"one\ntwo\n"[..], &b"one\ntwo\n"[..]));
+        assert_eq!((seen.as_slice(), kept(dir.path()).as_slice()), (&b"one\ntwo\n"[..], &b"one\ntwo\n"[..]));
         assert_eq!((taps.totals().stdout.lines, taps.relayed), (2, 0));
     }
 
@@ -271,8 +254,8 @@ mod tests {
     fn a_flood_leaves_nothing_in_the_relay() {
         // In the second one each segment has room for a fraction of what comes at once.
         for cap in [1 << 30, 64 << 10] {
-            let dir = Dir::new();
-            let mut taps = Taps::open(&dir.0, Ends::open(false).unwrap(), cap, false).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let mut taps = Taps::open(dir.path(), Ends::open(false).unwrap(), cap, false).unwrap();
             taps.floods[0] = Flood::lasting();
             let (mut said, mut seen) = (Vec::new(), Vec::new());
             for number in 0..50_u32 {
@@ -286,7 +269,7 @@ mod tests {
             let totals = taps.totals().stdout;
             assert_eq!((totals.bytes, totals.lines), (said.len() as u64, 50));
             if totals.cut_bytes == 0 {
-                assert!(kept(&dir.0) == said);
+                assert!(kept(dir.path()) == said);
             }
         }
     }

@@ -185,16 +185,10 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 
 /// The number of line ends in `bytes`.
 fn line_ends(bytes: &[u8]) -> u64 {
-    // Blocks of at most 255 are counted in a byte, so that the compiler can count 16 and more at a time.
-    let block = |block: &[u8]| block.iter().map(|&byte| u8::from(byte == b'\n')).sum::<u8>();
-    bytes.chunks(255).map(|bytes| u64::from(block(bytes))).sum()
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// Where the first line end in `bytes` is.
 fn first_line_end(bytes: &[u8]) -> Option<usize> {
-    // Whole blocks without one are passed over: the compiler compares 16 and more bytes at a time.
-    let (blocks, _) = bytes.as_chunks::<32>();
-    let has_none = |block: &&[u8; 32]| !block.iter().fold(false, |found, &byte| found | (byte == b'\n'));
-    let start = blocks.iter().take_while(has_none).count() * 32;
-    bytes[start..].iter().position(|&byte| byte == b'\n').map(|at| start + at)
+    memchr::memchr(b'\n', bytes)
 }

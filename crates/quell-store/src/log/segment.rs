@@ -117,7 +117,7 @@ impl Opened {
         let (known, end) = (self.point(number.saturating_sub(1))?, self.point(number)?);
         let mut missing = count.saturating_sub(known.lines);
         let found = self.scan(known.offset, end.offset, |offset, bytes| {
-            for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            for index in memchr::memchr_iter(b'\n', bytes) {
                 missing = missing.saturating_sub(1);
                 if missing == 0 {
                     return Some(offset.saturating_add(index as u64 + 1));

@@ -153,34 +153,16 @@ pub fn check_room(count: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
     use std::time::Instant;
 
     use super::*;
 
-    struct Dir(PathBuf);
-
-    impl Dir {
-        fn new() -> Self {
-            let dir =
-                std::env::temp_dir().join(format!("quell-{:032x}", super::super::random_u128().unwrap()));
-            std::fs::create_dir(&dir).unwrap();
-            Self(dir)
-        }
-    }
-
-    impl Drop for Dir {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_trap_is_refused_and_never_waited_for() {
-        let dir = Dir::new();
-        let file = dir.0.join("file");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
         std::fs::write(&file, b"whole").unwrap();
-        let trap = dir.0.join("trap");
+        let trap = dir.path().join("trap");
         let lay: [&dyn Fn(); 4] = [
             &|| std::os::unix::fs::symlink(&file, &trap).unwrap(),
             &|| std::os::unix::fs::symlink("/dev/zero", &trap).unwrap(),
@@ -200,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_socket_whose_queue_is_full_is_given_up() {
-        let dir = Dir::new();
-        let path = dir.0.join("sock");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
         let _listener = UnixListener::bind(&path).unwrap();
         let patience = Duration::from_millis(50);
         let mut held = Vec::new();

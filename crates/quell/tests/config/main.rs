@@ -11,23 +11,22 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quell::{Config, Error, Loaded};
+use tempfile::TempDir;
 
 /// A home with a project in it, removed when dropped.
 struct Place {
     dir: PathBuf,
+    _removed: TempDir,
 }
 
 impl Place {
     fn new() -> Self {
-        static SERIAL: AtomicUsize = AtomicUsize::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("quell-config-{}-{serial}", std::process::id()));
-        fs::create_dir_all(dir.join("project/sub/dir")).unwrap();
+        let made = TempDir::new().unwrap();
+        fs::create_dir_all(made.path().join("project/sub/dir")).unwrap();
         // Physical, as the files are named.
-        Self { dir: fs::canonicalize(dir).unwrap() }
+        Self { dir: fs::canonicalize(made.path()).unwrap(), _removed: made }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -60,12 +59,6 @@ impl Place {
         let home = (OsString::from("HOME"), self.dir.clone().into_os_string());
         let given = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         Config::load(cwd, [home].into_iter().chain(given))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

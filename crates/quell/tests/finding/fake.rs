@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use quell::core::{
     Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
@@ -11,35 +10,25 @@ use quell::core::{
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
+use tempfile::TempDir;
 
 /// The first of November 2023, in milliseconds: the fake jobs were made at this time and after it.
 pub const THEN: u64 = 1_698_796_800_000;
 
 /// A home of its own that is removed in the end.
 pub struct Place {
-    dir: PathBuf,
     pub home: Home,
+    _removed: TempDir,
 }
 
 impl Place {
     pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let random = quell_sys::random_u128().unwrap() as u32;
-        let dir =
-            std::env::temp_dir().join(format!("quell-finding-{}-{number}-{random:08x}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        Self { home: Home::at(dir.join("home")), dir }
+        let dir = TempDir::new().unwrap();
+        Self { home: Home::at(dir.path().join("home")), _removed: dir }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.home.dir().join(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -9,11 +9,11 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::Scratch;
+use crate::testing::scratch;
 
 /// Both streams of a job, and all that was ever written to them.
 pub struct Capture {
-    pub dir: Scratch,
+    pub dir: tempfile::TempDir,
     writers: Vec<CaptureWriter>,
     pub all: [Vec<u8>; 2],
     /// The writes in their order.
@@ -23,7 +23,7 @@ pub struct Capture {
 
 impl Capture {
     pub fn new(cap: u64) -> Self {
-        let dir = Scratch::new();
+        let dir = scratch();
         let make = |stream| CaptureWriter::create(dir.path(), stream, cap).unwrap();
         let writers = Stream::ALL.map(make).into();
         Self { dir, writers, all: [Vec::new(), Vec::new()], writes: Vec::new(), time: 1000 }

@@ -270,7 +270,7 @@ fn a_log_without_any_line_end_has_one_line() {
 fn queries_are_right_while_the_job_writes_and_cuts() {
     const TOTAL: usize = 1_000_000;
     let all = noise(TOTAL, 7, 8);
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), Stream::Stdout, 20_000).unwrap();
     let queries = [
         LogQuery { tail: Some(20), ..LogQuery::default() },

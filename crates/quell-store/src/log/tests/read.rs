@@ -91,7 +91,7 @@ proptest! {
 
 #[test]
 fn a_job_without_output_has_an_empty_log() {
-    let dir = Scratch::new();
+    let dir = scratch();
     for path in [dir.path().to_owned(), dir.path().join("nowhere")] {
         let mut reader = LogReader::open(&path).unwrap();
         assert_eq!(reader.next_piece().unwrap(), None);
@@ -117,7 +117,7 @@ fn a_cursor_behind_the_end_waits_for_the_stream_to_come_there() {
 fn readers_are_right_while_the_writer_rolls_over_and_cuts() {
     const TOTAL: usize = 2_000_000;
     let alls = BOTH.map(|stream| noise(TOTAL, stream as u32, 8));
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writers = BOTH.map(|stream| CaptureWriter::create(dir.path(), stream, 20_000).unwrap());
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

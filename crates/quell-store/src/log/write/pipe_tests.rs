@@ -3,7 +3,7 @@ use std::io::Write;
 use super::super::super::tests::check_stream;
 use super::super::{CaptureWriter, Stream, line_ends};
 use super::*;
-use crate::testing::Scratch;
+use crate::testing::scratch;
 
 const OUT: Stream = Stream::Stdout;
 const WIDE: usize = 1 << 20;
@@ -27,7 +27,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 fn a_full_pipe_is_taken_at_once_and_seen_whole() {
     let all = lines(3 * PIECE + 17);
     let Some(pipe) = holding(&all) else { return };
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, 16 << 20).unwrap();
     let (mut buffer, mut seen) = (Vec::new(), Vec::new());
     let taken = writer.take(&pipe, WIDE, &mut buffer, 1, |bytes| seen.extend_from_slice(bytes));
@@ -44,7 +44,7 @@ fn a_full_pipe_is_taken_at_once_and_seen_whole() {
 fn no_more_is_taken_than_there_is_room_for() {
     let all = lines(60_000);
     let Some(pipe) = holding(&all) else { return };
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, 32 << 10).unwrap();
     let (mut buffer, mut seen, mut rest) = (Vec::new(), Vec::new(), all.len());
     for time in 1.. {
@@ -68,7 +68,7 @@ fn no_more_is_taken_than_there_is_room_for() {
 fn what_the_disk_refuses_stays_in_the_pipe_and_what_the_index_refuses_is_cut() {
     let Some(pipe) = holding(b"one\ntwo\n") else { return };
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, 1 << 20).unwrap();
     let files = writer.open.as_mut().unwrap();
     let log = std::mem::replace(&mut files.log, full());

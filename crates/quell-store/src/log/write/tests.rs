@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{check_stream, disk_use, text};
 use super::*;
-use crate::testing::Scratch;
+use crate::testing::scratch;
 
 const OUT: Stream = Stream::Stdout;
 
@@ -32,7 +32,7 @@ proptest! {
         cap in 4096u64..20_000,
         chunks in proptest::collection::vec(text(3000), 0..60),
     ) {
-        let dir = Scratch::new();
+        let dir = scratch();
         let mut writer = CaptureWriter::create(dir.path(), OUT, cap).unwrap();
         let mut all = Vec::new();
         for (time, chunk) in chunks.iter().enumerate() {
@@ -58,7 +58,7 @@ proptest! {
         torn in 0..24u64,
         more in text(5000),
     ) {
-        let dir = Scratch::new();
+        let dir = scratch();
         let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
         let mut all = Vec::new();
         for (time, chunk) in chunks.iter().enumerate() {
@@ -96,7 +96,7 @@ fn a_kill_while_segments_are_made_or_removed_does_no_harm() {
     for (newest, oldest) in
         [(Some(0), true), (Some(10), true), (None, true), (Some(24), false), (None, false)]
     {
-        let dir = Scratch::new();
+        let dir = scratch();
         let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
         let mut all = Vec::new();
         // The last write fills a segment to its end, so the next one begins a new segment.
@@ -131,7 +131,7 @@ fn a_kill_while_segments_are_made_or_removed_does_no_harm() {
 
 #[test]
 fn single_bytes_fill_the_cap_and_no_more() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
     let mut all = Vec::new();
     for time in 1..2000u64 {
@@ -146,7 +146,7 @@ fn single_bytes_fill_the_cap_and_no_more() {
 
 #[test]
 fn a_cap_below_the_least_is_the_least_and_files_are_private() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, 0).unwrap();
     writer.write(&[b'x'; 10_000], 1).unwrap();
     check(dir.path(), &writer, &[b'x'; 10_000]);
@@ -158,7 +158,7 @@ fn a_cap_below_the_least_is_the_least_and_files_are_private() {
 
 #[test]
 fn a_second_capture_in_the_same_place_is_refused_and_changes_nothing() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
     writer.write(b"first\n", 1).unwrap();
     let error = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap_err();
@@ -175,7 +175,7 @@ fn full() -> File {
 #[test]
 fn what_a_full_disk_swallows_is_cut_exactly() {
     for broken in ["log", "idx"] {
-        let dir = Scratch::new();
+        let dir = scratch();
         let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
         let mut all = b"kept\nand ".to_vec();
         writer.write(&all, 1).unwrap();
@@ -201,7 +201,7 @@ fn what_a_full_disk_swallows_is_cut_exactly() {
 
 #[test]
 fn a_segment_that_cant_be_made_costs_only_what_comes_then() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
     let mut all = vec![b'h'; (MIN_CAP / 2 - 2 * POINT) as usize];
     writer.write(&all, 1).unwrap();
@@ -220,7 +220,7 @@ fn a_segment_that_cant_be_made_costs_only_what_comes_then() {
 
 #[test]
 fn a_loss_at_the_very_end_is_stated_when_the_writer_goes() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
     writer.write(b"kept\n", 1).unwrap();
     writer.open.as_mut().unwrap().log = full();
@@ -234,7 +234,7 @@ fn a_loss_at_the_very_end_is_stated_when_the_writer_goes() {
 
 #[test]
 fn a_disk_that_is_full_now_and_then_does_not_cost_the_whole_tail() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let cap = 256 * 1024;
     let mut writer = CaptureWriter::create(dir.path(), OUT, cap).unwrap();
     let mut all = Vec::new();
@@ -256,7 +256,7 @@ fn a_disk_that_is_full_now_and_then_does_not_cost_the_whole_tail() {
 
 #[test]
 fn bytes_that_a_power_cut_lost_are_cut() {
-    let dir = Scratch::new();
+    let dir = scratch();
     let mut writer = CaptureWriter::create(dir.path(), OUT, MIN_CAP).unwrap();
     let mut all = b"one\ntwo\nthree\n".to_vec();
     for (time, line) in all.split_inclusive(|byte| *byte == b'\n').enumerate() {
