@@ -53,7 +53,10 @@ pub fn configure(request: &mut JobRequest, config: &quell::Config) {
     request.contain = config.start.contain;
     request.until = config.start.until;
     request.mask = config.start.mask.clone();
-    request.hooks = if quell_keeper::is_below_a_helper() { Vec::new() } else { config.hooks.clone() };
+    // Whether this is a hook's own command takes a look at all processes above it.
+    if !config.hooks.is_empty() && !quell_keeper::is_below_a_helper() {
+        request.hooks = config.hooks.clone();
+    }
 }
 
 #[cfg(target_os = "linux")]
