@@ -17,7 +17,7 @@ pub struct ProcessFacts {
     /// The file that it executes can't be read, so its name is missing among the names. The others are its own choice.
     pub file_unknown: bool,
     /// Whose it is: the effective user first, then the real, the saved and that of its files, where they differ.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<ProcessOwner>,
     /// The caller's user.
     pub caller_uid: u32,
     /// The process that asks, or one of those above it.
@@ -34,14 +34,14 @@ pub struct ProcessFacts {
 
 /// A user by whose rights a process acts, or can act again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
+pub struct ProcessOwner {
     /// The number.
     pub uid: u32,
     /// The name, if it has one.
     pub name: Option<String>,
 }
 
-impl Owner {
+impl ProcessOwner {
     fn is_among(&self, users: &[String]) -> bool {
         let uid = self.uid.to_string();
         users.iter().any(|known| self.name.iter().chain([&uid]).any(|word| matches(known, word)))
@@ -193,7 +193,7 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
         let reason = format!("{pid} ({name}) belongs to {user}, whose processes are protected");
         return Decision::refuse("USER_PROTECTED", "guard.kill.protect_users", reason, hint);
     }
-    let stranger = |owner: &&Owner| owner.uid != facts.caller_uid && !owner.is_among(&policy.users);
+    let stranger = |owner: &&ProcessOwner| owner.uid != facts.caller_uid && !owner.is_among(&policy.users);
     if let Some(owner) = facts.owners.iter().find(stranger) {
         let user = owner.word();
         let reason = format!("{pid} ({name}) belongs to {user}, and not to the caller");

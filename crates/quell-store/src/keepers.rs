@@ -51,13 +51,13 @@ pub struct Keeper {
     /// Its identity.
     pub id: ProcId,
     /// What it does for the job.
-    pub role: Role,
+    pub role: KeeperRole,
     pidfd: PidFd,
 }
 
 /// What a process does for the job that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum KeeperRole {
     /// It is the parent of the program.
     Keeper,
     /// It is the parent of the keeper, and takes over from it.
@@ -71,7 +71,7 @@ impl Keeper {
         quell_sys::stat(pid).ok().filter(&is_it)?;
         let pidfd = PidFd::open(pid).ok()?;
         let stat = quell_sys::stat(pid).ok().filter(is_it)?;
-        let role = if stat.comm == NAMES[0] { Role::Keeper } else { Role::Standby };
+        let role = if stat.comm == NAMES[0] { KeeperRole::Keeper } else { KeeperRole::Standby };
         Some(Self { id: ProcId { pid, start: stat.start }, role, pidfd })
     }
 

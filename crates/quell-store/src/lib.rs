@@ -24,7 +24,7 @@ mod watch;
 pub use end::{DiskFull, EndStep, JobEnd, SyncWhen, log_once, once};
 pub use home::{Home, NameError, is_name};
 pub use job::{JobDir, Liveness, Lock, now};
-pub use keepers::{KNOCK, Keeper, Role, check_room};
+pub use keepers::{KNOCK, Keeper, KeeperRole, check_room};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
     LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, WriteFailure,

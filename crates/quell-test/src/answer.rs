@@ -5,7 +5,7 @@ use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
 use quell_keeper::control::LiveMember;
 use serde::Serialize;
 
-use super::counts::Counts;
+use super::counts::TestCounts;
 use super::output::StreamText;
 
 /// What a test run came to, in a word.
@@ -67,7 +67,7 @@ pub struct TestAnswer {
     /// The directories that targets had to be in, as they were written; none for all below the working directory.
     pub scope: Vec<String>,
     /// How many tests came to what.
-    pub counts: Counts,
+    pub counts: TestCounts,
     /// The tests that failed, by name.
     pub failed_tests: Vec<String>,
     /// How many more failed than are named.

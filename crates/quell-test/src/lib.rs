@@ -30,10 +30,10 @@ use quell_core::{Cause, Fate, JobRequest, Mask, Member, Mode, Owner, Receipt, Ro
 
 pub use again::judge_request;
 pub use answer::{JunitReport, TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
-pub use counts::Counts;
+pub use counts::TestCounts;
 pub use output::{OutputCut, StreamText};
 
-use counts::{Counter, Found};
+use counts::{Counter, FoundTests};
 use evidence::EvidenceFile;
 use follow::Course;
 use quell::{Error, Job, Quell, Result, Stop};
@@ -191,7 +191,7 @@ impl TestAnswer {
             command,
             cwd: cwd.display().to_string(),
             scope: plan.scope.iter().map(|dir| dir.display().to_string()).collect(),
-            counts: Counts { source: "exit_code".into(), ..Counts::default() },
+            counts: TestCounts { source: "exit_code".into(), ..TestCounts::default() },
             failed_tests: Vec::new(),
             failed_tests_omitted: 0,
             running_test: None,
@@ -348,7 +348,7 @@ impl TestAnswer {
         runner: Runner,
         plan: &TestPlan,
         course: &Course,
-        counted: Option<(&'static str, Found)>,
+        counted: Option<(&'static str, FoundTests)>,
     ) {
         if let Some(receipt) = &self.receipt {
             let found = counted.as_ref().map(|(_, found)| found);
@@ -362,7 +362,7 @@ impl TestAnswer {
             });
         }
         let Some((source, found)) = counted else { return };
-        self.counts = Counts {
+        self.counts = TestCounts {
             passed: found.passed,
             failed: found.failed,
             skipped: found.skipped,
@@ -381,7 +381,7 @@ fn read_report(
     cwd: &Path,
     file: &Path,
     before: Option<(u64, i64, i64, u64)>,
-) -> (JunitReport, Option<Found>) {
+) -> (JunitReport, Option<FoundTests>) {
     let path = cwd.join(file);
     let report =
         |problem: Option<String>| JunitReport { file: file.display().to_string(), used: false, problem };

@@ -4,7 +4,7 @@ use crate::rules::Runner;
 use quell_core::{Actor, Cause, Leak, Receipt, RootOutcome};
 
 use super::answer::TestStatus;
-use super::counts::Found;
+use super::counts::FoundTests;
 
 /// What pytest means by an exit code that is neither 0 nor 1.
 fn pytest_error(code: i32) -> Option<&'static str> {
@@ -36,7 +36,7 @@ pub(super) struct Facts<'a> {
     /// How many had to be stopped then.
     pub leaked: usize,
     pub leak: Leak,
-    pub found: Option<&'a Found>,
+    pub found: Option<&'a FoundTests>,
 }
 
 /// What the run came to, and why.

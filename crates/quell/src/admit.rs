@@ -19,7 +19,7 @@ const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
 
 /// What somebody wants to do with quell's own jobs.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct AccessRequest {
     /// The verb, as it is in the table of effects.
     pub verb: &'static str,
     /// What it is about.
@@ -66,7 +66,7 @@ impl Passed {
 /// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
 /// read. What calls a verb by its name calls this first: the command line does, and so does each method of a
 /// [`crate::Quell`] that is guarded.
-pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: Wish) -> Result<Passed> {
+pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: AccessRequest) -> Result<Passed> {
     let verb = wish.verb;
     let policy = match policy {
         Ok(policy) => policy,

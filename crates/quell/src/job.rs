@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, JobId, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
-use quell_store::{JobDir, Liveness, Role, Watch};
+use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
 
@@ -281,7 +281,7 @@ impl Job {
         }
         let here = record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(pin);
         // In another PID namespace than this it has another number on record.
-        let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == Role::Standby);
+        let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
         let signal: Box<dyn Fn(Signal) -> Sent> = match (here, record.standby) {
             (Some(front), _) => Box::new(move |signal| front.signal(signal)),
             (None, Some(_)) => match elsewhere() {
@@ -351,7 +351,7 @@ impl Job {
                 Some(b'T') if look > 1 => true,
                 Some(_) => match doomed {
                     Doomed::None => false,
-                    Doomed::Keeper => keeper.role == Role::Keeper,
+                    Doomed::Keeper => keeper.role == KeeperRole::Keeper,
                     Doomed::All => true,
                 },
             };

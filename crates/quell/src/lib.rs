@@ -61,7 +61,7 @@ mod wait;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-pub use admit::{Passed, Wish, admit};
+pub use admit::{AccessRequest, Passed, admit};
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
@@ -86,7 +86,7 @@ pub use short::short_ids;
 pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
-pub use tree::Tree;
+pub use tree::ProcessTree;
 pub use view::JobView;
 pub use wait::{Conditions, Met, Waited, wait};
 
@@ -186,7 +186,7 @@ impl Quell {
         }
         let config = Config::load_here().map(|loaded| loaded.config);
         let mask = config.as_ref().map(Config::mask).unwrap_or_default();
-        let wish = Wish { verb, target: target.to_owned(), reason, job: None, mask };
+        let wish = AccessRequest { verb, target: target.to_owned(), reason, job: None, mask };
         admit(config.map(|config| config.guard), Some(&self.home), wish)
     }
 }
@@ -204,7 +204,13 @@ pub fn run(mut request: JobRequest, home: Option<PathBuf>) -> Result<Finished> {
         id = foreground.id;
     }
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
-    let wish = Wish { verb: "run", target: program.unwrap_or_default(), job: id, mask, ..Wish::default() };
+    let wish = AccessRequest {
+        verb: "run",
+        target: program.unwrap_or_default(),
+        job: id,
+        mask,
+        ..AccessRequest::default()
+    };
     admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
     Ok(quell_keeper::run(request, home)?)
 }

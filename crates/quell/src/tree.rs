@@ -9,14 +9,14 @@ use crate::{Error, Job, JobState, Result};
 
 /// The tree of a job.
 #[derive(Clone, Debug)]
-pub enum Tree {
+pub enum ProcessTree {
     /// It lives: its processes, parents first.
     Alive(JobState, Vec<LiveMember>),
     /// It has ended: its receipt has its members and their fates.
     Ended(Box<Receipt>),
 }
 
-impl Tree {
+impl ProcessTree {
     /// As programs read it.
     pub fn answer(&self, id: quell_core::JobId) -> TreeAnswer {
         match self {
@@ -42,7 +42,7 @@ impl Job {
     /// Who is in it now; or, if it has ended, who was. If its keeper was lost, its stop is finished first.
     ///
     /// A job in the foreground is looked at from outside: who has just been forked may be missing.
-    pub fn whole_tree(&self) -> Result<Tree> {
+    pub fn whole_tree(&self) -> Result<ProcessTree> {
         self.quell().admit("tree", "")?;
         // Once more if it ends while it is looked at.
         for _ in 0..2 {
@@ -55,12 +55,12 @@ impl Job {
                 ModeKind::Run => self.seen_from_outside(),
             };
             match seen {
-                Ok(members) => return Ok(Tree::Alive(view.state, members)),
+                Ok(members) => return Ok(ProcessTree::Alive(view.state, members)),
                 Err(Error::State(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.receipt().map(|receipt| Tree::Ended(Box::new(receipt)))
+        self.receipt().map(|receipt| ProcessTree::Ended(Box::new(receipt)))
     }
 
     fn seen_from_outside(&self) -> Result<Vec<LiveMember>> {

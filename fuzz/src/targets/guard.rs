@@ -2,8 +2,8 @@
 
 use quell_core::Signal;
 use quell_guard::{
-    Owner, Policy, ProcessFacts, ServiceVerb, decide_kill, decide_service, decide_verb, matches, read_pid,
-    read_service,
+    Policy, ProcessFacts, ProcessOwner, ServiceVerb, decide_kill, decide_service, decide_verb, matches,
+    read_pid, read_service,
 };
 
 /// The first line is a number, a service, a verb and a pattern; the second is a name; the rest is a policy.
@@ -37,7 +37,7 @@ pub fn guard(input: &[u8]) {
     assert_eq!(decide_verb(&Policy::default(), first).allowed, quell_guard::effect_of(first).is_some());
     pattern(first, second);
     let mut policy = Policy::default().kill;
-    let owners = vec![Owner { uid: 1000, name: Some(second.to_owned()) }];
+    let owners = vec![ProcessOwner { uid: 1000, name: Some(second.to_owned()) }];
     let facts = ProcessFacts {
         pid: 4711,
         names: vec![second.to_owned()],

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_keeper::control::{Answer, Call};
-use quell_keeper::fuzzing::{Line, Note, Order};
+use quell_keeper::fuzzing::{JsonChannel, Note, Order};
 use quell_keeper::{StartMessage, StartReply};
 
 use super::records::round_trip;
@@ -28,7 +28,7 @@ pub fn control(input: &[u8]) {
 /// A line as it comes over a socket, in two parts: nothing is heard that was not said, and nothing twice.
 pub fn lines(input: &[u8]) {
     let Ok((mut client, keeper)) = UnixStream::pair() else { return };
-    let mut line = Line::over(keeper);
+    let mut line = JsonChannel::over(keeper);
     let (one, two) = input.split_at(input.len() / 2);
     let mut heard = 0;
     for part in [one, two] {

@@ -26,13 +26,13 @@ Examples:
 pub struct GcArgs {
     /// Remove jobs that ended longer ago: 12h, 30d, none
     #[arg(long, value_name = "DUR", value_parser = age)]
-    pub max_age: Option<Rule<Duration>>,
+    pub max_age: Option<RuleArg<Duration>>,
     /// Number of jobs to keep, or none for no limit
     #[arg(long, value_name = "N", value_parser = number)]
-    pub max_count: Option<Rule<usize>>,
+    pub max_count: Option<RuleArg<usize>>,
     /// Size of all jobs to keep: 500M, 8G, none
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub max_size: Option<Rule<u64>>,
+    pub max_size: Option<RuleArg<u64>>,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -46,20 +46,20 @@ pub struct GcArgs {
 
 /// A rule that was given; none for no limit.
 #[derive(Clone, Copy)]
-pub struct Rule<T>(pub Option<T>);
+pub struct RuleArg<T>(pub Option<T>);
 
-fn rule<T>(text: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Rule<T>, String> {
-    if text == "none" { Ok(Rule(None)) } else { read(text).map(|value| Rule(Some(value))) }
+fn rule<T>(text: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<RuleArg<T>, String> {
+    if text == "none" { Ok(RuleArg(None)) } else { read(text).map(|value| RuleArg(Some(value))) }
 }
 
-fn age(text: &str) -> Result<Rule<Duration>, String> {
+fn age(text: &str) -> Result<RuleArg<Duration>, String> {
     rule(text, |text| parse_duration(text).map_err(|error| error.to_string()))
 }
 
-fn number(text: &str) -> Result<Rule<usize>, String> {
+fn number(text: &str) -> Result<RuleArg<usize>, String> {
     rule(text, |text| text.parse().map_err(|_| "expected a number, or none".into()))
 }
 
-fn size(text: &str) -> Result<Rule<u64>, String> {
+fn size(text: &str) -> Result<RuleArg<u64>, String> {
     rule(text, |text| parse_size(text).map_err(|error| error.to_string()))
 }

@@ -42,7 +42,7 @@ pub use config::{ConfigArgs, ConfigVerb};
 use deferred::Late;
 pub use doctor::DoctorArgs;
 pub use events::EventsArgs;
-pub use gc::{GcArgs, Rule};
+pub use gc::{GcArgs, RuleArg};
 pub use guard::{CheckVerb, GuardArgs, GuardVerb};
 pub use kill::{KillArgs, KillHow};
 pub use list::ListArgs;

@@ -9,7 +9,7 @@ const LONGEST: usize = 64;
 /// Takes the output piece by piece. Escape sequences other than colours are left out; other control characters are shown
 /// as escapes. A sequence or a character may be divided between two pieces.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub struct ControlFilter {
     state: State,
     /// The parameters of a control sequence, the beginning of a character, or the last byte of a text for the terminal.
     held: Vec<u8>,
@@ -33,7 +33,7 @@ enum State {
     String,
 }
 
-impl Filter {
+impl ControlFilter {
     /// What of the next bytes may reach the terminal.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut passed = Vec::with_capacity(bytes.len());
@@ -140,8 +140,8 @@ mod tests {
 
     /// In one piece, and byte by byte: the same has to come of both.
     fn passed(bytes: &[u8]) -> String {
-        let whole = Filter::default().pass(bytes);
-        let mut filter = Filter::default();
+        let whole = ControlFilter::default().pass(bytes);
+        let mut filter = ControlFilter::default();
         let parts: Vec<u8> = bytes.iter().flat_map(|byte| filter.pass(&[*byte])).collect();
         assert_eq!(whole, parts);
         String::from_utf8(whole).unwrap()
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_colour_is_ended() {
-        let mut filter = Filter::default();
+        let mut filter = ControlFilter::default();
         filter.pass(b"\x1b[31mred\x1b[3");
         assert_eq!((filter.close(), filter.close()), (&b"\x1b[0m"[..], &b""[..]));
         assert_eq!(filter.pass(b"1m"), b"1m");

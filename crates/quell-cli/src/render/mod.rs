@@ -12,7 +12,7 @@ use std::time::Duration;
 use quell_core::Timestamp;
 
 pub use chart::{Chart, speaks_utf8};
-pub use filter::Filter;
+pub use filter::ControlFilter;
 pub use quell_core::printable;
 pub use table::{Cell, Style, Table, fields};
 pub use text::{command_line, cut, painted, wrap};

@@ -7,7 +7,7 @@ use quell::config::GcConfig;
 use quell::{Error, GcReport, GcRules};
 
 use super::{envelope, fail, guard_check, quell};
-use crate::args::{GcArgs, Rule};
+use crate::args::{GcArgs, RuleArg};
 use crate::output;
 use crate::render;
 
@@ -30,9 +30,9 @@ fn collect(args: &GcArgs) -> Result<GcReport, Error> {
     }
     let configured = rules(&loaded.config.gc);
     let rules = GcRules {
-        max_age: args.max_age.map_or(configured.max_age, |Rule(age)| age),
-        max_count: args.max_count.map_or(configured.max_count, |Rule(count)| count),
-        max_size: args.max_size.map_or(configured.max_size, |Rule(size)| size),
+        max_age: args.max_age.map_or(configured.max_age, |RuleArg(age)| age),
+        max_count: args.max_count.map_or(configured.max_count, |RuleArg(count)| count),
+        max_size: args.max_size.map_or(configured.max_size, |RuleArg(size)| size),
         force: args.force,
     };
     quell.gc(&rules, args.dry_run)

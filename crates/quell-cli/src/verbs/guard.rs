@@ -45,7 +45,8 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
     match check {
         CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(&args.how))?),
         CheckVerb::Service(args) => {
-            let options = service::Options { user: args.what.user, ..service::Options::default() };
+            let options =
+                service::ServiceOptions { user: args.what.user, ..service::ServiceOptions::default() };
             Ok(service::check(&gate, args.what.action.verb(), &args.what.name, &options)?)
         }
         CheckVerb::Test(args) => {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::{Config, Error, Loaded, Passed, Quell, Wish};
+use quell::{AccessRequest, Config, Error, Loaded, Passed, Quell};
 use quell_core::{Environment, JobId};
 use quell_guard::Gate;
 
@@ -43,14 +43,14 @@ pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
         _ => None,
     };
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
-    match quell::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
+    match quell::admit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
         // the caller looks like a helper is no proof, so it gives no more rights than that.
         Err(Error::Refused(_))
             if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
         {
             let policy = settings().map(|loaded| loaded.config.guard.clone());
-            quell::admit(policy, None, Wish { verb: "start", ..Wish::default() })
+            quell::admit(policy, None, AccessRequest { verb: "start", ..AccessRequest::default() })
         }
         admitted => admitted,
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell_guard::ServiceVerb;
-use quell_guard::service::{Options, ServiceAnswer, act};
+use quell_guard::service::{ServiceAnswer, ServiceOptions, act};
 
 use super::{envelope, fail, guard_check, quell};
 use crate::args::ServiceArgs;
@@ -11,7 +11,7 @@ use crate::{output, render};
 
 /// Does it, and says how the service is.
 pub fn service(args: &ServiceArgs) -> ExitCode {
-    let options = Options { user: args.what.user, timeout: args.timeout };
+    let options = ServiceOptions { user: args.what.user, timeout: args.timeout };
     let done = quell()
         .and_then(|quell| guard_check::of(&quell, args.reason.clone()))
         .and_then(|gate| Ok(act(&gate, args.what.action.verb(), &args.what.name, &options)?));

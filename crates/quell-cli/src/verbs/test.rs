@@ -13,7 +13,7 @@ use super::interrupts::Interrupts;
 use super::{envelope, fail, guard_check, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
-use crate::render::Filter;
+use crate::render::ControlFilter;
 use crate::render::format;
 
 /// Exit code: tests failed, or left something behind.
@@ -91,7 +91,7 @@ fn follow(job: &Job) -> Option<JoinHandle<()>> {
     let pass_on = move || -> Option<()> {
         let mut watch = job.watch_logs().ok()?;
         let mut reader = LogReader::open(job.dir().dir()).ok()?;
-        let filter = |is_terminal: bool| is_terminal.then(Filter::default);
+        let filter = |is_terminal: bool| is_terminal.then(ControlFilter::default);
         let mut out = filter(std::io::stdout().is_terminal());
         let mut err = filter(std::io::stderr().is_terminal());
         loop {

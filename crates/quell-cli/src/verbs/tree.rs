@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use quell::{Error, LiveMember, Quell, Tree};
+use quell::{Error, LiveMember, ProcessTree, Quell};
 use quell_core::{JobId, account};
 
 use super::{envelope, fail, job_selection, quell};
@@ -42,19 +42,19 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
     ExitCode::from(worst)
 }
 
-fn one(quell: &Quell, text: &str) -> Result<(JobId, Tree), Error> {
+fn one(quell: &Quell, text: &str) -> Result<(JobId, ProcessTree), Error> {
     let job = job_selection::meet(quell, text)?;
     job.whole_tree().map(|tree| (job.id(), tree))
 }
 
-fn describe(id: JobId, tree: &Tree, reader: Reader) -> String {
+fn describe(id: JobId, tree: &ProcessTree, reader: Reader) -> String {
     match tree {
-        Tree::Alive(state, members) => {
+        ProcessTree::Alive(state, members) => {
             let count = render::count(members.len() as u64, "process", "processes");
             let head = Style::Bold.paint(&id.to_string(), reader.colours);
             format!("{head}  {state}, {count}\n{}", draw(members, reader))
         }
-        Tree::Ended(receipt) => {
+        ProcessTree::Ended(receipt) => {
             let head = Style::Bold.paint(&id.to_string(), reader.colours);
             let seen = receipt.members.len() as u64 + receipt.members_omitted;
             let was = if seen == 1 { "was" } else { "were" };

@@ -15,13 +15,13 @@ use super::walk::Below;
 const LOOKED_AT: usize = 100_000;
 
 /// The job's cgroups. Usually there is one; a record can be rewritten to name another of the same name.
-pub(super) struct Place {
+pub(super) struct RecordedCgroup {
     pub found: Vec<Cgroup>,
     /// Why one that is on record or bears the job's name can't be used.
     pub closed: Option<String>,
 }
 
-impl Place {
+impl RecordedCgroup {
     pub(super) fn of(left: &OrphanedJob<'_>) -> Self {
         let mut place = Self { found: Vec::new(), closed: None };
         let mut paths: BTreeSet<PathBuf> = named_for(left.id).into_iter().collect();

@@ -15,7 +15,7 @@ use quell_sys::{Polled, Sent, Sources};
 use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
 use super::member_log::{MemberLog, identity};
-use super::place::Place;
+use super::place::RecordedCgroup;
 use super::stop::Round;
 use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};
@@ -60,7 +60,7 @@ pub struct Recovered {
 
 /// Who of the job is alive now. Nobody is touched. An error says that /proc could not be read to the end.
 pub fn look_for(left: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
-    let place = Place::of(left);
+    let place = RecordedCgroup::of(left);
     let mut member_log = MemberLog::default();
     Discovery::new(left, &place.found).pass(|seen, via| {
         if via != HeldVia::Init {
@@ -86,7 +86,7 @@ pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
 /// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
 /// count. It can be broken off at any instant and begun again.
 pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
-    let place = Place::of(left);
+    let place = RecordedCgroup::of(left);
     let rules = LifecycleRules { plan: *plan, until: Until::Tree, timeout: None };
     let (life, actions) = Lifecycle::orphaned(rules, LastKnown::default());
     let mut work = Recovery {
@@ -418,7 +418,7 @@ impl Recovery<'_> {
 
     /// What is proven. After a loss no keeper has seen which processes left the cgroup or the session, and the record may
     /// be rewritten: the job is gone only if no process of this host can be its own.
-    fn verdict(&self, place: &Place, survivors: &[ProcId]) -> Verdict {
+    fn verdict(&self, place: &RecordedCgroup, survivors: &[ProcId]) -> Verdict {
         if !survivors.is_empty() || self.fleeing {
             return Verdict::Survivors { count: survivors.len().max(1) };
         }

@@ -21,7 +21,7 @@ pub enum Holder {
 
 /// `state.jsonl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Record {
+pub enum ModelRecord {
     None,
     Starting,
     Running,
@@ -39,10 +39,10 @@ pub enum Why {
 
 /// The root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Program {
+pub enum ModelProgram {
     Unborn,
     /// Waits for its go (`Hold::spawn`).
-    ContainmentInfo,
+    Held,
     /// Has its go.
     Let,
     Runs,
@@ -107,7 +107,7 @@ pub struct Scene {
     pub keeper_has_lock: bool,
     pub watcher_has_lock: bool,
     pub dir: bool,
-    pub record: Record,
+    pub record: ModelRecord,
     /// Whether the record names keeper and watcher.
     pub names: bool,
     /// The cause that the record has.
@@ -115,7 +115,7 @@ pub struct Scene {
     pub receipt: Option<Why>,
     /// What anybody could have read: the job has ended, and why.
     pub told: Option<Why>,
-    pub program: Program,
+    pub program: ModelProgram,
     pub keeper: At,
     /// The standby, or the front.
     pub watcher: At,
@@ -140,12 +140,12 @@ impl Scene {
             keeper_has_lock: false,
             watcher_has_lock: false,
             dir: false,
-            record: Record::None,
+            record: ModelRecord::None,
             names: false,
             cause: None,
             receipt: None,
             told: None,
-            program: Program::Unborn,
+            program: ModelProgram::Unborn,
             keeper: At::Gone,
             watcher: if foreground { At::Fork } else { At::MakeHidden },
             clients: [At::Gone; 2],
@@ -159,7 +159,7 @@ impl Scene {
     }
 
     pub fn alive(&self) -> bool {
-        matches!(self.program, Program::ContainmentInfo | Program::Let | Program::Runs)
+        matches!(self.program, ModelProgram::Held | ModelProgram::Let | ModelProgram::Runs)
     }
 
     /// The kernel lets go of a lock when the last one who had it open is gone.
@@ -180,13 +180,13 @@ impl Scene {
             self.holder = Holder::Nobody;
         }
         // A stub that waits exits when its keeper does: the pipe is closed.
-        if self.keeper == At::Gone && self.program == Program::ContainmentInfo {
-            self.program = Program::Dead;
+        if self.keeper == At::Gone && self.program == ModelProgram::Held {
+            self.program = ModelProgram::Dead;
         }
     }
 
     /// `publish`, `keep` and `remove` fail or do nothing where there is no directory.
-    pub fn publish(&mut self, record: Record, names: bool, cause: Option<Why>) {
+    pub fn publish(&mut self, record: ModelRecord, names: bool, cause: Option<Why>) {
         if self.dir {
             (self.record, self.names) = (record, names);
             self.cause = cause;
@@ -194,7 +194,7 @@ impl Scene {
     }
 
     pub fn remove_dir(&mut self) {
-        (self.dir, self.record, self.names, self.receipt) = (false, Record::None, false, None);
+        (self.dir, self.record, self.names, self.receipt) = (false, ModelRecord::None, false, None);
         self.cause = None;
         // A job that is removed has nothing to contradict.
         self.told = None;

@@ -3,7 +3,9 @@
 use quell_core::{Actor, Cause, LastKnown, Phase, RootOutcome, Verdict};
 
 use crate::explore::{Model, Move, explore};
-use crate::life_world::{Do, Ev, LifeId, Nature, Out, Root, Status, Stop, Until2, World, bit};
+use crate::life_world::{
+    Do, Ev, LifeId, ModelOutcome, ModelRoot, ModelStop, Nature, Status, Until2, World, bit,
+};
 
 /// A keeper that lacks something. The checker must find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,38 +68,38 @@ impl Lives {
             }
             push(next, fair, name, to);
         };
-        if world.root == Root::Stub {
+        if world.root == ModelRoot::Stub {
             if world.go {
                 change(true, "exec", &|to| {
-                    (to.root, to.status, to.news) = (Root::Runs, Status::Closed, true)
+                    (to.root, to.status, to.news) = (ModelRoot::Runs, Status::Closed, true)
                 });
                 change(false, "exec fails", &|to| {
                     to.status = Status::Failed;
                     to.happened |= bit(Cause::StartFailed);
-                    to.root_ends(Out::Exits);
+                    to.root_ends(ModelOutcome::Exits);
                 });
             }
             change(false, "the stub is killed", &|to| {
                 to.happened |= bit(Cause::ExternalSignal);
-                to.root_ends(Out::IsKilled);
+                to.root_ends(ModelOutcome::IsKilled);
             });
         }
-        if world.root == Root::Runs {
+        if world.root == ModelRoot::Runs {
             let obeys = (world.asked || world.root_asked) && world.nature.root_obeys;
             change(obeys, "the root exits", &|to| {
                 to.happened |= bit(Cause::OwnExit);
-                to.root_ends(Out::Exits);
+                to.root_ends(ModelOutcome::Exits);
             });
             change(false, "somebody signals the root", &|to| {
                 to.happened |= bit(Cause::ExternalSignal);
-                to.root_ends(Out::DiesOfTerm);
+                to.root_ends(ModelOutcome::DiesOfTerm);
             });
         }
         if world.children > 0 {
             let obeys = world.asked && world.nature.children_obey;
             change(obeys, "a child exits", &|to| (to.children, to.news) = (to.children - 1, true));
         }
-        let parent = world.root == Root::Runs || world.children > 0;
+        let parent = world.root == ModelRoot::Runs || world.children > 0;
         if parent && world.children < 2 && world.forks > 0 {
             change(false, "a fork", &|to| (to.children, to.forks) = (to.children + 1, to.forks - 1));
         }
@@ -122,7 +124,7 @@ impl Lives {
             push(next, true, "the keeper wakes", to);
         }
         if world.stops > 0 {
-            for stop in [Stop::Ask, Stop::Kill, Stop::FrontLost, Stop::OwnerGone] {
+            for stop in [ModelStop::Ask, ModelStop::Kill, ModelStop::FrontLost, ModelStop::OwnerGone] {
                 let mut to = world.clone();
                 to.stops -= 1;
                 to.todo = vec![Do::Tell(Ev::Stop(stop)), Do::ReadStatus];
@@ -132,7 +134,7 @@ impl Lives {
         }
         if state == Phase::Created {
             let mut to = world.clone();
-            to.root = Root::Stub;
+            to.root = ModelRoot::Stub;
             to.todo = vec![Do::Go, Do::Tell(Ev::Spawned)];
             self.at_once(&mut to);
             push(next, true, "the stub is born", to);
@@ -162,8 +164,8 @@ impl Lives {
                 if world.failing_kills.is_none() && world.alive() > 0 {
                     return;
                 }
-                if matches!(world.root, Root::Stub | Root::Runs) {
-                    to.root_ends(Out::IsKilled);
+                if matches!(world.root, ModelRoot::Stub | ModelRoot::Runs) {
+                    to.root_ends(ModelOutcome::IsKilled);
                 }
                 to.children = 0;
                 to.todo.push(Do::CountIfNone);
@@ -195,7 +197,7 @@ impl Lives {
                 to.todo.extend([Do::Report(Some(world.alive())), Do::Notice]);
             }
             Do::Notice => {
-                if let (Root::Corpse(out), false) = (world.root, world.noticed) {
+                if let (ModelRoot::Corpse(out), false) = (world.root, world.noticed) {
                     if self.lacks != Lacks::StatusFirst
                         && !matches!(world.status, Status::Open | Status::Read)
                     {
@@ -263,7 +265,7 @@ impl Lives {
                     break;
                 }
                 Do::Ask => {
-                    if to.nature.root_first && to.root == Root::Runs {
+                    if to.nature.root_first && to.root == ModelRoot::Runs {
                         to.wrong = Some("the rest was asked before the root had ended");
                     }
                     to.asked = true;
@@ -295,17 +297,17 @@ impl Lives {
         let (state, told) = (world.life.state(), event);
         match event {
             Ev::Stop(stop) => {
-                let again = stop == Stop::Ask && (world.asks > 0 || world.root_asked);
-                world.may_kill |= stop == Stop::Kill || again;
+                let again = stop == ModelStop::Ask && (world.asks > 0 || world.root_asked);
+                world.may_kill |= stop == ModelStop::Kill || again;
                 world.happened |= bit(match stop {
-                    Stop::Ask | Stop::Kill => Cause::User,
-                    Stop::FrontLost => Cause::FrontLost,
-                    Stop::OwnerGone => Cause::OwnerGone,
+                    ModelStop::Ask | ModelStop::Kill => Cause::User,
+                    ModelStop::FrontLost => Cause::FrontLost,
+                    ModelStop::OwnerGone => Cause::OwnerGone,
                 });
                 match self.lacks {
-                    Lacks::Politeness if stop == Stop::Ask => event = Ev::Stop(Stop::Kill),
-                    Lacks::Escalation if again => event = Ev::Stop(Stop::OwnerGone),
-                    Lacks::Honesty => event = Ev::Stop(Stop::Ask),
+                    Lacks::Politeness if stop == ModelStop::Ask => event = Ev::Stop(ModelStop::Kill),
+                    Lacks::Escalation if again => event = Ev::Stop(ModelStop::OwnerGone),
+                    Lacks::Honesty => event = Ev::Stop(ModelStop::Ask),
                     _ => {}
                 }
             }
@@ -333,16 +335,18 @@ fn wrong_step(world: &World, after: LifeId, event: Ev) -> Option<&'static str> {
     }
     let Ev::Stop(stop) = event else { return None };
     match (old.state(), stop, new.state()) {
-        (Phase::Asking, Stop::Ask | Stop::Kill, Phase::Killing) => None,
-        (Phase::Asking, Stop::Ask | Stop::Kill, _) => Some("a second request did not kill"),
-        (Phase::Asking, Stop::FrontLost | Stop::OwnerGone, Phase::Asking) => None,
-        (Phase::Asking, Stop::FrontLost | Stop::OwnerGone, _) => {
+        (Phase::Asking, ModelStop::Ask | ModelStop::Kill, Phase::Killing) => None,
+        (Phase::Asking, ModelStop::Ask | ModelStop::Kill, _) => Some("a second request did not kill"),
+        (Phase::Asking, ModelStop::FrontLost | ModelStop::OwnerGone, Phase::Asking) => None,
+        (Phase::Asking, ModelStop::FrontLost | ModelStop::OwnerGone, _) => {
             Some("a stop that was to join another killed")
         }
-        (Phase::Running | Phase::Draining, Stop::Kill, Phase::Killing) => None,
-        (Phase::Running | Phase::Draining, Stop::Ask | Stop::FrontLost | Stop::OwnerGone, Phase::Asking) => {
-            None
-        }
+        (Phase::Running | Phase::Draining, ModelStop::Kill, Phase::Killing) => None,
+        (
+            Phase::Running | Phase::Draining,
+            ModelStop::Ask | ModelStop::FrontLost | ModelStop::OwnerGone,
+            Phase::Asking,
+        ) => None,
         (Phase::Running | Phase::Draining, ..) => Some("a request was not answered as it was meant"),
         (Phase::Created | Phase::Starting | Phase::Killing | Phase::Ended, ..) => None,
     }
@@ -449,7 +453,7 @@ impl Model for Lives {
     }
 
     fn may_rest(&self, world: &World) -> bool {
-        let runs = world.life.state() == Phase::Running && world.root == Root::Runs;
+        let runs = world.life.state() == Phase::Running && world.root == ModelRoot::Runs;
         let drains = world.life.state() == Phase::Draining
             && world.nature.until == Until2::Tree
             // What can never be counted can never be known to be over.

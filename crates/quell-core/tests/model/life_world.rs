@@ -71,7 +71,7 @@ impl fmt::Debug for LifeId {
 
 /// How a root ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Out {
+pub enum ModelOutcome {
     Exits,
     DiesOfTerm,
     IsKilled,
@@ -79,7 +79,7 @@ pub enum Out {
 
 /// Who wants it stopped, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stop {
+pub enum ModelStop {
     Ask,
     Kill,
     FrontLost,
@@ -92,9 +92,9 @@ pub enum Ev {
     Spawned,
     Executed,
     StartFailed,
-    RootExited(Out),
+    RootExited(ModelOutcome),
     Counted(Option<u8>),
-    Stop(Stop),
+    Stop(ModelStop),
     Deadline,
 }
 
@@ -108,16 +108,20 @@ impl Ev {
             Ev::Executed => LifecycleEvent::Executed,
             Ev::StartFailed => LifecycleEvent::StartFailed("refused".into()),
             Ev::RootExited(out) => LifecycleEvent::RootExited(match out {
-                Out::Exits => RootOutcome::Exited { code: 0 },
-                Out::DiesOfTerm => RootOutcome::Signaled { signal: Signal::TERM, core: false },
-                Out::IsKilled => RootOutcome::Signaled { signal: Signal::KILL, core: false },
+                ModelOutcome::Exits => RootOutcome::Exited { code: 0 },
+                ModelOutcome::DiesOfTerm => RootOutcome::Signaled { signal: Signal::TERM, core: false },
+                ModelOutcome::IsKilled => RootOutcome::Signaled { signal: Signal::KILL, core: false },
             }),
             Ev::Counted(Some(alive)) => LifecycleEvent::Counted(Count::Alive(alive.into())),
             Ev::Counted(None) => LifecycleEvent::Counted(Count::Unknown("refused".into())),
-            Ev::Stop(Stop::Ask) => stop(Cause::User, StopMode::Ask),
-            Ev::Stop(Stop::Kill) => stop(Cause::User, StopMode::Kill),
-            Ev::Stop(Stop::FrontLost) => stop(Cause::FrontLost, StopMode::Within(Duration::from_millis(500))),
-            Ev::Stop(Stop::OwnerGone) => stop(Cause::OwnerGone, StopMode::Within(Duration::from_secs(9))),
+            Ev::Stop(ModelStop::Ask) => stop(Cause::User, StopMode::Ask),
+            Ev::Stop(ModelStop::Kill) => stop(Cause::User, StopMode::Kill),
+            Ev::Stop(ModelStop::FrontLost) => {
+                stop(Cause::FrontLost, StopMode::Within(Duration::from_millis(500)))
+            }
+            Ev::Stop(ModelStop::OwnerGone) => {
+                stop(Cause::OwnerGone, StopMode::Within(Duration::from_secs(9)))
+            }
             Ev::Deadline => LifecycleEvent::Deadline,
         }
     }
@@ -166,11 +170,11 @@ impl Do {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Root {
+pub enum ModelRoot {
     Unborn,
     Stub,
     Runs,
-    Corpse(Out),
+    Corpse(ModelOutcome),
 }
 
 /// What the pipe of the stub has for the keeper.
@@ -209,7 +213,7 @@ pub struct World {
     pub life: LifeId,
     /// What the keeper is about to do; the last is the next.
     pub todo: Vec<Do>,
-    pub root: Root,
+    pub root: ModelRoot,
     pub noticed: bool,
     pub go: bool,
     pub status: Status,
@@ -246,7 +250,7 @@ impl World {
             nature,
             life: LifeId::of(Lifecycle::new(nature.rules())),
             todo: vec![],
-            root: Root::Unborn,
+            root: ModelRoot::Unborn,
             noticed: false,
             go: false,
             status: Status::Open,
@@ -273,7 +277,8 @@ impl World {
     /// One whose keeper was lost while the program ran (`Supervisor::finish`).
     pub fn orphaned(nature: Nature, known: LastKnown, forks: u8, stops: u8) -> Self {
         let known_cause = known.ending.as_ref().map_or(Cause::KeeperLost, |(cause, _)| *cause);
-        let root = if known.root.is_some() { Root::Corpse(Out::Exits) } else { Root::Runs };
+        let root =
+            if known.root.is_some() { ModelRoot::Corpse(ModelOutcome::Exits) } else { ModelRoot::Runs };
         let noticed = known.root.is_some();
         let (life, actions) = Lifecycle::orphaned(nature.rules(), known);
         Self {
@@ -291,7 +296,7 @@ impl World {
     }
 
     pub fn alive(&self) -> u8 {
-        self.children + u8::from(matches!(self.root, Root::Stub | Root::Runs))
+        self.children + u8::from(matches!(self.root, ModelRoot::Stub | ModelRoot::Runs))
     }
 
     pub fn idle(&self) -> bool {
@@ -303,11 +308,11 @@ impl World {
     }
 
     /// The root ends, of itself or not; its keeper has a SIGCHLD.
-    pub fn root_ends(&mut self, out: Out) {
+    pub fn root_ends(&mut self, out: ModelOutcome) {
         if self.status == Status::Open {
             self.status = Status::Closed;
         }
-        (self.root, self.news) = (Root::Corpse(out), true);
+        (self.root, self.news) = (ModelRoot::Corpse(out), true);
     }
 }
 

@@ -3,7 +3,7 @@
 //! The steps are those of `quell-keeper/src/linux/{background,front,supervise,finish}.rs`, `quell-store/src/{home,job}.rs`
 //! and `quell/src/recover.rs`; each is named after its function (`disk.rs`). A step is one system call that others can see.
 
-use crate::disk::{At, File, Holder, Program, Record, Scene, Why};
+use crate::disk::{At, File, Holder, ModelProgram, ModelRecord, Scene, Why};
 use crate::explore::{Model, Move, explore};
 
 /// What this protocol lacks. The checker must find out.
@@ -41,7 +41,7 @@ fn add(next: &mut Next, fair: bool, name: &'static str, from: &Scene, what: impl
     let mut to = from.clone();
     what(&mut to);
     to.unlock();
-    if to.record == Record::Ended && to.told.is_none() {
+    if to.record == ModelRecord::Ended && to.told.is_none() {
         to.told = to.receipt;
     }
     next.push(Move { name, fair, to });
@@ -84,14 +84,14 @@ fn end(lacks: Lacks, scene: &mut Scene, at: At, why: Why, then: At) -> At {
             if lacks == Lacks::OrderOfTheEnd { At::Settle } else { At::PublishEnded }
         }
         At::PublishEnded => {
-            scene.publish(Record::Ended, false, Some(why));
+            scene.publish(ModelRecord::Ended, false, Some(why));
             if lacks == Lacks::OrderOfTheEnd { then } else { At::Settle }
         }
         _ => {
             if scene.file == File::Live {
                 scene.file = File::Done;
             }
-            if lacks == Lacks::OrderOfTheEnd && scene.record != Record::Ended {
+            if lacks == Lacks::OrderOfTheEnd && scene.record != ModelRecord::Ended {
                 At::PublishEnded
             } else {
                 then
@@ -129,41 +129,41 @@ impl Protocol {
             }
             At::Spawn => go("the stub is born", &|to| {
                 to.program =
-                    if self.lacks == Lacks::Handshake { Program::Let } else { Program::ContainmentInfo };
+                    if self.lacks == Lacks::Handshake { ModelProgram::Let } else { ModelProgram::Held };
                 to.keeper = if self.lacks == Lacks::RecordFirst { At::Go } else { At::PublishStarting };
             }),
             At::PublishStarting => go("the keeper publishes starting", &|to| {
-                to.publish(Record::Starting, true, None);
+                to.publish(ModelRecord::Starting, true, None);
                 to.keeper = if self.lacks == Lacks::RecordFirst { At::AwaitExec } else { At::Go };
             }),
             At::Go => go("the go", &|to| {
-                if to.program == Program::ContainmentInfo {
-                    to.program = Program::Let;
+                if to.program == ModelProgram::Held {
+                    to.program = ModelProgram::Let;
                 }
                 to.keeper =
                     if self.lacks == Lacks::RecordFirst { At::PublishStarting } else { At::AwaitExec };
             }),
             At::AwaitExec => {
-                if matches!(scene.program, Program::Runs | Program::Dead) {
+                if matches!(scene.program, ModelProgram::Runs | ModelProgram::Dead) {
                     go("the keeper sees the exec", &|to| to.keeper = At::PublishRunning);
                 }
-                if scene.program == Program::Dead {
+                if scene.program == ModelProgram::Dead {
                     go("the keeper sees a failed exec", &|to| to.keeper = removal);
                 }
                 if watcher_gone {
                     // Nobody would know of it: `hear_front`.
                     go("the keeper gives up a start", &|to| {
-                        to.program = Program::Dead;
+                        to.program = ModelProgram::Dead;
                         to.keeper = removal;
                     });
                 }
             }
             At::PublishRunning => go("the keeper publishes running", &|to| {
-                to.publish(Record::Running, true, None);
+                to.publish(ModelRecord::Running, true, None);
                 to.keeper = At::Watch;
             }),
             At::Watch => {
-                if scene.program == Program::Dead {
+                if scene.program == ModelProgram::Dead {
                     go("the keeper sees the exit", &|to| to.keeper = At::Keep);
                 }
                 if watcher_gone && scene.foreground {
@@ -176,11 +176,11 @@ impl Protocol {
                 }
             }
             At::PublishStopping => go("the keeper publishes stopping", &|to| {
-                to.publish(Record::Stopping, true, Some(Why::Asked));
+                to.publish(ModelRecord::Stopping, true, Some(Why::Asked));
                 to.keeper = At::Kill;
             }),
             At::Kill => go("the keeper kills", &|to| {
-                (to.program, to.keeper) = (Program::Dead, At::Keep);
+                (to.program, to.keeper) = (ModelProgram::Dead, At::Keep);
             }),
             At::Keep | At::PublishEnded | At::Settle => go("the keeper writes the end", &|to| {
                 let why = if to.cause == Some(Why::Asked) { Why::Asked } else { Why::Own };
@@ -232,7 +232,7 @@ impl Protocol {
                 }
             }
             At::LookAtRecord => go("the watcher takes over", &|to| {
-                let over = to.record == Record::Ended && self.lacks != Lacks::LookAtTheEnd;
+                let over = to.record == ModelRecord::Ended && self.lacks != Lacks::LookAtTheEnd;
                 to.watcher = match (over, to.aside) {
                     (true, _) => At::Settle,
                     (false, true) => At::Kill,
@@ -241,12 +241,12 @@ impl Protocol {
             }),
             At::PublishStopping => go("the watcher publishes stopping", &|to| {
                 let cause = if to.stopping { Why::Asked } else { Why::KeeperLost };
-                to.publish(Record::Stopping, !to.foreground, Some(cause));
+                to.publish(ModelRecord::Stopping, !to.foreground, Some(cause));
                 to.watcher = At::Kill;
             }),
             At::Kill => go("the watcher kills", &|to| {
                 if to.alive() {
-                    to.program = Program::Dead;
+                    to.program = ModelProgram::Dead;
                 }
                 to.watcher = if to.aside { At::Gone } else { At::Keep };
             }),
@@ -284,15 +284,15 @@ impl Protocol {
                 let kept = to.names && (to.keeper != At::Gone || to.watcher != At::Gone);
                 match to.record {
                     _ if !to.dir => At::KillStub,
-                    Record::None => At::KillStub,
+                    ModelRecord::None => At::KillStub,
                     _ if kept => At::Gone,
-                    Record::Ended => At::Settle,
-                    Record::Starting | Record::Running | Record::Stopping => At::Kill,
+                    ModelRecord::Ended => At::Settle,
+                    ModelRecord::Starting | ModelRecord::Running | ModelRecord::Stopping => At::Kill,
                 }
             }),
             At::KillStub | At::Kill => go("a client kills", &|to| {
                 if to.alive() && self.lacks != Lacks::Kill {
-                    to.program = Program::Dead;
+                    to.program = ModelProgram::Dead;
                 }
                 if at == At::Kill { At::Keep } else { removal }
             }),
@@ -310,12 +310,14 @@ impl Protocol {
 
     fn processes(&self, scene: &Scene, next: &mut Next) {
         match scene.program {
-            Program::Let => {
-                add(next, true, "exec", scene, |to| to.program = Program::Runs);
-                add(next, false, "exec fails", scene, |to| to.program = Program::Dead);
+            ModelProgram::Let => {
+                add(next, true, "exec", scene, |to| to.program = ModelProgram::Runs);
+                add(next, false, "exec fails", scene, |to| to.program = ModelProgram::Dead);
             }
-            Program::Runs => add(next, false, "the program exits", scene, |to| to.program = Program::Dead),
-            Program::Unborn | Program::ContainmentInfo | Program::Dead => {}
+            ModelProgram::Runs => {
+                add(next, false, "the program exits", scene, |to| to.program = ModelProgram::Dead)
+            }
+            ModelProgram::Unborn | ModelProgram::Held | ModelProgram::Dead => {}
         }
         if scene.kills == 0 {
             return;
@@ -392,17 +394,17 @@ impl Model for Protocol {
         let said = |text: &str| Some(text.to_owned());
         let named = scene.file == File::Live
             && scene.dir
-            && matches!(scene.record, Record::Starting | Record::Running | Record::Stopping);
-        if scene.program == Program::Runs && !named {
+            && matches!(scene.record, ModelRecord::Starting | ModelRecord::Running | ModelRecord::Stopping);
+        if scene.program == ModelProgram::Runs && !named {
             return said("the program runs, and nothing on disk names it");
         }
-        if scene.record == Record::Ended && scene.alive() {
+        if scene.record == ModelRecord::Ended && scene.alive() {
             return said("it has ended on record, and is alive");
         }
         if owners(scene) > 1 {
             return said("two act on one job");
         }
-        if scene.told.is_some() && (scene.record != Record::Ended || scene.receipt != scene.told) {
+        if scene.told.is_some() && (scene.record != ModelRecord::Ended || scene.receipt != scene.told) {
             return said("what was told was taken back");
         }
         None
@@ -411,14 +413,14 @@ impl Model for Protocol {
     fn is_end(&self, scene: &Scene) -> bool {
         let on_disk = match scene.file {
             File::Live => false,
-            File::Done => !scene.dir || (scene.record == Record::Ended && scene.receipt.is_some()),
+            File::Done => !scene.dir || (scene.record == ModelRecord::Ended && scene.receipt.is_some()),
             File::None | File::Hidden => !scene.dir,
         };
         nobody(scene) && !scene.alive() && scene.holder == Holder::Nobody && on_disk
     }
 
     fn may_rest(&self, scene: &Scene) -> bool {
-        scene.keeper == At::Watch && scene.program == Program::Runs && scene.clients == [At::Gone; 2]
+        scene.keeper == At::Watch && scene.program == ModelProgram::Runs && scene.clients == [At::Gone; 2]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Kin, Owner, ProcessFacts};
+use crate::{Kin, ProcessFacts, ProcessOwner};
 use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
 use quell_core::{JobId, ProcId};
 use quell_store::Home;
@@ -42,7 +42,7 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
     }
 }
 
-fn owners(pid: u32) -> Vec<Owner> {
+fn owners(pid: u32) -> Vec<ProcessOwner> {
     // Of whom nothing can be read may be anybody's: root's, to be safe.
     let mut uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
     let mut seen = Vec::new();
@@ -52,7 +52,7 @@ fn owners(pid: u32) -> Vec<Owner> {
             true
         }
     });
-    uids.into_iter().map(|uid| Owner { uid, name: quell_sys::user_name(uid) }).collect()
+    uids.into_iter().map(|uid| ProcessOwner { uid, name: quell_sys::user_name(uid) }).collect()
 }
 
 /// A thread of the kernel, or something that the kernel has started by itself.

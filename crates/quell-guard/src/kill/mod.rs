@@ -18,7 +18,7 @@ use quell_sys::Sent;
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Serialize, Serializer};
 
-pub use self::set::Member;
+pub use self::set::KillTarget;
 use self::set::{Process, Set};
 use crate::Gate;
 use crate::{Error, Result};
@@ -80,7 +80,7 @@ pub struct KillAnswer {
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub took: Duration,
     /// Everybody who was meant.
-    pub members: Vec<Member>,
+    pub members: Vec<KillTarget>,
     /// What the guard said.
     pub decision: Decision,
 }

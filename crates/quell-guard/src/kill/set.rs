@@ -23,7 +23,7 @@ const FOR_OURSELVES: usize = 16;
 /// One that was signalled.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Member {
+pub struct KillTarget {
     /// Who.
     pub id: ProcId,
     /// What it was called.
@@ -171,8 +171,8 @@ impl Set {
         self.name.clone()
     }
 
-    pub fn members(&self) -> Vec<Member> {
-        let of = |process: &Process| Member {
+    pub fn members(&self) -> Vec<KillTarget> {
+        let of = |process: &Process| KillTarget {
             id: process.id,
             name: process.name().to_owned(),
             alive: process.pidfd.is_alive(),

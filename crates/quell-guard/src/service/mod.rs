@@ -23,14 +23,14 @@ const SETTLED: Duration = Duration::from_millis(300);
 
 /// How it is to be done.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServiceOptions {
     /// With the manager of this user, instead of that of the system.
     pub user: bool,
     /// How long systemd may take.
     pub timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for ServiceOptions {
     fn default() -> Self {
         // What systemd itself gives a service to start or to stop by default.
         Self { user: false, timeout: Duration::from_secs(90) }
@@ -86,7 +86,7 @@ pub struct ServiceAnswer {
 }
 
 /// Does it, if the guard lets it pass. A name that is refused runs no program at all.
-pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Result<ServiceAnswer> {
+pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
     let asked = read_service(name).map_err(|refusal| gate.refuse(verb.listed(), name, *refusal))?;
     gate.decided(verb.listed(), name, decide_service(&gate.policy().service, &asked, verb))?;
     let systemctl = Systemctl::find(options.user)?;
@@ -133,7 +133,7 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Res
 }
 
 /// Whether it would be let pass, without doing it. systemd is asked what is behind the name, if the name may be asked about.
-pub fn check(gate: &Gate, verb: ServiceVerb, name: &str, options: &Options) -> Result<Decision> {
+pub fn check(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<Decision> {
     let asked = match read_service(name) {
         Ok(asked) => asked,
         Err(refusal) => return Ok(*refusal),

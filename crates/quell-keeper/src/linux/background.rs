@@ -28,10 +28,10 @@ use super::front::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
 use super::helper::{self, Brief};
 use super::input::Input;
 use super::prepare;
-use super::supervise::{Job, Kit, Supervisor};
+use super::supervise::{Kit, SupervisedJob, Supervisor};
 use super::taps::{Ends, Taps};
 use super::waiting::pause;
-use super::wire::{Line, Note, StartFailure};
+use super::wire::{JsonChannel, Note, StartFailure};
 use crate::{RunError, StartMessage, StartReply};
 
 /// The name of a standby.
@@ -109,7 +109,7 @@ pub fn reply(starter: &mut UnixStream, reply: &StartReply) {
 pub struct Backstage {
     pub ends: Ends,
     pub owner: Option<PidFd>,
-    pub helper: Option<Line>,
+    pub helper: Option<JsonChannel>,
     pub lock: Lock,
     pub keeper_cgroup: Option<KeeperCgroup>,
     pub stdin: OwnedFd,
@@ -157,7 +157,7 @@ fn serve(
     };
     let owner = open_owner(&home, &background)?;
     let mask = request.masked_values();
-    let job = Job::new(&request, &plan, Vec::new(), &mask);
+    let job = SupervisedJob::new(&request, &plan, Vec::new(), &mask);
     let Some(store) = job.store.clone() else {
         return Err(RunError::Start("a background job needs a record".into()));
     };
@@ -203,7 +203,7 @@ fn serve(
 fn split(
     request: JobRequest,
     plan: Plan,
-    job: Job,
+    job: SupervisedJob,
     backstage: Backstage,
     starter: &mut Option<UnixStream>,
 ) -> Result<(), RunError> {
@@ -211,7 +211,7 @@ fn split(
     let watched = signals(&[&STOPPERS[..], &["CHLD"]].concat());
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
-    let (line, keeper_line) = Line::pair().map_err(system("make a socket pair"))?;
+    let (line, keeper_line) = JsonChannel::pair().map_err(system("make a socket pair"))?;
     let evidence = Evidence::new(Clock::start());
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
@@ -239,7 +239,7 @@ fn record_error(home: &Path, error: &io::Error) -> RunError {
 }
 
 /// Puts the job on record, with what is needed to start it again.
-fn record(home: &Path, request: &JobRequest, job: &Job) -> Result<Lock, RunError> {
+fn record(home: &Path, request: &JobRequest, job: &SupervisedJob) -> Result<Lock, RunError> {
     let failed = |error: io::Error| record_error(home, &error);
     let store = job.store.as_ref().ok_or_else(|| failed(io::Error::other("there is no home")))?;
     let launch = JobSpec { request: request.clone(), ..job.spec.clone() };
@@ -283,10 +283,10 @@ fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, Run
 fn keep(
     request: &JobRequest,
     plan: &Plan,
-    job: Job,
+    job: SupervisedJob,
     backstage: Backstage,
     evidence: Evidence,
-    mut front: Line,
+    mut front: JsonChannel,
     starter: Option<UnixStream>,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
@@ -327,7 +327,11 @@ pub struct Crew {
 
 type Prepared = (Desk, SignalFd, Lock, Crew, OwnedFd);
 
-fn prepare_keeper(request: &JobRequest, job: &Job, backstage: Backstage) -> Result<Prepared, StartFailure> {
+fn prepare_keeper(
+    request: &JobRequest,
+    job: &SupervisedJob,
+    backstage: Backstage,
+) -> Result<Prepared, StartFailure> {
     let other = |error: io::Error| StartFailure::Other(error.to_string());
     let (Some(background), Some(store)) = (request.as_background(), &job.store) else {
         return Err(StartFailure::Other("no background job was asked for".into()));
@@ -368,7 +372,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn live(mut self, mut job: Job, mut kit: Kit, mut evidence: Evidence) {
+    fn live(mut self, mut job: SupervisedJob, mut kit: Kit, mut evidence: Evidence) {
         loop {
             self.run += 1;
             let (hold, refused) = match self.acquire(&kit) {
@@ -444,7 +448,7 @@ impl Keeper<'_> {
 impl Kit {
     /// Takes in what signals have come. They say no more than that there is something to look at; but a knock says that a
     /// client has missed some of the job's files.
-    pub fn hear_signals(&mut self, job: &Job) {
+    pub fn hear_signals(&mut self, job: &SupervisedJob) {
         while let Some(info) = self.signals.next() {
             if info.signal == KNOCK
                 && let Some(store) = &job.store

@@ -14,7 +14,7 @@ use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
 use super::ready::Readiness;
 use super::taps::Taps;
-use super::wire::Line;
+use super::wire::JsonChannel;
 use crate::control::{Answer, Call, SEND_AT_ONCE};
 
 /// How many clients are served at a time. When one more comes, the one that has been silent for longest has to go: those
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 16;
 
 struct Client {
     key: u64,
-    line: Line,
+    line: JsonChannel,
     pid: u32,
     uid: u32,
     /// The number of its last call among all; 0 if it has not called.
@@ -40,7 +40,7 @@ struct Client {
 }
 
 /// What the world wants.
-pub enum Wish {
+pub enum ClientRequest {
     /// A client calls.
     Call { key: u64, pid: u32, uid: u32, call: Call },
     /// The owner is gone.
@@ -99,7 +99,7 @@ pub struct Desk {
     calls: u64,
     owner: Option<PidFd>,
     ends_by: Option<Instant>,
-    helper: Option<Line>,
+    helper: Option<JsonChannel>,
     restarts: u32,
     delay: Duration,
     /// Why there will be no other run, once somebody has asked for the end of the job.
@@ -113,7 +113,7 @@ impl Desk {
         taps: Taps,
         listener: Option<UnixListener>,
         owner: Option<PidFd>,
-        helper: Option<Line>,
+        helper: Option<JsonChannel>,
     ) -> Self {
         Self {
             ends_by: rules.ttl.map(|ttl| Instant::now() + ttl),
@@ -164,7 +164,7 @@ impl Desk {
     }
 
     /// Takes in what has come.
-    pub fn handle(&mut self, ready: &Ready<KeeperSource>) -> Vec<Wish> {
+    pub fn handle(&mut self, ready: &Ready<KeeperSource>) -> Vec<ClientRequest> {
         let mut wishes = Vec::new();
         let taps = [Stream::Stdout, Stream::Stderr].map(|stream| ready.has(KeeperSource::Output(stream)));
         if taps.contains(&true) {
@@ -183,7 +183,7 @@ impl Desk {
         }
         if ready.has(KeeperSource::Owner) {
             self.owner = None;
-            wishes.push(Wish::OwnerGone);
+            wishes.push(ClientRequest::OwnerGone);
         }
         if ready.has(KeeperSource::Helper) {
             self.hear_helper();
@@ -196,7 +196,7 @@ impl Desk {
         self.tell_written(expired);
         if self.ends_by.is_some_and(|end| end <= Instant::now()) {
             self.ends_by = None;
-            wishes.push(Wish::TimeToLiveOver);
+            wishes.push(ClientRequest::TimeToLiveOver);
         }
         wishes
     }
@@ -214,7 +214,7 @@ impl Desk {
         }
     }
 
-    fn hear_clients(&mut self, ready: &Ready<KeeperSource>, wishes: &mut Vec<Wish>) {
+    fn hear_clients(&mut self, ready: &Ready<KeeperSource>, wishes: &mut Vec<ClientRequest>) {
         let mut gone = Vec::new();
         let is_calling = |client: &&mut Client| ready.has(KeeperSource::Client(client.key));
         for client in self.clients.iter_mut().filter(is_calling) {
@@ -232,7 +232,12 @@ impl Desk {
                 self.calls += 1;
                 client.called = self.calls;
             }
-            wishes.extend(arrived.messages.into_iter().map(|call| Wish::Call { key, pid, uid, call }));
+            wishes.extend(arrived.messages.into_iter().map(|call| ClientRequest::Call {
+                key,
+                pid,
+                uid,
+                call,
+            }));
             if arrived.closed {
                 gone.push(key);
             }
@@ -277,7 +282,7 @@ impl Desk {
                 self.drop_most_silent();
             }
             self.next_key += 1;
-            let line = Line::over(stream);
+            let line = JsonChannel::over(stream);
             self.clients.push(Client { key: self.next_key, line, pid, uid, called: 0 });
         }
     }

@@ -22,8 +22,8 @@ use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::helper::{self, Brief};
 use super::prepare::{self, open_outlets};
-use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
-use super::wire::{Line, Note, Order, StartFailure};
+use super::supervise::{AUDIT_PATIENCE, Kit, LASTING, SupervisedJob, Supervisor};
+use super::wire::{JsonChannel, Note, Order, StartFailure};
 use crate::{Finished, RunError};
 
 /// The signals by which a front is asked to stop its job.
@@ -135,7 +135,7 @@ fn run_with(
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let signal_fd = SignalFd::new(&watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
-    let (line, keeper_line) = Line::pair().map_err(system("make a socket pair"))?;
+    let (line, keeper_line) = JsonChannel::pair().map_err(system("make a socket pair"))?;
     let evidence = Evidence::new(Clock::start());
 
     match quell_sys::fork().map_err(system("fork"))? {
@@ -156,7 +156,11 @@ fn run_with(
 }
 
 /// The process that runs the hooks of a job in the foreground, if there are any.
-fn start_helper(request: &JobRequest, home: Option<&Path>, id: JobId) -> Result<Option<Line>, RunError> {
+fn start_helper(
+    request: &JobRequest,
+    home: Option<&Path>,
+    id: JobId,
+) -> Result<Option<JsonChannel>, RunError> {
     let job = home.map(|home| Home::at(home).job(id));
     let brief = Brief {
         job: job.as_ref(),
@@ -176,8 +180,8 @@ fn keep(
     plan: &Plan,
     outlets: Vec<Outlet>,
     evidence: Evidence,
-    mut front: Line,
-    helper: Option<Line>,
+    mut front: JsonChannel,
+    helper: Option<JsonChannel>,
     mask: Mask,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
@@ -233,11 +237,11 @@ fn prepare_keeper(
     plan: &Plan,
     outlets: Vec<Outlet>,
     mask: &Mask,
-) -> Result<(Job, Hold, SignalFd, Option<Lock>), StartFailure> {
+) -> Result<(SupervisedJob, Hold, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let job = Job::new(request, plan, outlets, mask);
+    let job = SupervisedJob::new(request, plan, outlets, mask);
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
     // The values are for the command that shows the job or finishes it.
     let launch = (!request.mask.is_empty()).then(|| masked_variables(request, &job));
@@ -256,7 +260,7 @@ fn prepare_keeper(
 }
 
 /// What a record of a job in the foreground has of its environment: what is masked elsewhere.
-fn masked_variables(request: &JobRequest, job: &Job) -> JobSpec {
+fn masked_variables(request: &JobRequest, job: &SupervisedJob) -> JobSpec {
     let is_masked = |(key, _): &(OsString, OsString)| request.mask.iter().any(|name| key == name.as_str());
     let set = request.env.variables().into_iter().filter(is_masked).collect();
     let env = Environment { clear: true, set };
@@ -291,7 +295,7 @@ pub struct Front {
     pub(super) request: JobRequest,
     pub(super) plan: Plan,
     keeper: PidFd,
-    line: Line,
+    line: JsonChannel,
     pub(super) signals: SignalFd,
     pub(super) told: KeeperReport,
     /// The root (or its init), watched as well as can be from here, until it ends.
@@ -315,7 +319,7 @@ pub struct Front {
     /// Whom a foreground job lives for, besides us.
     owner: Option<PidFd>,
     /// The process that runs the hooks of a job in the foreground.
-    pub(super) helper: Option<Line>,
+    pub(super) helper: Option<JsonChannel>,
 }
 
 /// The owner, pinned, if it is the one that is meant and lives.
@@ -328,7 +332,7 @@ pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
 }
 
 impl Front {
-    pub fn new(request: JobRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
+    pub fn new(request: JobRequest, plan: Plan, keeper: PidFd, line: JsonChannel, signals: SignalFd) -> Self {
         let mut front = Self {
             request,
             plan,
@@ -365,7 +369,7 @@ impl Front {
     pub fn stand_by(
         mut self,
         starter: Option<UnixStream>,
-        job: Job,
+        job: SupervisedJob,
         backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {

@@ -23,7 +23,7 @@ use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::ready::{Found, Probe};
-use super::wire::Line;
+use super::wire::JsonChannel;
 
 /// The name of a helper.
 const HELPER_NAME: &str = "quell-helper";
@@ -83,7 +83,7 @@ impl Brief<'_> {
 }
 
 /// Tells the helper at the other end of `line` of an event, if one of `hooks` waits for it.
-pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
+pub fn tell(line: &mut JsonChannel, hooks: &[Hook], event: &JobEvent) {
     let is_awaited = |at: HookEvent| hooks.iter().any(|hook| hook.on.contains(&at));
     if event.what.hook_event().is_some_and(is_awaited) {
         // A helper that is gone, or so far behind that its line is full, does no more.
@@ -94,11 +94,11 @@ pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
 /// Starts a helper and gives the line to it; none where there is nothing to do for one.
 ///
 /// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
-pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
+pub fn start(brief: &Brief<'_>) -> io::Result<Option<JsonChannel>> {
     if brief.hooks.is_empty() && brief.ready.rules.http.is_none() && brief.ready.rules.cmd.is_none() {
         return Ok(None);
     }
-    let (line, helpers) = Line::pair()?;
+    let (line, helpers) = JsonChannel::pair()?;
     match quell_sys::fork()? {
         Forked::Parent(between) => {
             quell_sys::wait_exit(between.pid())?;
@@ -199,7 +199,7 @@ enum What {
 
 struct Helper<'a> {
     brief: &'a Brief<'a>,
-    line: Line,
+    line: JsonChannel,
     signals: SignalFd,
     running: Vec<Running>,
     probing: Vec<Probe>,

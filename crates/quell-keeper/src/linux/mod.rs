@@ -27,5 +27,5 @@ pub use prepare::{check, find_program};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use super::wire::{Line, Note, Order};
+    pub use super::wire::{JsonChannel, Note, Order};
 }

@@ -8,7 +8,7 @@ use quell_store::now;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
-use super::desk::Wish;
+use super::desk::ClientRequest;
 use super::helper::{self, Task};
 use super::ready::Readiness;
 use super::supervise::Supervisor;
@@ -25,10 +25,10 @@ pub(super) fn client(pid: u32, uid: u32, reason: Option<String>, mask: &Mask) ->
 
 impl Supervisor {
     /// Does what is wanted at the desk.
-    pub(super) fn grant(&mut self, wishes: Vec<Wish>) {
+    pub(super) fn grant(&mut self, wishes: Vec<ClientRequest>) {
         for wish in wishes {
             match wish {
-                Wish::OwnerGone => {
+                ClientRequest::OwnerGone => {
                     let kept = self.desk().is_some_and(|desk| desk.is_kept());
                     self.happen(EventKind::OwnerGone { kept });
                     if !kept {
@@ -36,12 +36,12 @@ impl Supervisor {
                         self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
                     }
                 }
-                Wish::TimeToLiveOver => {
+                ClientRequest::TimeToLiveOver => {
                     self.happen(EventKind::TimedOut);
                     let mode = StopMode::Within(self.job.rules.plan.grace);
                     self.ask_stop(Cause::Timeout, Actor::Quell, mode);
                 }
-                Wish::Call { key, pid, uid, call } => self.on_call(key, pid, uid, call),
+                ClientRequest::Call { key, pid, uid, call } => self.on_call(key, pid, uid, call),
             }
         }
         self.check_readiness();

@@ -25,7 +25,7 @@ use super::evidence::{Evidence, Outlet};
 use super::front::Plan;
 use super::prepare;
 use super::takeover::{Claim, claim};
-use super::wire::{Line, Note, Order, StartFailure};
+use super::wire::{JsonChannel, Note, Order, StartFailure};
 use crate::StartReply;
 
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
@@ -44,7 +44,7 @@ pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What both the front and its keeper know of the job.
 #[derive(Debug)]
-pub struct Job {
+pub struct SupervisedJob {
     /// What was asked for.
     pub spec: JobSpec,
     /// What governs its life.
@@ -57,7 +57,7 @@ pub struct Job {
     pub outlets: Vec<Outlet>,
 }
 
-impl Job {
+impl SupervisedJob {
     /// The job that `request` asks for. What `mask` has of it is in no record that may be shown.
     pub fn new(request: &JobRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Self {
         let cwd = mask.apply(&plan.program.cwd.to_string_lossy());
@@ -91,7 +91,7 @@ pub struct End {
 /// What a keeper has for all runs of its program.
 pub struct Kit {
     /// The front or the standby, while it lives.
-    pub front: Option<Line>,
+    pub front: Option<JsonChannel>,
     /// SIGCHLD.
     pub signals: SignalFd,
     /// Where it meets the world, if the job is in the background.
@@ -105,12 +105,12 @@ pub struct Kit {
     /// The state that was last put on record.
     pub published: Option<Record>,
     /// The process that runs the hooks of a job in the foreground.
-    pub helper: Option<Line>,
+    pub helper: Option<JsonChannel>,
 }
 
 /// One run of a job under supervision.
 pub struct Supervisor {
-    pub(super) job: Job,
+    pub(super) job: SupervisedJob,
     pub(super) engine: StopEngine,
     pub(super) hold: Hold,
     pub(super) evidence: Evidence,
@@ -137,12 +137,12 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// The keeper's: nothing runs yet.
-    pub fn new(job: Job, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
+    pub fn new(job: SupervisedJob, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         let life = Lifecycle::new(job.rules);
         Self::with(job, life, hold, evidence, kit, run)
     }
 
-    fn with(job: Job, life: Lifecycle, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
+    fn with(job: SupervisedJob, life: Lifecycle, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         Self {
             job,
             engine: StopEngine::new(life),
@@ -166,7 +166,14 @@ impl Supervisor {
 
     /// The front's or the standby's, after its keeper was lost: what is left is killed, counted and put on record.
     /// `known` is what the keeper had said of the job.
-    pub fn finish(job: Job, hold: Hold, evidence: Evidence, kit: Kit, known: LastKnown, run: u32) -> End {
+    pub fn finish(
+        job: SupervisedJob,
+        hold: Hold,
+        evidence: Evidence,
+        kit: Kit,
+        known: LastKnown,
+        run: u32,
+    ) -> End {
         let (life, actions) = Lifecycle::orphaned(job.rules, known);
         let mut this = Self::with(job, life, hold, evidence, kit, run);
         if let Some(store) = &this.job.store
@@ -271,7 +278,7 @@ impl Supervisor {
     }
 
     /// The same, and gives back what the next run of the program needs, and after which wait it is to begin.
-    pub fn run_background(mut self) -> (End, Option<Duration>, Job, Kit) {
+    pub fn run_background(mut self) -> (End, Option<Duration>, SupervisedJob, Kit) {
         while self.end.is_none() {
             self.wait_and_handle();
         }

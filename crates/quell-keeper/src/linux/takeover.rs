@@ -12,7 +12,7 @@ use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::front::Front;
 use super::helper;
-use super::supervise::{Job, Kit, Supervisor};
+use super::supervise::{Kit, SupervisedJob, Supervisor};
 use super::taps::Taps;
 use crate::{Finished, RunError};
 
@@ -32,7 +32,7 @@ impl Front {
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
         let mask = self.request.masked_values();
-        let mut job = Job::new(&self.request, plan, outlets, &mask);
+        let mut job = SupervisedJob::new(&self.request, plan, outlets, &mask);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         if let Some(receipt) = job.store.as_ref().and_then(|store| ended_already(store, None, |_| {})) {
@@ -69,7 +69,7 @@ impl Front {
     /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
     pub(super) fn take_over_background(
         mut self,
-        job: Job,
+        job: SupervisedJob,
         mut backstage: Backstage,
         evidence: Evidence,
     ) -> Result<(), RunError> {

@@ -9,21 +9,21 @@ use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sources};
 
-use super::desk::{KeeperSource, Wish};
+use super::desk::{ClientRequest, KeeperSource};
 use super::finish::DISK_PATIENCE;
 use super::service::client;
-use super::supervise::{Job, Kit, who_asked};
+use super::supervise::{Kit, SupervisedJob, who_asked};
 use super::wire::{Note, Order};
 use crate::control::{Answer, Call};
 
 /// Waits before the program is started again; false if the job is to end instead, which is on record then. `last` is what
 /// the run before came to.
-pub fn pause(job: &Job, kit: &mut Kit, run: u32, delay: Duration, last: &Receipt) -> bool {
+pub fn pause(job: &SupervisedJob, kit: &mut Kit, run: u32, delay: Duration, last: &Receipt) -> bool {
     Pause { job, kit, run, last, began: Instant::now() }.wait(delay)
 }
 
 struct Pause<'a> {
-    job: &'a Job,
+    job: &'a SupervisedJob,
     kit: &'a mut Kit,
     run: u32,
     last: &'a Receipt,
@@ -92,19 +92,19 @@ impl Pause<'_> {
     }
 
     /// Does what is wanted at the desk; a reason to end the job, if it is one.
-    fn grant(&mut self, wish: Wish) -> Option<(Cause, Actor)> {
+    fn grant(&mut self, wish: ClientRequest) -> Option<(Cause, Actor)> {
         let desk = self.kit.desk.as_mut()?;
         match wish {
-            Wish::OwnerGone => {
+            ClientRequest::OwnerGone => {
                 let kept = desk.is_kept();
                 self.happen(EventKind::OwnerGone { kept });
                 (!kept).then_some((Cause::OwnerGone, Actor::Quell))
             }
-            Wish::TimeToLiveOver => {
+            ClientRequest::TimeToLiveOver => {
                 self.happen(EventKind::TimedOut);
                 Some((Cause::Timeout, Actor::Quell))
             }
-            Wish::Call { key, pid, uid, call } => {
+            ClientRequest::Call { key, pid, uid, call } => {
                 let answer = match call {
                     Call::Stop { reason, .. } => {
                         desk.answer(key, &Answer::Heard);

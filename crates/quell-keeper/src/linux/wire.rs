@@ -137,7 +137,7 @@ impl StartFailure {
 
 /// One end of the line. Reading never blocks.
 #[derive(Debug)]
-pub struct Line {
+pub struct JsonChannel {
     stream: UnixStream,
     pending: Vec<u8>,
     /// What is to be said when there is room for it.
@@ -159,7 +159,7 @@ pub struct Arrived<T> {
     pub closed: bool,
 }
 
-impl Line {
+impl JsonChannel {
     /// Both ends.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = UnixStream::pair()?;
@@ -171,7 +171,7 @@ impl Line {
         Self { stream, pending: Vec::new(), unsaid: Vec::new() }
     }
 
-    /// Puts a message down to be said as soon as there is room for it; see [`Line::say_more`].
+    /// Puts a message down to be said as soon as there is room for it; see [`JsonChannel::say_more`].
     pub fn queue(&mut self, message: &impl Serialize) {
         // What quell says are its own types, none of which can fail to be written.
         self.unsaid.extend(line(message).unwrap_or_default());
@@ -260,7 +260,7 @@ fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl AsFd for Line {
+impl AsFd for JsonChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -1,6 +1,6 @@
 //! `cargo test`: the sum over all test programs.
 
-use super::{Found, Names, Parser, Tally, number_and_word};
+use super::{FoundTests, Names, Parser, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Cargo {
@@ -87,14 +87,14 @@ impl Parser for Cargo {
         }
     }
 
-    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<Found> {
+    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<FoundTests> {
         if self.ended == 0 && self.running_tests.is_empty() {
-            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+            return self.broken.map(|broken| FoundTests { broken: Some(broken), ..FoundTests::default() });
         }
         let (open, inner) = (self.open, self.inner);
         add(&mut self.total, open);
         add(&mut self.total, inner);
-        Some(Found {
+        Some(FoundTests {
             passed: Some(self.total.passed),
             failed: Some(self.total.failed),
             skipped: Some(self.total.skipped),

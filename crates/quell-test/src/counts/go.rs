@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::{Found, Names, Parser};
+use super::{FoundTests, Names, Parser};
 
 /// How many failed tests of one package are named.
 const MOST_PENDING: usize = 10_000;
@@ -154,7 +154,7 @@ impl Parser for Go {
         }
     }
 
-    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<Found> {
+    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<FoundTests> {
         let unfinished = !self.pending.is_empty();
         self.failed += self.pending_failed;
         for test in std::mem::take(&mut self.pending) {
@@ -163,7 +163,7 @@ impl Parser for Go {
         if self.packages == 0 && !self.tells_passed && self.names.is_empty() {
             return None;
         }
-        Some(Found {
+        Some(FoundTests {
             passed: self.tells_passed.then_some(self.passed),
             failed: Some(self.failed),
             skipped: self.tells_passed.then_some(self.skipped),

@@ -1,6 +1,6 @@
 //! jest and vitest, whose outputs are alike.
 
-use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
+use super::{FoundTests, Names, Parser, Summaries, Tally, number_and_word};
 
 pub(super) struct Jest {
     /// What stands between a suite and a test.
@@ -94,14 +94,14 @@ impl Parser for Jest {
         }
     }
 
-    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<FoundTests> {
         let seen = Tally { passed: self.passed, failed: self.failed, skipped: self.skipped, errors: 0 };
         let total = self.total.choose(code);
         if total.is_none() && seen.sum() == 0 && self.names.is_empty() && !self.files {
-            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+            return self.broken.map(|broken| FoundTests { broken: Some(broken), ..FoundTests::default() });
         }
         let tally = total.unwrap_or(seen);
-        Some(Found {
+        Some(FoundTests {
             passed: Some(tally.passed),
             failed: Some(tally.failed),
             skipped: Some(tally.skipped),

@@ -4,13 +4,13 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{Found, Names};
+use super::{FoundTests, Names};
 
 /// What a report came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Suite {
     /// The tests; none if it is no report at all.
-    pub found: Option<Found>,
+    pub found: Option<FoundTests>,
     /// What is wrong with it.
     pub problem: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Suite {
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    let found = Found { passed, failed, skipped, errors, complete, names, ..Found::default() };
+    let found = FoundTests { passed, failed, skipped, errors, complete, names, ..FoundTests::default() };
     Suite { found: suites.then_some(found), problem }
 }
 

@@ -24,7 +24,7 @@ const LONGEST_NAME: usize = 500;
 /// How many tests came to what. What is not known is absent: not every runner says how many passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Counts {
+pub struct TestCounts {
     /// Those that passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Counts {
 
 /// What a parser has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundTests {
     pub passed: Option<u64>,
     pub failed: Option<u64>,
     pub skipped: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) struct Found {
     pub missing: bool,
 }
 
-impl Found {
+impl FoundTests {
     /// Whether nothing at all was counted.
     fn is_nothing(&self) -> bool {
         let all = [self.passed, self.failed, self.skipped, self.errors];
@@ -143,7 +143,7 @@ trait Parser {
     fn line(&mut self, line: &str);
     /// What was found, if it was this runner's output at all. The exit code of the runner is none if that did not come to its end,
     /// or if it is not known which one it is.
-    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found>;
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<FoundTests>;
 }
 
 /// Reads an output, by the rules of one runner or, if that is not known, of whichever fits.
@@ -189,11 +189,11 @@ impl Counter {
 
     /// What was found, and by whose rules. Only a whole summary counts where the runner had to be guessed. Where the runner is known
     /// and exited with 0 no test has failed, whatever is printed.
-    pub fn finish(self, code: Option<i32>) -> Option<(&'static str, Found)> {
+    pub fn finish(self, code: Option<i32>) -> Option<(&'static str, FoundTests)> {
         let guessing = self.guessing;
         let code = code.filter(|_| !guessing);
         let found = self.parsers.into_iter().filter_map(|(name, parser)| Some((name, parser.finish(code)?)));
-        let bad = |found: &Found| found.failed.unwrap_or(0) + found.errors.unwrap_or(0) > 0;
+        let bad = |found: &FoundTests| found.failed.unwrap_or(0) + found.errors.unwrap_or(0) > 0;
         let mut found = found.filter(|(_, found)| !guessing || (found.complete && !found.is_nothing()));
         let found = found.find(|(_, found)| code != Some(0) || !bad(found)).map(|(name, mut found)| {
             if found.complete && !bad(&found) {
@@ -204,7 +204,7 @@ impl Counter {
         // Tests may print such a line, too: it counts where nothing of a runner is seen.
         match self.missing {
             Some(line) if found.as_ref().is_none_or(|(_, found)| found.is_nothing() && !found.complete) => {
-                Some(("exit_code", Found { broken: Some(line), missing: true, ..Found::default() }))
+                Some(("exit_code", FoundTests { broken: Some(line), missing: true, ..FoundTests::default() }))
             }
             _ => found,
         }

@@ -1,6 +1,6 @@
 //! `cargo nextest`: a line for each test, and the line of the summary.
 
-use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
+use super::{FoundTests, Names, Parser, Summaries, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Nextest {
@@ -59,13 +59,13 @@ impl Parser for Nextest {
         }
     }
 
-    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<FoundTests> {
         let total = self.total.choose(code);
         if total.is_none() && self.seen.sum() == 0 {
-            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+            return self.broken.map(|broken| FoundTests { broken: Some(broken), ..FoundTests::default() });
         }
         let tally = total.unwrap_or(self.seen);
-        Some(Found {
+        Some(FoundTests {
             passed: Some(tally.passed),
             failed: Some(tally.failed),
             skipped: Some(tally.skipped),

@@ -1,6 +1,6 @@
 //! pytest: the last line, the short summary, and what it writes while it runs.
 
-use super::{Found, Names, Parser, Summaries, Tally, number_and_word};
+use super::{FoundTests, Names, Parser, Summaries, Tally, number_and_word};
 
 #[derive(Default)]
 pub(super) struct Pytest {
@@ -188,7 +188,7 @@ impl Parser for Pytest {
         }
     }
 
-    fn finish(self: Box<Self>, code: Option<i32>) -> Option<Found> {
+    fn finish(self: Box<Self>, code: Option<i32>) -> Option<FoundTests> {
         // No tests were found, so that none has failed.
         let code = if code == Some(5) { Some(0) } else { code };
         let summaries = if self.has_header == Some(true) { &self.framed } else { &self.all };
@@ -198,12 +198,12 @@ impl Parser for Pytest {
         let seen = if self.verbose.sum() > 0 { self.verbose } else { self.letters };
         let tally = total.unwrap_or(seen);
         if !fits(&tally) {
-            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+            return self.broken.map(|broken| FoundTests { broken: Some(broken), ..FoundTests::default() });
         }
         if total.is_none() && tally.sum() == 0 && self.names.is_empty() && self.running.is_none() {
-            return self.broken.map(|broken| Found { broken: Some(broken), ..Found::default() });
+            return self.broken.map(|broken| FoundTests { broken: Some(broken), ..FoundTests::default() });
         }
-        Some(Found {
+        Some(FoundTests {
             passed: Some(tally.passed),
             failed: Some(tally.failed),
             skipped: Some(tally.skipped),

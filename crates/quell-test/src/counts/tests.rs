@@ -2,20 +2,20 @@
 
 use super::*;
 
-fn read(runner: Runner, text: &str) -> (&'static str, Found) {
+fn read(runner: Runner, text: &str) -> (&'static str, FoundTests) {
     read_with(runner, text, None).unwrap_or_else(|| panic!("nothing was found in:\n{text}"))
 }
 
-fn read_with(runner: Runner, text: &str, code: Option<i32>) -> Option<(&'static str, Found)> {
+fn read_with(runner: Runner, text: &str, code: Option<i32>) -> Option<(&'static str, FoundTests)> {
     let mut counter = Counter::new(runner);
     text.lines().for_each(|line| counter.line(&plain(line)));
     counter.finish(code)
 }
 
 /// passed, failed, skipped, errors, complete.
-fn numbers(found: &Found) -> (u64, u64, u64, u64, bool) {
+fn numbers(found: &FoundTests) -> (u64, u64, u64, u64, bool) {
     let number = |count: Option<u64>| count.unwrap_or(999);
-    let Found { passed, failed, skipped, errors, complete, .. } = found;
+    let FoundTests { passed, failed, skipped, errors, complete, .. } = found;
     (number(*passed), number(*failed), number(*skipped), number(*errors), *complete)
 }
 

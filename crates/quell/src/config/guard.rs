@@ -55,7 +55,7 @@ type Field = fn(&mut Policy) -> &mut Vec<String>;
 
 /// How a key is written, and how the words of several files are put together.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+pub(crate) enum PolicyForm {
     /// The least of all files counts.
     Most,
     /// The lists of all files add up.
@@ -71,26 +71,26 @@ pub(crate) enum Form {
 }
 
 /// All keys.
-pub(crate) const KEYS: &[(&str, Form)] = &[
-    ("guard.most", Form::Most),
-    ("guard.deny", Form::Adds(verb, |policy| &mut policy.deny)),
-    ("guard.kill.allow", Form::Adds(pattern, |policy| &mut policy.kill.allow)),
-    ("guard.kill.users", Form::Adds(pattern, |policy| &mut policy.kill.users)),
-    ("guard.kill.protect", Form::Adds(pattern, |policy| &mut policy.kill.protect)),
-    ("guard.kill.protect_users", Form::Adds(pattern, |policy| &mut policy.kill.protect_users)),
-    ("guard.kill.min_pid", Form::Pid),
-    ("guard.kill.signals", Form::Narrows(signal, |policy| &mut policy.kill.signals)),
-    ("guard.service.allow", Form::Adds(pattern, |policy| &mut policy.service.allow)),
-    ("guard.service.protect", Form::Adds(pattern, |policy| &mut policy.service.protect)),
-    ("guard.service.verbs", Form::Narrows(service_verb, |policy| &mut policy.service.verbs)),
-    ("guard.test.scope", Form::Narrows(name, |policy| &mut policy.test.scope)),
-    ("guard.test.commands", Form::Narrows(name, |policy| &mut policy.test.commands)),
-    ("guard.test.allow", Form::Adds(name, |policy| &mut policy.test.allow)),
-    ("guard.test.approval", Form::Flag),
-    ("guard.test.approval_variable", Form::Variable),
+pub(crate) const KEYS: &[(&str, PolicyForm)] = &[
+    ("guard.most", PolicyForm::Most),
+    ("guard.deny", PolicyForm::Adds(verb, |policy| &mut policy.deny)),
+    ("guard.kill.allow", PolicyForm::Adds(pattern, |policy| &mut policy.kill.allow)),
+    ("guard.kill.users", PolicyForm::Adds(pattern, |policy| &mut policy.kill.users)),
+    ("guard.kill.protect", PolicyForm::Adds(pattern, |policy| &mut policy.kill.protect)),
+    ("guard.kill.protect_users", PolicyForm::Adds(pattern, |policy| &mut policy.kill.protect_users)),
+    ("guard.kill.min_pid", PolicyForm::Pid),
+    ("guard.kill.signals", PolicyForm::Narrows(signal, |policy| &mut policy.kill.signals)),
+    ("guard.service.allow", PolicyForm::Adds(pattern, |policy| &mut policy.service.allow)),
+    ("guard.service.protect", PolicyForm::Adds(pattern, |policy| &mut policy.service.protect)),
+    ("guard.service.verbs", PolicyForm::Narrows(service_verb, |policy| &mut policy.service.verbs)),
+    ("guard.test.scope", PolicyForm::Narrows(name, |policy| &mut policy.test.scope)),
+    ("guard.test.commands", PolicyForm::Narrows(name, |policy| &mut policy.test.commands)),
+    ("guard.test.allow", PolicyForm::Adds(name, |policy| &mut policy.test.allow)),
+    ("guard.test.approval", PolicyForm::Flag),
+    ("guard.test.approval_variable", PolicyForm::Variable),
 ];
 
-impl Form {
+impl PolicyForm {
     /// Reads the value of a key that has this form.
     pub(crate) fn read(self, value: Spanned<DeValue<'_>>) -> Result<Value, Problem> {
         match self {
@@ -204,8 +204,8 @@ impl Rule {
         let Some((_, form)) = KEYS.iter().find(|(key, _)| *key == self.key) else { return };
         let first = !before.iter().any(|(key, _)| *key == self.key);
         match (form, &self.value) {
-            (Form::Most, Value::Most(most)) => policy.most = policy.most.min(*most),
-            (Form::Adds(_, field), Value::Words(words)) => {
+            (PolicyForm::Most, Value::Most(most)) => policy.most = policy.most.min(*most),
+            (PolicyForm::Adds(_, field), Value::Words(words)) => {
                 let all = field(policy);
                 for word in words {
                     if !all.contains(word) {
@@ -213,12 +213,14 @@ impl Rule {
                     }
                 }
             }
-            (Form::Narrows(_, field), Value::Words(words)) if first => field(policy).clone_from(words),
-            (Form::Pid, Value::Number(pid)) => {
+            (PolicyForm::Narrows(_, field), Value::Words(words)) if first => field(policy).clone_from(words),
+            (PolicyForm::Pid, Value::Number(pid)) => {
                 policy.kill.min_pid = if first { *pid } else { policy.kill.min_pid.max(*pid) };
             }
-            (Form::Flag, Value::Flag(flag)) => policy.test.approval |= flag,
-            (Form::Variable, Value::Text(name)) if first => policy.test.approval_variable.clone_from(name),
+            (PolicyForm::Flag, Value::Flag(flag)) => policy.test.approval |= flag,
+            (PolicyForm::Variable, Value::Text(name)) if first => {
+                policy.test.approval_variable.clone_from(name)
+            }
             _ => {}
         }
         if first && self.key == "guard.test.commands" {

@@ -73,7 +73,7 @@ CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 ";
 
 /// What was found where the file should be.
-pub(super) enum Found {
+pub(super) enum OpenedIndex {
     /// The index, and which making of it.
     Good(Connection, i32),
     /// Nothing, something else, or one of another version.
@@ -83,22 +83,22 @@ pub(super) enum Found {
 }
 
 /// Opens the file as it is. The caller holds the lock.
-pub(super) fn open(home: &Home) -> Found {
+pub(super) fn open(home: &Home) -> OpenedIndex {
     let path = home.index_path();
     match quell_sys::open_private(&path, quell_sys::OpenMode::Read) {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Bad,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return OpenedIndex::Bad,
         // SQLite would follow a link, and wait for a fifo.
         Err(_) if path.symlink_metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => {
-            return Found::Bad;
+            return OpenedIndex::Bad;
         }
-        Err(_) => return Found::Unusable,
+        Err(_) => return OpenedIndex::Unusable,
     }
     match connect(&path) {
-        Ok((db, VERSION, making)) => Found::Good(db, making),
-        Ok(_) => Found::Bad,
-        Err(error) if is_damage(&error) => Found::Bad,
-        Err(_) => Found::Unusable,
+        Ok((db, VERSION, making)) => OpenedIndex::Good(db, making),
+        Ok(_) => OpenedIndex::Bad,
+        Err(error) if is_damage(&error) => OpenedIndex::Bad,
+        Err(_) => OpenedIndex::Unusable,
     }
 }
 

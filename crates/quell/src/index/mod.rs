@@ -120,18 +120,18 @@ impl Index {
         for _ in 0..TRIES {
             let in_use = lock::share(home)?;
             match file::open(home) {
-                file::Found::Good(db, making) if Some(making) != damaged => {
+                file::OpenedIndex::Good(db, making) if Some(making) != damaged => {
                     return Some(Self { db, making: Some(making), _in_use: Some(in_use) });
                 }
-                file::Found::Unusable => return None,
-                file::Found::Good(..) | file::Found::Bad => drop(in_use),
+                file::OpenedIndex::Unusable => return None,
+                file::OpenedIndex::Good(..) | file::OpenedIndex::Bad => drop(in_use),
             }
             let _alone = lock::alone(home)?;
             // Somebody else may have done it meanwhile.
             match file::open(home) {
-                file::Found::Good(_, making) if Some(making) != damaged => {}
-                file::Found::Unusable => return None,
-                file::Found::Good(..) | file::Found::Bad => file::make(home).ok()?,
+                file::OpenedIndex::Good(_, making) if Some(making) != damaged => {}
+                file::OpenedIndex::Unusable => return None,
+                file::OpenedIndex::Good(..) | file::OpenedIndex::Bad => file::make(home).ok()?,
             }
         }
         None

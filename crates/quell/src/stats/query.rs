@@ -35,7 +35,7 @@ fn total(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 /// The grace of one job in which somebody was asked to end.
-pub(super) struct Grace {
+pub(super) struct GraceUse {
     ended: i64,
     pub given: f64,
     pub used: f64,
@@ -72,10 +72,10 @@ pub(super) fn totals(index: &Index, wanted: &Wanted) -> Result<(Stats, Option<(i
 }
 
 /// The grace of all in which somebody was asked to end.
-pub(super) fn graces(index: &Index, wanted: &Wanted) -> Result<Vec<Grace>, Fail> {
+pub(super) fn graces(index: &Index, wanted: &Wanted) -> Result<Vec<GraceUse>, Fail> {
     let rest = "AND grace_used IS NOT NULL AND grace_asked IS NOT NULL";
     index.sums("ended, grace_asked, grace_used", wanted, rest, |row| {
-        Ok(Grace { ended: row.get(0)?, given: row.get(1)?, used: row.get(2)? })
+        Ok(GraceUse { ended: row.get(0)?, given: row.get(1)?, used: row.get(2)? })
     })
 }
 
@@ -91,7 +91,7 @@ pub(super) fn over_time(
     index: &Index,
     wanted: &Wanted,
     grid: &Grid,
-    graces: &[Grace],
+    graces: &[GraceUse],
     refusals: Option<&[Refusal]>,
 ) -> Result<Vec<Bucket>, Fail> {
     let bucket = |place| Bucket {

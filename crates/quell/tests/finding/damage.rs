@@ -5,11 +5,11 @@ use std::path::Path;
 use quell::core::JobId;
 use quell::{Filter, GcRules, list, resolve};
 
-use crate::fake::{Fake, Place, finish, gc};
+use crate::fake::{Fake, TestHome, finish, gc};
 
 /// A home with an index of 300 jobs, the last hundred in the log beside it.
-fn indexed() -> (Place, Vec<JobId>) {
-    let place = Place::new();
+fn indexed() -> (TestHome, Vec<JobId>) {
+    let place = TestHome::new();
     let mut made = finish(&place.home, 200);
     assert_eq!(list(&place.home, &all()).unwrap().jobs.len(), 200);
     made.extend((200..300).map(|second| Fake::at(second).finish(&place.home)));
@@ -22,14 +22,14 @@ fn all() -> Filter {
     Filter { all: true, ..Filter::default() }
 }
 
-fn listed(place: &Place) -> Vec<JobId> {
+fn listed(place: &TestHome) -> Vec<JobId> {
     let found = list(&place.home, &all()).unwrap();
     assert!(found.warnings.is_empty());
     found.jobs.into_iter().map(|view| view.id).rev().collect()
 }
 
 /// Listed in full, from a file that is whole again: the second list needs no repair.
-fn is_whole(place: &Place, made: &[JobId]) {
+fn is_whole(place: &TestHome, made: &[JobId]) {
     assert_eq!(listed(place), made);
     let db = rusqlite::Connection::open(place.home.index_path()).unwrap();
     let state: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -16,12 +16,12 @@ use tempfile::TempDir;
 pub const THEN: u64 = 1_698_796_800_000;
 
 /// A home of its own that is removed in the end.
-pub struct Place {
+pub struct TestHome {
     pub home: Home,
     _removed: TempDir,
 }
 
-impl Place {
+impl TestHome {
     pub fn new() -> Self {
         let dir = TempDir::new().unwrap();
         Self { home: Home::at(dir.path().join("home")), _removed: dir }

@@ -1,11 +1,11 @@
 use quell::core::JobId;
 use quell::{Error, JobState, resolve};
 
-use crate::fake::{Fake, Place, THEN, finish};
+use crate::fake::{Fake, THEN, TestHome, finish};
 
 #[test]
 fn a_job_is_found_by_its_id_and_by_the_beginning_of_it_in_either_case() {
-    let place = Place::new();
+    let place = TestHome::new();
     let done = Fake { random: 7 << 70, ..Fake::at(100) }.finish(&place.home);
     let (live, _lock) = Fake { random: 9 << 70, ..Fake::at(100) }.live(&place.home, JobState::Running);
     for id in [done, live] {
@@ -24,7 +24,7 @@ fn a_job_is_found_by_its_id_and_by_the_beginning_of_it_in_either_case() {
 
 #[test]
 fn an_ambiguity_names_five() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 12);
     let common = &JobId::new(THEN, 0).to_string()[..5];
     match resolve(&place.home, common).unwrap_err() {
@@ -39,7 +39,7 @@ fn an_ambiguity_names_five() {
 
 #[test]
 fn nothing_hostile_touches_a_path() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 1);
     std::fs::create_dir_all(place.path("names")).unwrap();
     let long = "x".repeat(65);
@@ -57,7 +57,7 @@ fn nothing_hostile_touches_a_path() {
 
 #[test]
 fn a_name_goes_before_the_beginning_of_an_id() {
-    let place = Place::new();
+    let place = TestHome::new();
     let other = Fake::at(0).finish(&place.home);
     // A name that is the beginning of the other one's id.
     let name: &'static str = other.to_string()[..12].to_owned().leak();
@@ -69,7 +69,7 @@ fn a_name_goes_before_the_beginning_of_an_id() {
 
 #[test]
 fn a_name_means_who_bears_it_or_bore_it_last() {
-    let place = Place::new();
+    let place = TestHome::new();
     let first = Fake { name: Some("web"), ..Fake::at(0) }.finish(&place.home);
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
     // Without the note of the name, the index knows the last of the finished ones.
@@ -85,7 +85,7 @@ fn a_name_means_who_bears_it_or_bore_it_last() {
 
 #[test]
 fn a_job_that_is_gone_is_not_found_whatever_the_index_says() {
-    let place = Place::new();
+    let place = TestHome::new();
     let id = Fake { name: Some("web"), ..Fake::at(0) }.finish(&place.home);
     let text = id.to_string();
     assert_eq!(resolve(&place.home, &text[..14]).unwrap(), id);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quell::core::{JobId, Verdict};
 use quell::{Error, Filter, GcRules, Home, JobState, list, resolve};
 
-use crate::fake::{Fake, Place, THEN, exists, finish, gc};
+use crate::fake::{Fake, THEN, TestHome, exists, finish, gc};
 
 fn all(home: &Home) -> Vec<quell::JobView> {
     let found = list(home, &Filter { all: true, ..Filter::default() }).unwrap();
@@ -18,7 +18,7 @@ fn count(count: usize) -> GcRules {
 
 #[test]
 fn by_count_those_that_ended_last_stay() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 10);
     let sizes: u64 = all(&place.home)[..7].iter().filter_map(|view| view.size_on_disk).sum();
     let would = gc(&place.home, &count(3), true).unwrap();
@@ -33,7 +33,7 @@ fn by_count_those_that_ended_last_stay() {
 
 #[test]
 fn by_age_those_that_ended_lately_stay() {
-    let place = Place::new();
+    let place = TestHome::new();
     let of_old = |second| Fake { boot: "another".into(), ..Fake::at(second) }.finish(&place.home);
     let made: Vec<JobId> = (0..3).map(of_old).collect();
     // The fake ones are years old; this one ended now.
@@ -53,7 +53,7 @@ fn by_age_those_that_ended_lately_stay() {
 /// Somebody has set the clock: what ended a minute ago seems to be years old.
 #[test]
 fn a_clock_that_jumped_removed_the_jobs_of_today() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 3);
     let uptime = Duration::from_secs_f64(quell_sys::seconds_since(0));
     let rules = |age| GcRules { max_age: Some(age), ..GcRules::default() };
@@ -64,7 +64,7 @@ fn a_clock_that_jumped_removed_the_jobs_of_today() {
 
 #[test]
 fn by_size_as_many_stay_as_fit() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 5);
     fs::write(place.home.job(made[2]).dir().join("stdout.log"), vec![1; 300_000]).unwrap();
     let sizes: Vec<u64> = all(&place.home).iter().filter_map(|view| view.size_on_disk).collect();
@@ -81,18 +81,18 @@ fn by_size_as_many_stay_as_fit() {
 
 #[test]
 fn without_a_rule_nothing_goes() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 3);
     let did = gc(&place.home, &GcRules::default(), false).unwrap();
     assert_eq!((did.removed.len(), did.kept, did.remains), (0, 3, 0));
-    let nowhere = Place::new();
+    let nowhere = TestHome::new();
     assert_eq!(gc(&nowhere.home, &count(0), false).unwrap(), quell::GcReport::default());
     assert!(!exists(nowhere.home.dir()));
 }
 
 #[test]
 fn live_jobs_are_never_removed() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 2);
     let (live, lock) = Fake::at(0).live(&place.home, JobState::Running);
     let (lost, gone) = Fake::at(1).live(&place.home, JobState::Running);
@@ -110,7 +110,7 @@ fn live_jobs_are_never_removed() {
 
 #[test]
 fn the_handle_of_survivors_stays_unless_forced_or_after_a_restart_of_the_machine() {
-    let place = Place::new();
+    let place = TestHome::new();
     let verdict = Verdict::Survivors { count: 2 };
     let left = Fake { verdict: verdict.clone(), ..Fake::at(0) }.finish(&place.home);
     let unproven = Verdict::Unproven { why: "x".into() };
@@ -129,7 +129,7 @@ fn the_handle_of_survivors_stays_unless_forced_or_after_a_restart_of_the_machine
 
 #[test]
 fn a_removed_job_leaves_nothing() {
-    let place = Place::new();
+    let place = TestHome::new();
     let id = Fake { name: Some("web"), tags: vec![("a", "b")], ..Fake::at(0) }.finish(&place.home);
     crate::fake::quell(&place.home).job_with(id).remove(false).unwrap();
     assert!(matches!(crate::fake::quell(&place.home).job_with(id).remove(false), Err(Error::NoSuchJob(_))));
@@ -149,7 +149,7 @@ fn a_removed_job_leaves_nothing() {
 
 #[test]
 fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     let kept = Fake::at(0).finish(home);
     let now = quell_sys::unix_ms();
@@ -194,7 +194,7 @@ fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
 
 #[test]
 fn a_job_that_cannot_be_read_can_be_removed() {
-    let place = Place::new();
+    let place = TestHome::new();
     let ids = finish(&place.home, 2);
     for id in &ids {
         fs::write(place.home.job(*id).dir().join("spec.json"), "").unwrap();
@@ -206,7 +206,7 @@ fn a_job_that_cannot_be_read_can_be_removed() {
 
 #[test]
 fn a_directory_without_a_row_is_found() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 3);
     all(&place.home);
     let db = rusqlite::Connection::open(place.home.index_path()).unwrap();

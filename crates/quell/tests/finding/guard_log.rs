@@ -5,7 +5,7 @@ use std::fs;
 use quell::guard::{AuditLine, Gate};
 use quell::guard::{Decision, Policy};
 
-use crate::fake::Place;
+use crate::fake::TestHome;
 
 const WRITERS: usize = 50;
 const LINES: usize = 100;
@@ -15,7 +15,7 @@ const CAP: usize = 16 << 20;
 
 #[test]
 fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_put_aside() {
-    let place = Place::new();
+    let place = TestHome::new();
     let gate = || Gate::new(&place.home, Policy::default());
     let refusal = || Decision::refuse("PID_ZERO", "built-in", "x".repeat(300), "y");
     gate().refuse("kill", "first", refusal());

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use quell::core::{JobId, RootOutcome};
 use quell::{Error, Filter, Home, JobState, JobView, list};
 
-use crate::fake::{Fake, Place, THEN, exists, finish};
+use crate::fake::{Fake, THEN, TestHome, exists, finish};
 
 fn ids(home: &Home, filter: &Filter) -> Vec<JobId> {
     list(home, filter).unwrap().jobs.into_iter().map(|view| view.id).collect()
@@ -13,7 +13,7 @@ fn ids(home: &Home, filter: &Filter) -> Vec<JobId> {
 
 #[test]
 fn what_has_ended_is_taken_in_when_somebody_looks() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 3);
     assert_eq!(place.home.done().unwrap(), made);
     let found = list(&place.home, &Filter::default()).unwrap();
@@ -29,7 +29,7 @@ fn what_has_ended_is_taken_in_when_somebody_looks() {
 
 #[test]
 fn the_index_is_the_users_alone() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 2);
     list(&place.home, &Filter::default()).unwrap();
     Fake::at(5).finish(&place.home);
@@ -42,7 +42,7 @@ fn the_index_is_the_users_alone() {
 
 #[test]
 fn live_jobs_come_first_and_ten_finished_ones_after_them() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 15);
     let (old, _old) = Fake::at(1).live(&place.home, JobState::Running);
     let (new, _new) = Fake::at(20).live(&place.home, JobState::Ready);
@@ -59,7 +59,7 @@ fn live_jobs_come_first_and_ten_finished_ones_after_them() {
 
 #[test]
 fn a_filter_holds_for_live_and_finished_jobs() {
-    let place = Place::new();
+    let place = TestHome::new();
     let plain = Fake::at(0).finish(&place.home);
     let tagged = Fake { tags: vec![("team", "a"), ("x", "1")], ..Fake::at(1) }.finish(&place.home);
     let other = Fake { tags: vec![("team", "b")], session: Some("s"), ..Fake::at(2) }.finish(&place.home);
@@ -93,7 +93,7 @@ fn a_filter_holds_for_live_and_finished_jobs() {
 
 #[test]
 fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
-    let place = Place::new();
+    let place = TestHome::new();
     let (lost, lock) = Fake::at(0).live(&place.home, JobState::Running);
     drop(lock);
     let fake = Fake::at(1);
@@ -110,7 +110,7 @@ fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
 
 #[test]
 fn a_job_without_a_state_is_created() {
-    let place = Place::new();
+    let place = TestHome::new();
     let fake = Fake::at(0);
     let job = place.home.job(fake.id());
     let _lock = job.create(&fake.spec(), None).unwrap();
@@ -121,7 +121,7 @@ fn a_job_without_a_state_is_created() {
 
 #[test]
 fn the_start_of_a_live_job_is_told_by_its_clock() {
-    let place = Place::new();
+    let place = TestHome::new();
     let fake = Fake::at(0);
     let (id, _lock) = fake.live(&place.home, JobState::Running);
     // It came into this state half a second after the start.
@@ -130,7 +130,7 @@ fn the_start_of_a_live_job_is_told_by_its_clock() {
 
 #[test]
 fn a_view_survives_the_round_trip() {
-    let place = Place::new();
+    let place = TestHome::new();
     let id = Fake { name: Some("a"), tags: vec![("k", "v")], ..Fake::at(0) }.finish(&place.home);
     let view = JobView::read(&place.home.job(id)).unwrap();
     let text = serde_json::to_string(&view).unwrap();
@@ -140,7 +140,7 @@ fn a_view_survives_the_round_trip() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
-    let place = Place::new();
+    let place = TestHome::new();
     let good = Fake::at(0).finish(&place.home);
     for (second, name) in ["spec.json", "state.jsonl", "receipt.json"].into_iter().enumerate() {
         let id = Fake::at(second as u64 + 1).finish(&place.home);
@@ -160,7 +160,7 @@ fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
 
 #[test]
 fn a_home_that_is_not_there_has_no_jobs_and_is_not_made() {
-    let place = Place::new();
+    let place = TestHome::new();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!((found.jobs.len(), found.more), (0, 0));
     assert!(!exists(place.home.dir()));
@@ -168,7 +168,7 @@ fn a_home_that_is_not_there_has_no_jobs_and_is_not_made() {
 
 #[test]
 fn a_list_needs_no_index() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 12);
     // What can neither be used nor removed as a file stands in for a read-only disk, and root meets it too.
     for name in ["index.lock", "index.db", "index.new"] {
@@ -188,7 +188,7 @@ fn a_list_needs_no_index() {
 
 #[test]
 fn a_home_of_another_user_is_read_and_left_as_it_is() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 3);
     if std::os::unix::fs::chown(place.home.dir(), Some(65_534), None).is_err() {
         eprintln!("skipped: only root can give a directory away");
@@ -201,7 +201,7 @@ fn a_home_of_another_user_is_read_and_left_as_it_is() {
 
 #[test]
 fn a_row_without_a_directory_is_not_listed() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 12);
     assert_eq!(list(&place.home, &Filter::default()).unwrap().more, 2);
     std::fs::remove_dir_all(place.home.job(made[11]).dir()).unwrap();
@@ -216,7 +216,7 @@ fn told(home: &Home, filter: Filter) -> u64 {
 
 #[test]
 fn the_number_of_all_is_right_whatever_has_come_and_gone() {
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     let tag = || Filter { tags: vec!["team=a".parse().unwrap()], ..Filter::default() };
     let made: Vec<JobId> =

@@ -8,7 +8,7 @@ use std::time::Duration;
 use quell::core::JobId;
 use quell::{Filter, GcRules, Home, list, resolve};
 
-use crate::fake::{Fake, Place, finish, gc};
+use crate::fake::{Fake, TestHome, finish, gc};
 
 fn all() -> Filter {
     Filter { all: true, ..Filter::default() }
@@ -53,7 +53,7 @@ fn a_part_of_another_test() {
 
 #[test]
 fn processes_that_list_while_jobs_end_see_all_of_them() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 100);
     let readers: Vec<Child> = (0..8).map(|_| other("list", &place.home)).collect();
     for second in 100..300 {
@@ -74,7 +74,7 @@ fn processes_that_list_while_jobs_end_see_all_of_them() {
 
 #[test]
 fn threads_that_damage_the_index_and_ask_it_all_get_answers() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 100);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ fn threads_that_damage_the_index_and_ask_it_all_get_answers() {
 
 #[test]
 fn several_gc_at_once_remove_each_job_once() {
-    let place = Place::new();
+    let place = TestHome::new();
     let made = finish(&place.home, 200);
     let rules = GcRules { max_count: Some(20), ..GcRules::default() };
     let mut removed: Vec<JobId> = std::thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn several_gc_at_once_remove_each_job_once() {
 fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
     let rounds: u64 = std::env::var("QUELL_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
     for round in 0..rounds {
-        let place = Place::new();
+        let place = TestHome::new();
         finish(&place.home, 200);
         list(&place.home, &Filter::default()).unwrap();
         let mut child = other("gc", &place.home);
@@ -157,7 +157,7 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
 /// would be missing from every list until the next boot.
 #[test]
 fn a_note_is_kept_until_its_job_is_in_the_index() {
-    let place = Place::new();
+    let place = TestHome::new();
     finish(&place.home, 3);
     assert_eq!(list(&place.home, &all()).unwrap().jobs.len(), 3);
     let late = Fake::at(3).finish(&place.home);

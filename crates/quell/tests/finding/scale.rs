@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quell::{Filter, GcRules, JobState, list, resolve, stats};
 
-use crate::fake::{Fake, Place, gc};
+use crate::fake::{Fake, TestHome, gc};
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -16,7 +16,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
 #[test]
 fn many_finished_jobs_are_listed_found_and_removed() {
     let count: u64 = std::env::var("QUELL_TEST_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     let half = count / 2;
     let tags = |second: u64| if second.is_multiple_of(100) { vec![("hundredth", "yes")] } else { Vec::new() };

@@ -6,11 +6,11 @@ use quell::guard::{Asker, AuditLine, Gate, Kind};
 use quell::guard::{Decision, Policy};
 use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, Timestamp, stats, stats_of};
 
-use crate::fake::{Fake, Place, THEN};
+use crate::fake::{Fake, THEN, TestHome};
 
 #[test]
 fn the_sums_are_those_of_the_receipts() {
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     Fake { lasted: 1.0, tags: vec![("t", "1")], ..Fake::at(0) }.finish(home);
     Fake { lasted: 2.0, outcome: RootOutcome::Exited { code: 3 }, leaked: true, ..Fake::at(10) }.finish(home);
@@ -58,7 +58,7 @@ fn the_sums_are_those_of_the_receipts() {
 
 #[test]
 fn a_home_without_jobs_has_sums_of_nothing() {
-    let place = Place::new();
+    let place = TestHome::new();
     let nothing = Stats { refusals: Some(0), ..Stats::default() };
     assert_eq!(stats(&place.home, None, &[]).unwrap(), nothing);
 }
@@ -87,7 +87,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
 }
 
 /// Appends to the log, as whoever owns it.
-fn write_log(place: &Place, lines: &[String]) {
+fn write_log(place: &TestHome, lines: &[String]) {
     place.home.make().unwrap();
     let path = place.path("audit.jsonl");
     std::fs::write(&path, lines.concat()).unwrap();
@@ -104,7 +104,7 @@ fn by(period: Period) -> StatsFilter {
 
 #[test]
 fn over_time_gaps_show_and_refusals_count() {
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     for (hour, grace_used) in [(0, 1.0), (0, 4.0), (0, 2.0), (4, 5.0)] {
         let killed = hour == 4;
@@ -153,7 +153,7 @@ fn over_time_gaps_show_and_refusals_count() {
 
 #[test]
 fn of_many_hours_the_last_ones_are_told_and_the_totals_are_of_all() {
-    let place = Place::new();
+    let place = TestHome::new();
     for hour in [0, 30, 99] {
         Fake { grace_used: Some(1.0), ..Fake::at(hour * HOUR) }.finish(&place.home);
     }
@@ -173,7 +173,7 @@ fn of_many_hours_the_last_ones_are_told_and_the_totals_are_of_all() {
 
 #[test]
 fn by_label_the_most_common_come_first_and_a_job_counts_for_each() {
-    let place = Place::new();
+    let place = TestHome::new();
     let home = &place.home;
     write_log(&place, &[audit_line(0, "VERB_DENIED", Kind::Decision) + "\n"]);
     for (second, used) in [1.0, 3.0, 5.0].into_iter().enumerate() {
@@ -210,7 +210,7 @@ fn labels_without_number_are_cut_and_counted() {
         "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t",
         "u", "v", "w", "x", "y",
     ];
-    let place = Place::new();
+    let place = TestHome::new();
     for (second, value) in VALUES.into_iter().enumerate() {
         Fake { tags: vec![("run", value)], grace_used: Some(1.0), ..Fake::at(second as u64) }
             .finish(&place.home);
@@ -224,7 +224,7 @@ fn labels_without_number_are_cut_and_counted() {
 
 #[test]
 fn refusals_without_jobs_have_a_time_too() {
-    let place = Place::new();
+    let place = TestHome::new();
     let gate = Gate::new(&place.home, Policy { deny: vec!["rm".into()], ..Policy::default() });
     assert!(gate.admit("rm", "web").is_err());
     assert!(gate.admit("stop", "web").is_ok());
@@ -235,7 +235,7 @@ fn refusals_without_jobs_have_a_time_too() {
 
 #[test]
 fn a_log_that_can_not_be_read_is_an_error_and_no_absence_of_refusals() {
-    let place = Place::new();
+    let place = TestHome::new();
     Fake { tags: vec![("t", "1")], ..Fake::at(0) }.finish(&place.home);
     std::fs::create_dir(place.path("audit.jsonl")).unwrap();
     let error = stats(&place.home, None, &[]).unwrap_err().to_string();

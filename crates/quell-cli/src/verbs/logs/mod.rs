@@ -14,7 +14,7 @@ use super::{fail, quell};
 use crate::args::LogsArgs;
 use crate::output;
 use crate::render::format;
-use print::{Printer, Style};
+use print::{LineStyle, Printer};
 
 /// Shows what was asked for, and follows it if that was.
 pub fn logs(args: &LogsArgs) -> ExitCode {
@@ -64,7 +64,7 @@ fn tell_unwritten(job: &Job, streams: Streams) {
 }
 
 fn by_line(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
-    let mut printer = Printer::new(job, Style { timestamps: args.timestamps, json: args.json });
+    let mut printer = Printer::new(job, LineStyle { timestamps: args.timestamps, json: args.json });
     let (cursor, long) = if args.follow {
         follow::follow(job, query, &mut printer)?
     } else {

@@ -12,7 +12,7 @@ use super::Flow;
 use crate::args::LogsArgs;
 use crate::output;
 use crate::render::format;
-use crate::render::{Filter, printable};
+use crate::render::{ControlFilter, printable};
 
 /// How many bytes are written at once.
 const BUFFER: usize = 64 * 1024;
@@ -22,7 +22,7 @@ const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
 /// How lines look.
-pub struct Style {
+pub struct LineStyle {
     /// With their time.
     pub timestamps: bool,
     /// As JSON.
@@ -33,13 +33,13 @@ pub struct Style {
 pub struct Printer {
     out: BufWriter<Stdout>,
     id: String,
-    limits: Limits,
-    style: Style,
+    limits: LogLimits,
+    style: LineStyle,
     /// Whether a person looks at it, and whether in colour.
     terminal: bool,
     colour: bool,
     /// What keeps the job's output from steering the terminal.
-    filter: Option<Filter>,
+    filter: Option<ControlFilter>,
     /// The stream and offset where a line that has no end yet goes on.
     open: Option<(Stream, u64)>,
     /// Whether quell's own words go to stderr.
@@ -48,15 +48,15 @@ pub struct Printer {
 }
 
 impl Printer {
-    pub fn new(job: &Job, style: Style) -> Self {
+    pub fn new(job: &Job, style: LineStyle) -> Self {
         let terminal = io::stdout().is_terminal();
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let colour = terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb");
         Self {
             out: BufWriter::with_capacity(BUFFER, io::stdout()),
             id: job.id().to_string(),
-            limits: Limits::of(job),
-            filter: (terminal && !style.json).then(Filter::default),
+            limits: LogLimits::of(job),
+            filter: (terminal && !style.json).then(ControlFilter::default),
             style,
             terminal,
             colour,
@@ -94,7 +94,7 @@ impl Printer {
 
     /// Ends the colours of the job's output: what follows is quell's own.
     fn end_output(&mut self) -> Flow {
-        let end = self.filter.as_mut().map_or(&[][..], Filter::close);
+        let end = self.filter.as_mut().map_or(&[][..], ControlFilter::close);
         self.put(end)
     }
 
@@ -227,12 +227,12 @@ impl Printer {
 }
 
 /// Why some of a job's output may not be there.
-pub struct Limits {
+pub struct LogLimits {
     job: Job,
     max_log: Option<u64>,
 }
 
-impl Limits {
+impl LogLimits {
     pub fn of(job: &Job) -> Self {
         let max_log = job.dir().spec().ok().and_then(|spec| Some(spec.request.as_background()?.max_log));
         Self { job: job.clone(), max_log }

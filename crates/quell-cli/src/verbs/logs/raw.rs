@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use quell::{Cursor, Error, Job, LogQuery, LogReader, Piece};
 
 use super::Shown;
-use super::print::{Limits, complain};
+use super::print::{LogLimits, complain};
 use crate::args::LogsArgs;
 use crate::output;
-use crate::render::Filter;
+use crate::render::ControlFilter;
 
 /// Copies what was asked for to standard output. What was not kept is told on standard error.
 pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
@@ -24,9 +24,9 @@ pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
         let until = query.until.unwrap_or(now);
         reader.stop_at(Cursor { out: until.out.min(now.out), err: until.err.min(now.err) });
     }
-    let limits = Limits::of(job);
+    let limits = LogLimits::of(job);
     let mut out = io::stdout().lock();
-    let mut filter = (!args.raw && out.is_terminal()).then(Filter::default);
+    let mut filter = (!args.raw && out.is_terminal()).then(ControlFilter::default);
     loop {
         while let Some(piece) = reader.next_piece().map_err(failed())? {
             let written = match piece {

@@ -7,7 +7,7 @@ use quell_core::{Contain, JobId, Limits};
 
 use super::super::Unavailable;
 use super::super::cgroup_fs::CgroupError;
-use super::{Backend, JobCgroup, Pidns, Reaper, Scope};
+use super::{Backend, JobCgroup, Pidns, Reaper, SystemdScope};
 
 /// Finds a backend for job `id`. Makes its cgroup, if it is one; nothing else exists yet. A cgroup is made below `base`, or else
 /// below this process's own.
@@ -37,7 +37,7 @@ fn acquire_cgroup(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Bac
         Ok(cgroup) => return Ok(Backend::Cgroup(cgroup)),
         Err(error) => error,
     };
-    let bus = match Scope::acquire(limits) {
+    let bus = match SystemdScope::acquire(limits) {
         Ok(scope) => return Ok(Backend::Scope(scope)),
         Err(error) => error,
     };

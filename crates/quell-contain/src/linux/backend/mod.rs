@@ -20,14 +20,14 @@ pub(super) use ladder::acquire;
 use pidns::Pidns;
 use reaper::Reaper;
 pub(super) use scope::BUS_PATIENCE;
-use scope::Scope;
+use scope::SystemdScope;
 
 /// What holds a tree.
 #[derive(Debug)]
 pub(super) enum Backend {
     Reaper(Reaper),
     Cgroup(JobCgroup),
-    Scope(Scope),
+    Scope(SystemdScope),
     Pidns(Pidns),
 }
 
@@ -66,7 +66,7 @@ impl Backend {
     pub fn reopen(id: JobId, reported: &KeeperReport) -> Self {
         match reported.held {
             Some(ContainmentKind::Pidns) => Self::Pidns(Pidns::reopen()),
-            Some(ContainmentKind::Scope) => Self::Scope(Scope::reopen(reported_cgroup(id, reported))),
+            Some(ContainmentKind::Scope) => Self::Scope(SystemdScope::reopen(reported_cgroup(id, reported))),
             // A keeper that was lost before its first report may have made the cgroup.
             Some(ContainmentKind::Cgroup | ContainmentKind::Reaper) | None => {
                 let cgroup = reported_cgroup(id, reported).map(JobCgroup::reopen);

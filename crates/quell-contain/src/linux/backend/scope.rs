@@ -14,12 +14,12 @@ pub(in super::super) const BUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A scope. It exists only once there is a process to put into it.
 #[derive(Debug)]
-pub struct Scope {
+pub struct SystemdScope {
     limits: Limits,
     cgroup: Option<Cgroup>,
 }
 
-impl Scope {
+impl SystemdScope {
     /// Asks whether there is a service manager.
     pub fn acquire(limits: &Limits) -> Result<Self, ScopeError> {
         systemd::probe(BUS_PATIENCE).map(|()| Self { limits: *limits, cgroup: None })
