@@ -1,11 +1,11 @@
 /*
- * The programs that are measured: as small as can be, so that what is measured is whoever runs them.
+ * The programs that are measured. They are as small as possible, so that the measured time is that of the tool that runs them.
  *
  *   job tree N FILE [sessions]   N processes, each in a session of its own with `sessions`; writes the pid of the
  *                                first to FILE when all are there; they wait for a signal
  *   job last MS FILE             waits, and as its last act writes the monotonic clock in nanoseconds to FILE
  *
- * Nothing here lives longer than LIFE seconds, whatever becomes of whoever started it.
+ * Nothing here lives longer than LIFE seconds, whatever happens to its starter.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ static int tree(long count, const char *file, int sessions)
             return 1;
     }
     close(up[0]);
-    /* Whole or not at all, as somebody looks for it all the time. */
+    /* Renamed into place, because the reader looks for the file all the time and must see it whole. */
     snprintf(part, sizeof part, "%s.part", file);
     snprintf(text, sizeof text, "%ld\n", (long)getpid());
     fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

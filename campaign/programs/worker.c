@@ -1,6 +1,6 @@
 /*
  * worker TOKEN DIR TAG [key=value ...]: what the jobs of a campaign run. It keeps books of its own about what it did and
- * what was done to it, in a file that it shares with nobody but the checker, so that quell's words can be compared.
+ * what was done to it, in a file that only the checker reads, so that quell's answers can be compared.
  *
  *   lines=N    writes N numbered lines, every third one to stderr
  *   pace=US    pauses between lines
@@ -9,7 +9,7 @@
  *   after=MS   ... and so long after that
  *   deaf=1     ignores TERM
  *
- * DIR/g-TAG is locked by everyone of a run: a run that finds another one's process alive writes that down.
+ * DIR/g-TAG is locked by every process of a run: a run that finds a process of another one alive writes that down.
  * Nothing here outlives LIFE seconds.
  */
 #define _GNU_SOURCE

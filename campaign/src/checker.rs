@@ -29,7 +29,7 @@ pub fn check(world: &mut World) {
     nothing_is_left(world);
     let known = world.ledger.jobs().clone();
     for id in world.lab.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
-        // A job that nobody was told of: whoever started it was killed, or told an error.
+        // A job whose id was never printed: its starter was killed, or got an error.
         let mut facts = known.get(id).cloned().unwrap_or_default();
         if !facts.told {
             facts.harms.insert(Harm::Start);
@@ -72,7 +72,7 @@ fn settle(world: &World) {
                 ),
             );
         }
-        // Whoever was killed a moment ago holds its lock until it has exited.
+        // A process that was killed a moment ago holds its lock until it has exited. No event tells of that.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -90,7 +90,7 @@ fn nothing_is_left(world: &World) {
         let doing = what_it_does(process.pid);
         world.violation("P2", format!("alive in the end: {process:?}, of {facts:?}, {doing}"));
     }
-    // One who was killed at its very last step, when the job was over and swept already, has left its own cgroup.
+    // A keeper that was killed at its last step, after the job was over and swept, has left its own cgroup.
     if world.ask("sweep", &["--json"]).is_none() {
         return;
     }
@@ -238,7 +238,7 @@ fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dy
         // A code that the program never gave is an invention.
         "exited" => left == outcome["code"].as_i64(),
         "signaled" => {
-            // A program that went its own way, untouched, was not killed by anybody.
+            // A program that nothing touched was not killed.
             let touched =
                 facts.stops + facts.terms + facts.others > 0 || facts.timed || !facts.harms.is_empty();
             touched || left.is_none()
@@ -260,7 +260,7 @@ fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dy
     }
 }
 
-/// One polite request at most, and no signal that nobody sent.
+/// One polite request at most, and no signal that no client sent.
 fn signals(world: &World, facts: &Job, books: &[Book], what: &dyn Fn() -> String) {
     for book in books {
         let most = 1 + facts.terms as u64;
@@ -268,7 +268,7 @@ fn signals(world: &World, facts: &Job, books: &[Book], what: &dyn Fn() -> String
             world.violation("P4", format!("asked {} times: {}", book.terms, what()));
         }
         if book.others > facts.others as u64 {
-            world.violation("P3", format!("signals that nobody sent: {}", what()));
+            world.violation("P3", format!("signals that no client sent: {}", what()));
         }
     }
 }
@@ -285,7 +285,7 @@ fn output(world: &World, id: &str, facts: &Job, books: &[Book], what: &dyn Fn() 
         for line in text.lines() {
             let number = line.strip_prefix(&format!("{} {letter} ", facts.tag));
             let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
-                return world.violation("P7", format!("a line that nobody wrote, {line:?}: {}", what()));
+                return world.violation("P7", format!("a line that no worker wrote, {line:?}: {}", what()));
             };
             match runs.last_mut() {
                 Some(last) if number == *last + 1 => *last = number,

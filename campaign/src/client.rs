@@ -471,7 +471,7 @@ impl Client<'_> {
         };
     }
 
-    /// Somebody was told that a job is gone: nobody of it may be alive from that instant on.
+    /// A client was told that a job is gone: no process of it may be alive from that instant on.
     fn is_gone(&self, id: &str, words: &str) {
         self.figures.checks.add(1);
         let mut left = self.world.members(id);

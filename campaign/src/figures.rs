@@ -97,7 +97,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// What there is now that bears quell's name.
+    /// What has quell's name now.
     pub fn now() -> Holdings {
         let count = |dir: &str| fs::read_dir(dir).map_or(0, |entries| entries.flatten().count());
         let quells = |pid: &str| {

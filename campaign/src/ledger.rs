@@ -58,7 +58,7 @@ pub struct Job {
     /// Signals that clients sent to it, TERM and others.
     pub terms: usize,
     pub others: usize,
-    /// Whether somebody asked for its removal.
+    /// Whether a client asked for its removal.
     pub removed: bool,
     /// Whether it is to be started again by its keeper.
     pub again: bool,
@@ -74,7 +74,7 @@ impl Job {
         harms.iter().any(|harm| self.harms.contains(harm))
     }
 
-    /// Whether nobody may have been left to keep it.
+    /// Whether both keepers may be lost.
     pub fn lost(&self) -> bool {
         self.suffered(&[Harm::Both, Harm::Reboot, Harm::Start])
             || self.harms.contains(&Harm::Keeper)
@@ -98,7 +98,7 @@ impl Ledger {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known of a job, which may be one that nobody was told of.
+    /// Changes what is known of a job. Its id may never have been printed.
     pub fn note(&self, id: &str, change: impl FnOnce(&mut Job)) {
         change(self.jobs().entry(id.to_owned()).or_default());
     }

@@ -183,7 +183,7 @@ impl<'w> Nemesis<'w> {
             // The record of a job that was taken to another boot, or that was forged, names a bystander.
             Fault::KillRoot if self.world.ledger.get(&id).suffered(&[Harm::Reboot, Harm::Forged]) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
-            // The front of a `run` that is stopped does not return, as after Ctrl-Z; nobody has promised that.
+            // The front of a `run` that is stopped does not return, as after Ctrl-Z. That is not promised.
             Fault::Pause("standby") if is_run(&job) => {}
             Fault::Pause(role) => {
                 if let Some(process) = job.process(role) {
@@ -382,7 +382,7 @@ impl<'w> Nemesis<'w> {
                 new
             }
         };
-        // In place, as a failing disk does it: whoever has it open has it damaged.
+        // In place, as a failing disk does it: a process that has it open sees the damage.
         if fs::OpenOptions::new().write(true).truncate(true).open(&file).is_ok_and(|mut file| {
             use std::io::Write;
             file.write_all(&new).is_ok()
@@ -457,7 +457,7 @@ impl<'w> Nemesis<'w> {
         }
     }
 
-    /// Somebody moves the job's processes away and removes its cgroup.
+    /// Moves the job's processes away and removes its cgroup.
     fn remove_cgroup(&self, job: &Background<'_>) {
         let record = job.record().unwrap_or_default();
         let Some(cgroup) = record["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else { return };
@@ -477,8 +477,8 @@ impl<'w> Nemesis<'w> {
         }
     }
 
-    /// What a restart of the machine leaves of a job: the record of another boot, and no process. The numbers in it may
-    /// be anybody's by then: here those of a bystander.
+    /// What a restart of the machine leaves of a job: the record of another boot, and no process. The PIDs in it may
+    /// be reused by then: here a bystander has them.
     fn reboot(&mut self, job: &Background<'_>) {
         let id = job.id.clone();
         self.kill_both(job);
@@ -498,8 +498,8 @@ impl<'w> Nemesis<'w> {
         }
         let dir = job.dir();
         let stranger = self.world.some_bystander(&mut self.chance);
-        // Under the job's lock: whoever finishes it at this moment has read one file and not yet the other, and no machine
-        // is restarted in between.
+        // Under the job's lock: a process that finishes the job at this moment has read one file and not yet the other, and
+        // no machine restarts in between.
         let lock = fs::File::open(self.world.lab.home().join("live").join(&id));
         let Ok(lock) = lock.and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into)) else {
             return;
@@ -580,7 +580,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
 
 fn is_run(job: &Background<'_>) -> bool {
     let spec = fs::read(job.dir().join("spec.json")).unwrap_or_default();
-    serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["mode"] == "run")
+    serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["request"]["mode"]["foreground"].is_object())
 }
 
 /// quell's own processes of this name in the lab.

@@ -1,5 +1,5 @@
 //! The place of one scenario: a lab with a home of its own (on a small disk, where it is to fill up), a clock that can jump,
-//! and bystanders that nobody may hit.
+//! and bystanders that no signal may hit.
 
 use std::{
     env, fs,
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Runs a command that nobody kills; it has to return.
+    /// Runs a command that the nemesis does not kill; it has to return.
     pub fn ask(&self, verb: &str, words: &[&str]) -> Option<Finished> {
         let mut running = self.quell(verb).args(words).start();
         if running.wait_exit(BOUND).is_none() {
@@ -210,7 +210,7 @@ impl World {
         std::mem::take(&mut self.violations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whoever is alive and was started as a part of this job. Its environment says so, and it can't be talked out of it.
+    /// The living processes that were started as a part of this job, by their environment at their start.
     pub fn members(&self, id: &str) -> Vec<Process> {
         let mark = format!("QUELL_JOB={id}");
         let is_member = |process: &Process| {
@@ -224,7 +224,7 @@ impl World {
             .collect()
     }
 
-    /// What happened to those whom nothing concerns.
+    /// Checks that no bystander was hit.
     pub fn check_bystanders(&mut self) {
         let mut hit = Vec::new();
         for (child, book) in &mut self.bystanders {

@@ -1,6 +1,6 @@
 /*
  * A wall clock that jumps: preloaded into quell's processes, it adds the seconds that stand (as text) in the file named by
- * TEST_CLOCK. No other clock is touched, as the kernel doesn't either when somebody sets the date.
+ * TEST_CLOCK. No other clock is touched, as the kernel doesn't either when the date is set.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -212,6 +212,31 @@ static void chain(void)
 }
 
 /*
+ * A chain whose links live for ARG microseconds each: few enough for a long look, and too short for one that lists first
+ * and reads afterwards. Each adds a byte to the file "beat". It ends after five seconds, or when the file "enough" is there.
+ */
+static void slow_chain(void)
+{
+    time_t last = now() + 5;
+    long us = arg ? atol(arg) : 2000;
+    if (start() == 0) {
+        int beat = open("beat", O_WRONLY | O_CREAT | O_APPEND, 0666);
+        in_place();
+        while (now() < last && !test_is_over() && access("enough", F_OK) != 0 && write(beat, "x", 1) == 1) {
+            struct timespec life = {0, us * 1000};
+            nanosleep(&life, NULL);
+            if (fork() > 0)
+                _exit(0);
+            alarm(LOOP_SECONDS);
+            setsid();
+        }
+        _exit(0);
+    }
+    signal(SIGCHLD, SIG_IGN);
+    ready_and_stay(1);
+}
+
+/*
  * Up to n processes, each in its own session, each refilling the slots whose process has gone.
  * A slot is claimed before the fork, so that there are never more than n.
  */
@@ -422,6 +447,16 @@ static void seize(void)
     idle();
 }
 
+/* Keeps the process whose number is given from its exit. */
+static void hold_exit(void)
+{
+    ignore_polite_signals();
+    if (!arg || ptrace(PTRACE_SEIZE, atoi(arg), NULL, (void *)PTRACE_O_TRACEEXIT) != 0)
+        fprintf(stderr, "actor: no ptrace here: %s\n", strerror(errno));
+    ready();
+    idle();
+}
+
 /* A tracer that asked to see the exit of its tracee: the dead tracee stays until the tracer goes. */
 static void traced(void)
 {
@@ -453,6 +488,7 @@ const struct kind escapes[] = {
     {"subreaper", subreaper},
     {"chain", chain},
     {"chain-exit", start_chain},
+    {"slow-chain", slow_chain},
     {"bomb", bomb},
     {"clear-env", clear_env},
     {"clear-env-inner", clear_env_inner},
@@ -465,5 +501,6 @@ const struct kind escapes[] = {
     {"trace", trace},
     {"undumpable", undumpable},
     {"seize", seize},
+    {"hold-exit", hold_exit},
     {NULL, NULL},
 };

@@ -102,7 +102,7 @@ fn a_usage_error_names_what_it_wants() {
         ("wait", &[], "<JOB>"),
         ("start", &["--restart", "sometimes", "true"], "no, on-failure, always"),
         ("start", &["--signal", "TREM", "true"], "did you mean TERM?"),
-        ("wait", &["x", "--timeout", "0"], "give more than 0"),
+        ("wait", &["x", "--timeout", "0"], "must be greater than 0"),
     ] {
         let done = lab.quell(verb).args(words).finish();
         one_clear_line(&done, 2);

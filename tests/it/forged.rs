@@ -167,7 +167,9 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
         });
         let spec = fs::read_to_string(job.dir().join("spec.json")).expect("a specification");
         let mut spec: Value = serde_json::from_str(&spec).expect("JSON");
-        spec["mode"] = json!(mode);
+        if mode == "run" {
+            spec["request"]["mode"] = json!({ "foreground": {} });
+        }
         fs::write(job.dir().join("spec.json"), spec.to_string()).expect("a forged specification");
         let done = job.stop(&["--now"]);
         assert!(parent.is_alive(), "{mode}, {user:?}: {}{}", done.stdout, done.stderr);

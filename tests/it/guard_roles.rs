@@ -35,19 +35,18 @@ const CLOSED: [(&str, &str); 4] = [
 
 /// What a keeper of this command is asked, as a caller of `quell __keep` can write it.
 fn request(lab: &Lab, command: &[&str], terms: Value) -> Value {
-    let word = |text: &str| json!({ "Unix": text.as_bytes() });
-    let path = [word("PATH"), word("/usr/bin:/bin")];
-    let second = json!({ "secs": 1, "nanos": 0 });
     json!({
-        "id": null, "command": command.iter().map(|text| word(text)).collect::<Vec<_>>(), "cwd": lab.dir(),
-        "environment": { "clear": true, "set": [path] }, "contain": "auto", "limits": {},
-        "plan": quell::core::StopPlan::default(), "timeout": null, "until": "root", "leak": "stop", "name": null,
-        "tags": {}, "receipts": [], "uses_stdout": false, "home": lab.home(), "stdin": null, "owner": null,
-        "background": {
-            "rules": { "stdin": "null", "pty": false, "max_log": 1 << 20, "ready": {}, "hooks": [] }, "session": null, "nested": false,
-            "ready_interval": second, "ready_timeout": second, "test": terms,
+        "home": lab.home(),
+        "request": {
+            "command": command, "cwd": lab.dir(), "env": { "clear": true, "set": [["PATH", "/usr/bin:/bin"]] },
+            "mode": { "background": { "max_log": 1 << 20, "test": terms } },
         },
     })
+}
+
+/// What only a background job has, in such a request.
+fn background(message: &mut Value) -> &mut Value {
+    &mut message["request"]["mode"]["background"]
 }
 
 /// `quell __keep` with this request on a socket, as its own caller gives it.
@@ -146,9 +145,11 @@ fn a_test_run_passes_where_only_tests_are_allowed_and_nothing_else_does() {
 
     let hook = json!({ "on": ["started"], "action": { "run": ["touch", made] }, "timeout": { "secs": 5, "nanos": 0 } });
     let mut hooked = request(&lab, &[&name], json!({}));
-    hooked["background"]["rules"]["hooks"] = json!([hook]);
+    hooked["request"]["hooks"] = json!([hook]);
     let mut probed = request(&lab, &[&name], json!({}));
-    probed["background"]["rules"]["ready"] = json!({ "cmd": format!("touch {}", made.display()) });
+    let ready =
+        json!({ "rules": { "cmd": format!("touch {}", made.display()) }, "interval": 1.0, "timeout": 1.0 });
+    background(&mut probed)["ready"] = ready;
     let outside = request(&lab, &[&name], json!({ "scope": ["/etc"] }));
     let other = request(&lab, &["touch", "made"], json!({}));
     let start = request(&lab, &[&name], Value::Null);
@@ -179,8 +180,7 @@ fn a_request_for_a_test_run_carries_no_code_past_the_check() {
     policy(&lab, &format!("[guard]\ndeny = [\"run\", \"start\"]\n[guard.test]\nscope = [{scope:?}]\n"));
     let name = script.to_string_lossy().into_owned();
     let sound = || request(&lab, &[&name], json!({}));
-    let word = |text: &str| json!({ "Unix": text.as_bytes() });
-    let bash_env = [word("BASH_ENV"), word(&evil.to_string_lossy())];
+    let bash_env = json!(["BASH_ENV", evil]);
     let finish = |what: &str, done: Finished| {
         assert_eq!(done.code(), Some(0), "{what}");
         let over = || fs::read_to_string(&said).is_ok_and(|text| text.contains("QUELL_JOB="));
@@ -193,36 +193,32 @@ fn a_request_for_a_test_run_carries_no_code_past_the_check() {
     };
 
     let mut set = sound();
-    set["environment"]["set"].as_array_mut().expect("a list").push(json!(bash_env));
+    set["request"]["env"]["set"].as_array_mut().expect("a list").push(bash_env);
     let text = finish("a variable of the request", keep(&lab, &set));
     assert!(!text.contains("BASH_ENV"), "{text}");
 
     let mut inherited = sound();
-    inherited["environment"]["clear"] = json!(false);
+    inherited["request"]["env"]["clear"] = json!(false);
     let role = verb(&lab, "__keep").env("BASH_ENV", &evil);
     let text = finish("a variable of the role", keep_by(role, &inherited));
     assert!(!text.contains("BASH_ENV"), "{text}");
 
-    // A test run reads nothing, is not started again, and writes its receipt only on record.
-    let (receipt, fed) = (lab.path("receipt"), lab.write("fed", "fed to it\n"));
+    // A test run reads nothing, and is not started again.
+    let fed = lab.write("fed", "fed to it\n");
     let mut more = sound();
-    more["receipts"] = json!([{ "File": receipt }]);
-    more["background"]["rules"]["stdin"] = json!("given");
-    more["background"]["stdin_file"] = json!(fed);
-    more["background"]["rules"]["restart"] =
+    background(&mut more)["stdin"] = json!({ "file": fed });
+    background(&mut more)["restart"] =
         json!({ "policy": "always", "limit": 1, "delay": 0.0, "max_delay": 1.0 });
-    let hook = json!({ "on": ["ended"], "action": { "run": ["touch", made] }, "timeout": { "secs": 5, "nanos": 0 } });
-    more["hooks"] = json!([hook]);
     let text = finish("the rest", keep(&lab, &more));
-    assert!(!text.contains("fed to it") && !receipt.exists(), "{text}");
+    assert!(!text.contains("fed to it"), "{text}");
     assert_eq!(text.matches("QUELL_JOB=").count(), 1, "{text}");
 
     // The settings of the directory in which it is asked for hold.
     let mut moved = request(&lab, &[&elsewhere.to_string_lossy()], json!({}));
-    moved["cwd"] = json!(lab.path("other"));
+    moved["request"]["cwd"] = json!(lab.path("other"));
     policy(&lab, "[guard]\ndeny = [\"run\", \"start\"]\n[guard.test]\nscope = [\"tests\"]\n");
     let mut named = sound();
-    named["name"] = json!("../../name");
+    named["request"]["name"] = json!("../../name");
     for (what, forged, wanted) in [("cwd", moved, Some(4)), ("name", named, Some(1))] {
         assert_eq!(keep(&lab, &forged).code(), wanted, "{what}");
         assert!(!said.exists() && lab.ids("jobs").len() == 3, "{what}");
@@ -347,6 +343,31 @@ fn a_restart_is_admitted_as_the_start_that_it_is() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!(last(&lab)["verb"], "start");
     assert_eq!(lab.job(done.stdout.trim()).stop(&["--now"]).code(), Some(0));
+}
+
+/// A restart that is refused, or that can't be written down, stops nothing.
+#[test]
+fn a_restart_is_admitted_as_the_stop_that_it_is_and_with_a_line_in_the_log() {
+    let lab = Lab::as_me();
+    policy(&lab, "");
+    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    policy(&lab, "[guard]\ndeny = [\"stop\"]\n");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "VERB_DENIED"), "{}", done.stdout);
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("restart"), &json!(false)), "{line:#}");
+    let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
+    assert_eq!(done.envelope()["data"]["decision"]["code"], "VERB_DENIED", "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped before it was refused");
+    policy(&lab, "");
+    let log = lab.home().join("audit.jsonl");
+    fs::rename(&log, lab.path("kept")).expect("the log");
+    fs::create_dir(&log).expect("mkdir");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(125), "record_unwritable"), "{}", done.stdout);
+    assert!(done.stdout.contains("audit.jsonl"), "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped, and could not be started again");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0), "a stop needs no line");
 }
 
 #[test]

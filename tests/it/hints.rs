@@ -2,7 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use quell_tests::{lab::Lab, run::Quell, skip};
+use quell_tests::{
+    lab::{Lab, copy_program},
+    run::Quell,
+    skip,
+};
 
 #[test]
 fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
@@ -89,6 +93,26 @@ fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
         assert!(script.contains("interpreter") && !script.contains("chmod"), "{script}");
         let dir = error(&dir);
         assert!(dir.contains("is a directory") && !dir.contains("chmod"), "{dir}");
+    }
+}
+
+#[test]
+fn what_the_kernel_refuses_to_execute_is_told_by_its_reason() {
+    let lab = Lab::as_me();
+    let link = lab.path("link");
+    std::os::unix::fs::symlink(&link, &link).expect("symlink");
+    let busy = lab.path("busy");
+    copy_program(std::path::Path::new("/bin/true"), &busy);
+    let _writer = fs::OpenOptions::new().append(true).open(&busy).expect("the program, open for writing");
+    let long = lab.write("long", &format!("LONG={}\n", "x".repeat(200_000)));
+    for verb in ["run", "start"] {
+        let error = |words: &[&str]| said(lab.quell(verb).command(words));
+        let looped = error(&[link.to_str().expect("a path")]);
+        assert!(looped.contains("symbolic links") && !looped.contains("chmod"), "{looped}");
+        let busy = error(&[busy.to_str().expect("a path")]);
+        assert!(busy.contains("close it") && !busy.contains("chmod"), "{busy}");
+        let big = said(lab.quell(verb).args(["--env-file"]).args([&long]).command(["true"]));
+        assert!(big.contains("a file or standard input") && !big.contains("chmod"), "{big}");
     }
 }
 

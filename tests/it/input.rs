@@ -7,7 +7,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
 };
 
-use quell::{Input, Start, Stop};
+use quell::{Background, JobRequest, Stdin, Stop};
 use quell_tests::{
     eventually,
     lab::Lab,
@@ -107,18 +107,18 @@ fn the_program_reads_what_it_was_given_and_no_more() {
 fn what_is_sent_arrives_whole_and_its_end_too() {
     let lab = Lab::as_me();
     let every: Vec<u8> = (0..=255u8).cycle().take(3_000_000).collect();
-    let mut start = Start::new(["cat"]);
-    start.stdin = Input::Pipe;
+    let piped = Background { stdin: Stdin::Pipe, ..Background::default() };
+    let start = JobRequest::new(["cat"], piped.clone());
     let job = quell(&lab).start(&start).expect("a start");
     job.send(&every[..1000], false, PATIENCE).expect("a send");
     job.send(&every[1000..], true, PATIENCE).expect("a send");
     over(&job);
     assert!(fs::read(job.dir().dir().join("stdout.log")).expect("a log") == every);
     // To one that has none, or does not read any more, it is an error and no silence.
-    let deaf = quell(&lab).start(&Start::new(["sleep", &lab.oracle.nap()])).expect("a start");
+    let deaf = quell(&lab).start(&JobRequest::background(["sleep", &lab.oracle.nap()])).expect("a start");
     assert!(matches!(deaf.send(b"x", false, PATIENCE), Err(quell::Error::State(_))));
-    let mut start = Start::new(["sh", "-c", &format!("exec <&-; echo closed; sleep {}", lab.oracle.nap())]);
-    start.stdin = Input::Pipe;
+    let script = format!("exec <&-; echo closed; sleep {}", lab.oracle.nap());
+    let start = JobRequest::new(["sh", "-c", &script], piped);
     let closed = quell(&lab).start(&start).expect("a start");
     assert!(eventually(PATIENCE, || {
         fs::read(closed.dir().dir().join("stdout.log")).is_ok_and(|text| text == b"closed\n")

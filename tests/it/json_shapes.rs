@@ -78,22 +78,6 @@ fn every_duration_is_seconds_as_a_number() {
     assert_eq!(value("start.max_log"), Some(json!("64M")));
 }
 
-/// Records of older releases have durations in two parts.
-#[test]
-fn a_record_with_durations_in_parts_is_read() {
-    let lab = Lab::as_me();
-    let job =
-        lab.start().args(["--grace", "1500ms", "--ttl", "1h"]).command(["sleep", &lab.oracle.nap()]).begin();
-    let path = job.dir().join("spec.json");
-    let mut spec: Value = serde_json::from_slice(&fs::read(&path).expect("a spec")).expect("JSON");
-    assert_eq!(spec["plan"]["grace"], json!(1.5));
-    spec["plan"]["grace"] = json!({ "secs": 1, "nanos": 500_000_000 });
-    spec["background"]["ttl"] = json!({ "secs": 7200, "nanos": 0 });
-    fs::write(&path, spec.to_string()).expect("the old shape");
-    let status = lab.quell("status").args([job.id.as_str(), "--json"]).finish().envelope();
-    assert_eq!(status["data"]["ttl"], json!(7200.0), "{status:#}");
-}
-
 #[test]
 fn a_stop_is_one_answer_for_none_one_and_several() {
     let lab = Lab::as_me();

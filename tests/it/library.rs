@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{Conditions, Home, Met, Quell, Start, Stop, wait};
+use quell::{Conditions, Home, JobRequest, Met, Quell, Stop, wait};
 use quell_tests::{eventually, lab::Lab, run::PATIENCE, skip};
 
 /// quell's library, with the jobs of this lab.
@@ -18,8 +18,8 @@ pub fn quell(lab: &Lab) -> Quell {
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
-pub fn nap(lab: &Lab) -> Start {
-    Start::new(["sleep", &lab.oracle.nap()])
+pub fn nap(lab: &Lab) -> JobRequest {
+    JobRequest::background(["sleep", &lab.oracle.nap()])
 }
 
 /// Waits until the job is over; what it came to.
@@ -103,7 +103,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
 fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
     let lab = Lab::as_me();
     let quell = quell(&lab);
-    let mut start = Start::new(["true"]);
+    let mut start = JobRequest::background(["true"]);
     start.name = Some("web".into());
     for round in 0..20 {
         let job = quell.start(&start).unwrap_or_else(|error| panic!("round {round}: {error}"));

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{Job, JobState, LogReader, Piece, Start, Stream, Watch};
+use quell::{Job, JobRequest, JobState, LogReader, Mode, Piece, Stream, Watch};
 use quell_tests::{jobs::Background, lab::Lab, oracle::Process, run::PATIENCE};
 
 use crate::library::{over, quell};
@@ -38,9 +38,22 @@ fn flooded(from: u64, length: u64, lines: bool) -> Vec<u8> {
 }
 
 /// A start of so many bytes of flood.
-fn flood(lab: &Lab, kind: &str, bytes: u64) -> Start {
+fn flood(lab: &Lab, kind: &str, bytes: u64) -> JobRequest {
     let actor = lab.actor_path();
-    Start::new([actor.to_str().expect("a path"), kind, lab.oracle.token(), &(bytes / RECORD).to_string()])
+    JobRequest::background([
+        actor.to_str().expect("a path"),
+        kind,
+        lab.oracle.token(),
+        &(bytes / RECORD).to_string(),
+    ])
+}
+
+/// The same with a log of so many bytes.
+fn with_log(mut request: JobRequest, max_log: u64) -> JobRequest {
+    if let Mode::Background(background) = &mut request.mode {
+        background.max_log = max_log;
+    }
+    request
 }
 
 /// What a reader has found out.
@@ -151,8 +164,7 @@ fn many_readers_of_a_writing_job_see_the_same_bytes() {
     let bytes = volume() / 100 / RECORD * RECORD;
     let right = flooded(0, bytes, true);
     for cap in [bytes * 2, 1 << 20] {
-        let mut start = flood(&lab, "flood", bytes);
-        start.max_log = cap;
+        let start = with_log(flood(&lab, "flood", bytes), cap);
         let job = quell(&lab).start(&start).expect("a start");
         let found: Vec<Found> = thread::scope(|scope| {
             let readers: Vec<_> = (0..50).map(|_| scope.spawn(|| follow(&job, &right))).collect();
@@ -193,10 +205,10 @@ fn follow(job: &Job, right: &[u8]) -> Found {
 fn output_without_a_line_end_is_no_different() {
     let lab = Lab::as_me();
     let bytes = volume() / 10 / RECORD * RECORD;
-    let mut start = flood(&lab, "flood-flat", bytes);
-    start.max_log = 1 << 20;
     // A line that never ends must not be held in memory to be matched.
-    start.ready.log = Some("no such line".into());
+    let mut background = quell::Background { max_log: 1 << 20, ..quell::Background::default() };
+    background.ready.rules.log = Some("no such line".into());
+    let start = JobRequest { mode: background.into(), ..flood(&lab, "flood-flat", bytes) };
     let job = quell(&lab).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Met::Exit);
     let mut found = Found::default();
@@ -226,8 +238,8 @@ fn both_streams_are_told_in_the_order_in_which_they_were_written() {
     // busy machine no pause is long enough.
     let script = r#"kept() { until grep -qx "$1 $i" "$DIR/$QUELL_JOB/std$1.log"; do :; done; }
         i=0; while [ $i -lt 40 ]; do echo out $i; kept out; echo err $i >&2; kept err; i=$((i+1)); done"#;
-    let mut start = Start::new(["sh", "-c", script]);
-    start.environment.set.push(("DIR".into(), lab.home().join("jobs").into()));
+    let mut start = JobRequest::background(["sh", "-c", script]);
+    start.env.set.push(("DIR".into(), lab.home().join("jobs").into()));
     let job = quell(&lab).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Met::Exit);
     let page = job.logs(&quell::LogQuery::default()).expect("logs");
@@ -328,8 +340,7 @@ fn a_cap_holds_from_the_smallest_to_the_largest() {
         assert_eq!(done.code(), Some(code), "{size:?}: {}", done.stderr);
         assert!(code == 0 || done.stderr.lines().count() <= 8, "{size:?}: {}", done.stderr);
     }
-    let mut start = flood(&lab, "flood", 160_000);
-    start.max_log = 4096;
+    let start = with_log(flood(&lab, "flood", 160_000), 4096);
     let job = quell(&lab).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Met::Exit);
     let mut found = Found::default();

@@ -126,9 +126,11 @@ fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
 fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
     let lab = Lab::as_me();
     let stranger = Owner::new(&lab, "exec sleep $N");
-    let mut start = crate::library::nap(&lab);
     // The owner had this number, and is gone; it had started long before.
-    start.owner = Some(quell::core::ProcId { pid: stranger.0.id(), start: 1 });
+    let id = quell::core::ProcId { pid: stranger.0.id(), start: 1 };
+    let owner = Some(quell::Owner::Process { id });
+    let background = quell::Background { owner, ..quell::Background::default() };
+    let start = quell::JobRequest { mode: background.into(), ..crate::library::nap(&lab) };
     let started = crate::library::quell(&lab).start(&start);
     assert!(started.is_err(), "it lives for a stranger: {started:?}");
     assert_eq!(lab.ids("jobs"), Vec::<String>::new());

@@ -2,10 +2,11 @@
 
 use std::{
     fs,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
-use quell_tests::{lab::Lab, skip};
+use quell_tests::{jobs::Background, lab::Lab, run::PATIENCE, skip};
 
 /// The verbs that `quell --help` lists.
 pub(crate) fn verbs(lab: &Lab) -> Vec<String> {
@@ -49,6 +50,29 @@ fn every_wrong_call_with_json_is_answered_with_an_envelope() {
     }
 }
 
+/// For a person the help; for a script, whose variable may be empty, a failure that leaves stdout alone.
+#[test]
+fn quell_alone_prints_its_help() {
+    let lab = Lab::as_me();
+    let output = Command::new(lab.quell_path()).current_dir(lab.dir()).output().expect("quell");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let help = lab.quell("--help").finish().stdout;
+    assert_eq!(String::from_utf8_lossy(&output.stderr).trim_end(), help.trim_end());
+}
+
+#[test]
+fn ls_and_ps_are_list() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["true"]).begin();
+    for verb in ["list", "ls", "ps"] {
+        assert_eq!(lab.quell(verb).args(["--ids"]).finish().stdout.trim(), job.id, "{verb}");
+        let wrong = lab.quell(verb).args(["--json", "--no-such-option"]).finish().envelope();
+        assert_eq!(wrong["type"], "list", "{verb}");
+    }
+    let none = lab.quell("ls").args(["--name", "nosuch"]).finish();
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "quell: no job matches\n"));
+}
+
 fn is_installed(program: &str) -> bool {
     let found =
         Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
@@ -75,31 +99,106 @@ fn completions_are_scripts_that_their_shells_can_read() {
     }
 }
 
-#[test]
-fn bash_completes_verbs_options_and_jobs() {
-    let lab = Lab::as_me();
-    let job = lab.start().args(["--name", "webserver"]).command(["sleep", &lab.oracle.nap()]).begin();
-    let script = lab.write("quell.bash", &lab.quell("completions").args(["bash"]).finish().stdout);
+/// A lab in which `quell` is on the PATH, with a live job, an ended one, and the completion script of a shell.
+fn completing<'l>(lab: &'l Lab, shell: &str) -> Option<(Background<'l>, PathBuf)> {
+    if !is_installed(shell) {
+        skip("completions", &format!("there is no {shell} here"));
+        return None;
+    }
+    let start = lab.start().args(["--name", "webserver", "--tag", "team=a", "--owner", "session:agent"]);
+    let live = start.command(["sleep", &lab.oracle.nap()]).begin();
+    let ended = lab.start().args(["--name", "gone"]).command(["true"]).begin();
+    assert!(ended.wait_over(PATIENCE));
     fs::create_dir(lab.path("bin")).expect("mkdir");
     std::os::unix::fs::symlink(lab.quell_path(), lab.path("bin/quell")).expect("a link");
-    let complete = |words: &[&str]| {
+    let name = if shell == "zsh" { "_quell".to_owned() } else { format!("quell.{shell}") };
+    let script = lab.write(&name, &lab.quell("completions").args([shell]).finish().stdout);
+    Some((live, script))
+}
+
+/// What `shell` completes: each line, with the words that have to be offered, and those that must not.
+fn completes(shell: &str, live: &Background<'_>, complete: impl Fn(&str) -> String) {
+    let id = &live.id[..8];
+    let cases: [(&str, &[&str], &[&str]); 11] = [
+        ("quell stat", &["status", "stats"], &["stop"]),
+        ("quell stop ", &["webserver", id], &["gone", "--now"]),
+        ("quell stop web", &["webserver"], &["gone"]),
+        ("quell rm ", &["gone"], &["webserver"]),
+        ("quell status ", &["webserver", "gone"], &["--json"]),
+        ("quell signal webserver ", &["TERM", "HUP"], &["webserver"]),
+        ("quell list --state r", &["ready", "running"], &["ended"]),
+        ("quell stop --tag ", &["team=a"], &["webserver"]),
+        ("quell list --session ", &["agent"], &["webserver"]),
+        ("quell gc --dry", &["--dry-run"], &["--json"]),
+        ("quell run --timeout 1s -- mkfif", &["mkfifo"], &["webserver"]),
+    ];
+    for (line, offered, not) in cases {
+        let found = complete(line);
+        // One word alone may be put into the line: then its beginning stands there already.
+        let has = |word: &str| found.contains(word);
+        assert!(offered.iter().all(|word| has(word)), "{shell}: {line:?}: {found:?}");
+        assert!(!not.iter().any(|word| has(word)), "{shell}: {line:?}: {found:?}");
+    }
+}
+
+fn in_shell(lab: &Lab, shell: &str, args: &[&str]) -> String {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", lab.path("bin").display());
+    let mut command = Command::new(shell);
+    command.args(args).env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).env("PATH", path);
+    let output = command.env("TERM", "dumb").current_dir(lab.dir()).output().expect("the shell");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn bash_completes_verbs_options_jobs_and_commands() {
+    let lab = Lab::as_me();
+    let Some((live, script)) = completing(&lab, "bash") else { return };
+    completes("bash", &live, |line| {
+        let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
         let line = format!(
-            "PATH={}:$PATH; source {}; COMP_WORDS=({}); COMP_CWORD={}; _quell_with_jobs quell '{}' ''; echo ${{COMPREPLY[*]}}",
-            lab.path("bin").display(),
+            "source {}; COMP_WORDS=({}); COMP_CWORD={}; _quell_with_jobs quell {} ''; printf '%s\n' \"${{COMPREPLY[@]}}\"",
             script.display(),
-            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.join(" "),
             words.len() - 1,
             words.last().expect("a word"),
         );
-        let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", &line]).env("QUELL_HOME", lab.home()).current_dir(lab.dir());
-        let output = bash.output().expect("bash");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    };
-    assert_eq!(complete(&["quell", "stat"]), "status stats");
-    assert_eq!(complete(&["quell", "status", "webs"]), "webserver");
-    assert_eq!(complete(&["quell", "stop", &job.id[..12]]), job.id);
-    assert_eq!(complete(&["quell", "gc", "--dry"]), "--dry-run");
+        in_shell(&lab, "bash", &["--norc", "-c", &line])
+    });
+}
+
+#[test]
+fn fish_completes_verbs_options_jobs_and_commands() {
+    let lab = Lab::as_me();
+    let Some((live, script)) = completing(&lab, "fish") else { return };
+    completes("fish", &live, |line| {
+        let line = format!("source {}; complete -C '{line}'", script.display());
+        let found = in_shell(&lab, "fish", &["--no-config", "-c", &line]);
+        // Without the descriptions.
+        found.lines().filter_map(|line| line.split('\t').next()).map(|word| format!("{word}\n")).collect()
+    });
+}
+
+/// In a terminal of its own, where Tab lists what there is. What is typed next marks the end.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1= PROMPT_EOL_MARK=; unsetopt zle_bracketed_paste 2>/dev/null; stty cols 200; fpath=($1 \$fpath)"
+zpty -w shell "autoload -Uz compinit && compinit -u -D; bindkey '^I' list-choices; zstyle ':completion:*' verbose no"
+zpty -w shell "print READY\$((1+1))"
+zpty -r -m shell text '*READY2*'
+zpty -w -n shell "$2"$'\t'$'\x15'"print DONE\$((1+1))"$'\n'
+zpty -r -m shell text '*DONE2*'
+# What was typed comes back first, and once more below the list.
+print -r -- "${text//"$2"/}"
+zpty -d shell
+"#;
+
+#[test]
+fn zsh_completes_verbs_options_jobs_and_commands() {
+    let lab = Lab::as_me();
+    let Some((live, script)) = completing(&lab, "zsh") else { return };
+    let dir = script.parent().expect("a directory").display().to_string();
+    completes("zsh", &live, |line| in_shell(&lab, "zsh", &["-f", "-c", ZSH, "zsh", &dir, line]));
 }
 
 #[test]

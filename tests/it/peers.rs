@@ -267,7 +267,7 @@ fn what_cannot_start_is_an_error_and_leaves_no_trace() {
 fn a_path_or_nothing_is_no_job() {
     let lab = Lab::as_me();
     let quell = quell(&lab);
-    let job = quell.start(&quell::Start::new(["true"])).expect("a start");
+    let job = quell.start(&quell::JobRequest::background(["true"])).expect("a start");
     over(&job);
     let precious = lab.write("precious", "do not remove");
     let id = job.id().to_string();
@@ -341,7 +341,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
         sleep $1",
     );
     let quell = quell(&lab);
-    let mut start = quell::Start::new([script.to_str().expect("a path"), &lab.oracle.nap()]);
+    let mut start = quell::JobRequest::background([script.to_str().expect("a path"), &lab.oracle.nap()]);
     start.cwd = Some(lab.dir().to_owned());
     start.name = Some("worker".into());
     let mut job = quell.start(&start).expect("a start");
@@ -373,12 +373,14 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
         echo run >>runs; sleep 0.02; exit 1",
     );
     let quell = quell(&lab);
-    let mut start = quell::Start::new([script.to_str().expect("a path"), &lab.oracle.nap()]);
+    let mut background = quell::Background::default();
+    background.restart.policy = RestartPolicy::OnFailure;
+    background.restart.limit = Some(4);
+    background.restart.delay = Duration::from_millis(1);
+    let command = [script.to_str().expect("a path"), &lab.oracle.nap()];
+    let mut start = quell::JobRequest::new(command, background);
     start.cwd = Some(lab.dir().to_owned());
-    start.plan.grace = Duration::from_millis(50);
-    start.restart.policy = RestartPolicy::OnFailure;
-    start.restart.limit = Some(4);
-    start.restart.delay = Duration::from_millis(1);
+    start.stop.grace = Duration::from_millis(50);
     let job = quell.start(&start).expect("a start");
     assert_eq!(over(&job), quell::Met::Exit);
     assert_eq!(fs::read_to_string(lab.path("runs")).expect("runs").lines().count(), 5);

@@ -414,6 +414,6 @@ fn a_check_takes_the_words_of_what_it_checks() {
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "SERVICE_PROTECTED"), "{}", done.stdout);
     policy(&lab, "[guard.kill]\nallow = [1]\n");
     let done = verb(&lab, "config").args(["show"]).finish();
-    let said = "must be a list of strings, not a list with a whole number in it";
+    let said = "guard.kill.allow: must be a string, not integer `1`";
     assert!(done.stderr.contains(said) || done.stdout.contains(said), "{}{}", done.stdout, done.stderr);
 }

@@ -210,7 +210,7 @@ fn an_answer_from_200_to_399_makes_it_ready() {
     }
     let lab = Lab::as_me();
     let serve = lab.write("serve.py", SERVE);
-    for (bad, good) in [("500", "200"), ("404", "302"), ("199", "399")] {
+    for (bad, good) in [("500", "200"), ("404", "302"), ("199", "399"), ("2000", "204")] {
         lab.write("status", bad);
         let port = free_port();
         let job = lab

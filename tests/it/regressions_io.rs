@@ -58,6 +58,38 @@ fn a_limit_on_the_size_of_files_killed_quell() {
     });
 }
 
+/// The receipt went into a file that had no name any more, and nothing said so.
+#[test]
+fn a_receipt_whose_file_the_command_removes_was_lost() {
+    let lab = Lab::as_me();
+    let file = lab.path("receipt.json");
+    let shown = file.display();
+    for script in [format!("rm {shown}"), format!("echo own >{shown}.new; mv {shown}.new {shown}")] {
+        let done = lab.run().args(["--receipt"]).args([&file]).sh(&script).finish();
+        assert_eq!(done.code(), Some(0), "{script}: {}", done.stderr);
+        assert_eq!(receipt(&file).expect("a receipt")["verdict"]["kind"], "gone", "{script}");
+    }
+    let dir = lab.path("dir");
+    std::fs::create_dir(&dir).expect("mkdir");
+    let quell = lab.run().args(["--receipt"]).args([dir.join("receipt.json")]);
+    let done = quell.sh(&format!("rm -r {}", dir.display())).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(done.stderr.contains("receipt could not be written to"), "{}", done.stderr);
+}
+
+/// A file that never had a name is the caller's to read, by its own descriptor.
+#[test]
+fn a_receipt_can_go_to_a_file_without_a_name() {
+    let lab = Lab::as_me();
+    let file = lab.path("receipt.json");
+    let nameless = format!(r#"exec 7<>{0}; rm {0}; "$@" && cat <&7"#, file.display());
+    let quell = lab.run().wrapped(["sh", "-c", &nameless, "sh"]).args(["--receipt", "/dev/fd/7"]);
+    let done = quell.command(["true"]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stdout.starts_with(r#"{"schema""#), "{}", done.stdout);
+    assert!(!file.exists());
+}
+
 fn is_on_record(lab: &Lab) -> bool {
     lab.records().iter().any(|record| receipt(&record.dir.join("receipt.json")).is_ok())
 }

@@ -130,27 +130,6 @@ fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
     assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
 }
 
-/// Records of the time before `launch.private.json` had all that a restart needs.
-#[test]
-fn a_job_of_an_older_record_can_be_restarted() {
-    let lab = Lab::as_me();
-    let start = lab.start().args(["--tag", "k=v", "--ready-cmd", "true"]);
-    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
-    assert_eq!(job.stop(&[]).code(), Some(0));
-    let file = job.dir().join("launch.private.json");
-    let mut launch: serde_json::Value =
-        serde_json::from_slice(&fs::read(&file).expect("launch.private.json")).expect("JSON");
-    for field in ["tags", "ready"] {
-        assert!(launch.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
-    }
-    fs::write(&file, launch.to_string()).expect("launch.private.json");
-    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
-    let again = lab.job(&again.expect("a restart").id().to_string());
-    assert!(eventually(PATIENCE, || again.state() == "ready"), "{}", again.state());
-    assert_eq!(again.stop(&[]).code(), Some(0));
-    assert_eq!(again.receipt().expect("a receipt")["job"]["tags"]["k"], "v");
-}
-
 #[test]
 fn a_name_with_a_masked_value_is_refused() {
     let lab = Lab::as_me();
@@ -194,6 +173,29 @@ fn the_audit_log_masks_the_reason_of_a_stop() {
     assert!(!log().contains(&SECRET[..7]), "{}", log());
 }
 
+/// What `start.mask` names is masked in all lines, whichever command writes them.
+#[test]
+fn the_audit_log_masks_targets_sessions_and_reasons() {
+    let lab = Lab::as_me();
+    let own = lab.write("own.toml", "[start]\nmask = [\"TOKEN\"]\n[guard]\ndeny = [\"run\"]\n");
+    let quell = |verb: &str| {
+        lab.quell(verb)
+            .env("QUELL_CONFIG", &own)
+            .env("TOKEN", SECRET)
+            .env("QUELL_SESSION", format!("of-{SECRET}"))
+    };
+    let program = format!("./{SECRET}");
+    quell("run").command([&program]).finish();
+    quell("test").args(["--scope", "no-such"]).command(["pytest", &program]).finish();
+    quell("test").args(["--reason", SECRET]).command(["true", &program]).finish();
+    quell("stop").args([SECRET]).finish();
+    quell("start").command([&program]).finish();
+    quell("kill").args(["--reason", SECRET, "1"]).finish();
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(log.lines().count() >= 5 && log.contains("of-***") && log.contains("***"), "{log}");
+    assert!(!log.contains(&SECRET[..7]), "{log}");
+}
+
 #[test]
 fn what_the_tree_shows_is_masked() {
     let lab = Lab::as_me();
@@ -201,6 +203,102 @@ fn what_the_tree_shows_is_masked() {
     let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
     let commands: Vec<&str> = tree.iter().map(|member| member.command.as_str()).collect();
     assert!(commands.iter().any(|command| command.contains("program *** --token=***")), "{commands:?}");
+}
+
+/// A command line is shown up to a length, and a value may lie across that place.
+#[test]
+fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
+    let lab = Lab::as_me();
+    let script = format!("sleep {}; :", lab.oracle.nap());
+    // Its first letters, and half of a letter of two bytes, are the last that are shown.
+    let secret = format!("{}é-and-more", &SECRET[..8]);
+    let before = ["bash", "-c", &script, "", ""].join("\0").len() - 1;
+    let filler = "x".repeat(4096 - 9 - before - 1);
+    let start = lab.start().env("TOKEN", &secret).args(["--mask", "TOKEN", "--grace", "100ms"]);
+    let job = start.command(["bash", "-c", &script, &filler, &secret]).begin();
+    let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
+    let root = tree.iter().find(|member| member.command.starts_with("bash")).expect("the root");
+    assert!(root.command.contains(&filler), "{}", root.command);
+    assert!(!root.command.contains(&SECRET[..7]), "{}", &root.command[4000..]);
+}
+
+/// What `start.mask` names is masked in a job of `quell run`, as it is in a job of `quell start`.
+#[test]
+fn run_masks_what_the_settings_name() {
+    let lab = Lab::as_me();
+    let run = || lab.run().env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
+    let done = run().args(["--name", &format!("x-{SECRET}")]).command(["true"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(done.stderr.contains("to be masked") && !done.stderr.contains(SECRET), "{}", done.stderr);
+    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+
+    let begin = || {
+        let script = format!("echo ready; sleep {}; :", lab.oracle.nap());
+        let words = ["bash", "-c", &script, "program", SECRET];
+        let running = run().args(["--tag", &format!("k={SECRET}")]).command(words).start();
+        assert!(eventually(PATIENCE, || running.stdout().contains("ready")), "{}", running.stderr());
+        let id = lab.ids("live").pop().expect("a job");
+        (running, lab.job(&id))
+    };
+    let (running, job) = begin();
+    let tree = lab.quell("tree").args([&job.id]).finish();
+    assert!(tree.stdout.contains("program ***"), "{}{}", tree.stdout, tree.stderr);
+    assert!(!tree.stdout.contains(SECRET), "{}", tree.stdout);
+    assert!(running.front.signal("TERM"));
+    let done = running.finish();
+    assert!(!done.stderr.contains(SECRET), "{}", done.stderr);
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new(), "after a stop");
+    assert_eq!(job.receipt().expect("a receipt")["job"]["tags"]["k"], "***");
+
+    let (mut running, job) = begin();
+    running.lose().expect("the front and the keeper are killed");
+    let done = lab.quell("sweep").finish();
+    assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new(), "after a recovery");
+}
+
+#[test]
+fn error_messages_are_masked() {
+    let lab = Lab::as_me();
+    let program = format!("/nonexistent/{SECRET}");
+    for (verb, options) in
+        [("run", &[][..]), ("start", &[]), ("test", &[]), ("start", &["--json"]), ("test", &["--json"])]
+    {
+        let call = lab.quell(verb).env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").args(options);
+        let done = call.command([&program]).finish();
+        assert_ne!(done.code(), Some(0), "{verb}");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("***") && !said.contains(SECRET), "{verb} {options:?}: {said}");
+    }
+    let done = lab
+        .start()
+        .env("TOKEN", SECRET)
+        .args(["--mask", "TOKEN", "--cwd", &program])
+        .command(["true"])
+        .finish();
+    assert!(done.stderr.contains("***") && !done.stderr.contains(SECRET), "{}", done.stderr);
+}
+
+#[test]
+fn the_evidence_of_tests_is_masked() {
+    let lab = Lab::as_me();
+    let scope = lab.path(SECRET);
+    fs::create_dir(&scope).expect("mkdir");
+    lab.script(&format!("{SECRET}/check"), "exit 0");
+    let check = format!("{SECRET}/check");
+    let evidence = lab.path("evidence.json");
+    for scope in [scope.as_path(), Path::new("/nonexistent")] {
+        let call = lab.quell("test").env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
+        let call = call.args(["--scope"]).args([scope]).args(["--evidence"]).args([&evidence]);
+        let call = call.args(["--junit", &format!("{SECRET}.xml"), "--json"]);
+        let done = call.command([check.as_str(), SECRET]).finish();
+        let text = fs::read_to_string(&evidence).unwrap_or_else(|error| panic!("{error}: {}", done.stdout));
+        assert!(text.contains("***") && !text.contains(SECRET), "{text}");
+        assert!(!done.stdout.contains(SECRET), "{}", done.stdout);
+        fs::remove_file(&evidence).expect("the evidence");
+    }
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(!log.contains(SECRET), "{log}");
 }
 
 #[test]
@@ -295,7 +393,9 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
         return skip(name, "needs root to be two users");
     }
     let lab = Lab::new(User::Root);
-    let job = quell(&lab).start(&quell::Start::new(["sh", "-c", "echo private; sleep 20"])).expect("a start");
+    let job = quell(&lab)
+        .start(&quell::JobRequest::background(["sh", "-c", "echo private; sleep 20"]))
+        .expect("a start");
     let prefix = User::Ordinary.prefix();
     let as_nobody = |words: &[&str]| {
         let mut command = Command::new(&prefix[0]);

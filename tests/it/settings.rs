@@ -106,11 +106,12 @@ fn a_quell_inside_a_job_knows_the_variables_that_it_inherits() {
     }
 }
 
-/// `spec.json` of the job of a test run.
+/// The request in `spec.json` of the job of a test run.
 fn spec(lab: &Lab, done: &Finished) -> Value {
     let id = data(done)["job"].as_str().expect("a job").to_owned();
     let text = fs::read_to_string(lab.home().join("jobs").join(id).join("spec.json")).expect("a record");
-    serde_json::from_str(&text).expect("JSON")
+    let spec: Value = serde_json::from_str(&text).expect("JSON");
+    spec["request"].clone()
 }
 
 #[test]
@@ -120,12 +121,12 @@ fn the_grace_and_the_time_of_tests_are_those_of_the_settings() {
     let seconds = Value::as_f64;
     policy(&lab, "");
     let plain = spec(&lab, &run(&[]));
-    assert_eq!((seconds(&plain["plan"]["grace"]), seconds(&plain["timeout"])), (Some(5.0), Some(1800.0)));
+    assert_eq!((seconds(&plain["stop"]["grace"]), seconds(&plain["timeout"])), (Some(5.0), Some(1800.0)));
     policy(&lab, "[stop]\ngrace = \"7s\"\n[test]\ntimeout = \"9m\"\n");
     let set = spec(&lab, &run(&[]));
-    assert_eq!((seconds(&set["plan"]["grace"]), seconds(&set["timeout"])), (Some(7.0), Some(540.0)));
+    assert_eq!((seconds(&set["stop"]["grace"]), seconds(&set["timeout"])), (Some(7.0), Some(540.0)));
     let flags = spec(&lab, &run(&["--grace", "3s", "--timeout", "2m"]));
-    assert_eq!((seconds(&flags["plan"]["grace"]), seconds(&flags["timeout"])), (Some(3.0), Some(120.0)));
+    assert_eq!((seconds(&flags["stop"]["grace"]), seconds(&flags["timeout"])), (Some(3.0), Some(120.0)));
     let unbound = spec(&lab, &run(&["--timeout", "none"]));
     assert_eq!(unbound["timeout"], Value::Null);
     let short = verb(&lab, "test").env("QUELL_TEST_TIMEOUT", "300ms").args(["--json"]);

@@ -7,8 +7,7 @@ use std::{
 
 use quell::{
     Home,
-    core::guard::{Decision, Policy},
-    guard::Gate,
+    guard::{Decision, Gate, Policy},
 };
 use quell_tests::{
     evidence::{receipt, was_killed},

@@ -195,3 +195,34 @@ fn logs_on_a_terminal_pass_colors_and_text_alone() {
         assert_eq!(logs(options).finish().stdout, said, "{options:?}");
     }
 }
+
+/// A stop and a wait that take long show on a terminal that they go on, and nowhere else.
+#[test]
+fn progress_is_for_terminals_alone() {
+    if !has_program("script") {
+        return skip("progress_is_for_terminals_alone", "there is no script(1)");
+    }
+    let lab = Lab::as_me();
+    let deaf = format!("trap '' TERM; echo up; exec sleep {}", lab.oracle.nap());
+    let begin = || {
+        let start = lab.start().args(["--name", "deaf", "--ready-log", "up", "--wait-ready", "30s"]);
+        start.args(["--grace", "4s"]).sh(&deaf).begin()
+    };
+    let mut job = begin();
+    let wait = || lab.quell("wait").args(["deaf", "--timeout", "3s"]);
+    let text = on_a_terminal(&lab, &wait());
+    assert!(text.contains("waiting for deaf (") && text.contains("\r\x1b[K"), "{text:?}");
+    let done = wait().finish();
+    assert_eq!(done.code(), Some(6), "{}", done.stderr);
+    assert!(!done.stderr.contains("waiting"), "{}", done.stderr);
+    let text = on_a_terminal(&lab, &lab.quell("stop").args(["deaf"]));
+    assert!(text.contains("stopping 1 job, 1 left (") && text.contains("0 left"), "{text:?}");
+    assert!(job.wait_over(PATIENCE));
+    for options in [&["--json"][..], &["--quiet"]] {
+        job = begin();
+        let text = on_a_terminal(&lab, &lab.quell("stop").args(["deaf"]).args(options));
+        assert!(!text.contains("stopping") && !text.contains('\x1b'), "{options:?}: {text:?}");
+        assert_eq!(text.is_empty(), options == ["--quiet"], "{options:?}: {text:?}");
+        assert!(job.wait_over(PATIENCE));
+    }
+}

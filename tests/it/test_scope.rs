@@ -132,14 +132,18 @@ fn variables_that_load_code_do_not_reach_tests_that_have_a_scope() {
     }
     let lab = with_module();
     let words = ["pytest-3", "-p", "no:cacheprovider", "tests"];
-    let call =
-        |quell: Quell<'_>| quell.env("PYTHONPATH", lab.path("src")).env("PYTEST_PLUGINS", "evil").finish();
+    let call = |quell: Quell<'_>| {
+        let quell = quell.env("PYTHONPATH", lab.path("src")).env("PYTEST_PLUGINS", "evil");
+        quell.env("COVERAGE_FILE", lab.home().join("audit.jsonl")).finish()
+    };
     let done = call(scoped(&lab, &words));
     let answer = data(&done);
     assert_eq!((done.code(), &answer["counts"]["passed"]), (Some(0), &json!(1)), "{answer:#}");
     assert!(!lab.path("ran").exists(), "{answer:#}");
     let said = answer["problems"].to_string();
-    assert!(said.contains("PYTHONPATH") && said.contains("PYTEST_PLUGINS"), "{said}");
+    for name in ["PYTHONPATH", "PYTEST_PLUGINS", "COVERAGE_FILE"] {
+        assert!(said.contains(name), "{name}: {said}");
+    }
     let done = call(lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words));
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
     assert!(lab.path("ran").exists(), "without a scope they are the caller's own business");
@@ -212,6 +216,55 @@ fn the_program_is_found_once_and_executed_by_its_path() {
         let done = call(words, &policy);
         assert_eq!(outcome(&done), expected, "{words:?} {policy}: {}", done.stdout);
         assert_eq!(lab.path("ran").exists(), expected == "pass", "{words:?} {policy}");
+    }
+}
+
+/// Those that are meant are resolved first: no link in the middle of a path or at its end leads out.
+#[test]
+fn a_program_or_a_source_behind_a_link_that_leads_out_is_refused() {
+    let lab = with_runners();
+    let other = Lab::as_me();
+    let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n");
+    other.write("x_test.go", "");
+    fs::create_dir_all(lab.path("bin")).expect("mkdir");
+    fs::create_dir_all(lab.path("tests/go")).expect("mkdir");
+    symlink(other.dir(), lab.path("way")).expect("a link");
+    symlink(other.dir(), lab.path("tests/way")).expect("a link");
+    symlink(&foreign, lab.path("bin/pytest")).expect("a link");
+    symlink(lab.path("pytest"), lab.path("bin/py.test")).expect("a link");
+    symlink(other.dir().join("x_test.go"), lab.path("tests/go/x_test.go")).expect("a link");
+    for (line, code) in [
+        ("./way/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
+        ("tests/way/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
+        ("bin/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
+        ("./env ./way/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
+        ("./sh tests/way/pytest", "PATH_SYMLINK_ESCAPE"),
+        ("./go test ./tests/go", "PATH_SYMLINK_ESCAPE"),
+        ("bin/py.test tests/test_a.py", "pass"),
+    ] {
+        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
+        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), code == "pass", "{line}");
+        assert!(!other.path("ran").exists(), "{line}");
+    }
+    // Sources of a package of cargo's, too.
+    symlink(other.dir(), lab.path("tests/src")).expect("a link");
+    let done = scoped(&lab, &["./cargo", "test", "--manifest-path", "tests/Cargo.toml"]).finish();
+    assert_eq!(outcome(&done), "PATH_SYMLINK_ESCAPE", "{}", done.stdout);
+}
+
+/// What is written of a refusal, or by a runner, has words of the caller's in it.
+#[test]
+fn no_file_that_a_test_run_writes_is_run_by_another_one() {
+    let lab = lab();
+    lab.write("tests/test_a.py", "");
+    let word = format!("--x=$(touch {})", lab.path("ran").display());
+    for file in ["tests/run.sh", "tests/run", "tests/package.json", "tests/run.json"] {
+        let quell = lab.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
+        quell.command(["pytest", &word, "tests"]).finish();
+        assert_eq!(lab.path(file).exists(), file == "tests/run.json", "{file}");
+        let done = scoped(&lab, &["sh", file]).finish();
+        assert!(!lab.path("ran").exists(), "{file}: {}", done.stdout);
     }
 }
 
@@ -529,6 +582,9 @@ fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
     fs::create_dir_all(lab.path(".git/hooks")).expect("mkdir");
     fs::create_dir_all(lab.path("out")).expect("mkdir");
     symlink(lab.path(".git/hooks"), lab.path("reports")).expect("a link");
+    lab.write("data.xml", "<table><row/></table>");
+    lab.write("old.xml", "<?xml version=\"1.0\"?><testsuites></testsuites>");
+    lab.write("old.log", "of an earlier run");
     for (line, code) in [
         ("./pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
         ("./pytest tests --log-file=run.log --log-file-format=x", "OPTION_NOT_ALLOWED"),
@@ -549,12 +605,17 @@ fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
         ("./go test ./tests -coverprofile=quell.toml", "PATH_PROTECTED"),
         ("./pytest tests --log-file=out/run.log --junitxml=r.xml --debug=d.txt", "pass"),
         ("./go test ./tests -coverprofile=c.out", "pass"),
+        ("./pytest tests --debug=tests/run.sh", "PATH_PROTECTED"),
+        ("./pytest tests --junitxml=pom.xml", "PATH_PROTECTED"),
+        ("./jest tests --outputFile=package.json", "PATH_PROTECTED"),
+        ("./pytest tests --junitxml=data.xml", "PATH_PROTECTED"),
+        ("./pytest tests --junitxml=old.xml --debug=old.log", "pass"),
     ] {
         let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
         assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
         assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), code == "pass", "{line}");
-        // What quell goes by is protected without a scope, too, whichever option it is.
-        if line.contains("quell.toml") {
+        // Without a scope nothing else is written over either.
+        if code == "PATH_PROTECTED" {
             let done = lab.quell("test").args(["--json"]).command(line.split(' ')).finish();
             assert_eq!(outcome(&done), "PATH_PROTECTED", "{line}: {}", done.stdout);
         }
@@ -584,6 +645,13 @@ fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
         (
             "pyproject.toml",
             "[tool.pytest.ini_options]\nfilterwarnings = ['ignore::evilmod.X']\n",
+            "OPTION_NOT_ALLOWED",
+        ),
+        // Python takes these characters for blanks as well.
+        ("pytest.ini", "[pytest]\nfilterwarnings = ignore::\u{1f}evilmod.X\n", "OPTION_NOT_ALLOWED"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\nfilterwarnings = [\"ignore::\\u001cevilmod.X\"]\n",
             "OPTION_NOT_ALLOWED",
         ),
         ("pytest.ini", "[pytest]\nfilterwarnings = ignore::numpy_elsewhere.X\n", "pass"),

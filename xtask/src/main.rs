@@ -4,6 +4,8 @@
 #[cfg(target_os = "linux")]
 mod bench;
 #[cfg(target_os = "linux")]
+mod compare;
+#[cfg(target_os = "linux")]
 mod cost;
 
 use std::process::ExitCode;
@@ -19,7 +21,11 @@ cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks ge
   --peers DIR     where peers are installed [target/bench-peers]
   --out DIR       where results go [docs/benchmarks]
   --rows          say which rows there are, and end
-  --report        write the table and the plots anew from results.json, and end
+  --report        write the table and the plots again from results.json, and end
+
+cargo xtask compare [--no-install] [--no-build] [--peers DIR]
+                              stop misbehaving programs with quell and its peers, and count what is left alive;
+                              docs/compared.md gets the table
 
 cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
                               (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])";
@@ -28,16 +34,20 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         #[cfg(target_os = "linux")]
-        Some(task @ ("bench" | "cost")) => {
+        Some(task @ ("bench" | "compare" | "cost")) => {
             let words: Vec<String> = words.collect();
-            let done = if task == "bench" { bench::main(words) } else { cost::main(&words) };
+            let done = match task {
+                "bench" => bench::main(words),
+                "compare" => compare::main(words),
+                _ => cost::main(&words),
+            };
             done.unwrap_or_else(|why| {
                 eprintln!("xtask: {why}");
                 ExitCode::FAILURE
             })
         }
         #[cfg(not(target_os = "linux"))]
-        Some("bench" | "cost") => {
+        Some("bench" | "compare" | "cost") => {
             eprintln!("xtask: quell runs jobs on Linux only, so that there is nothing to measure here");
             ExitCode::FAILURE
         }

@@ -6,7 +6,6 @@
     allow(dead_code, unused_imports, reason = "what is read is not carried out there yet")
 )]
 mod args;
-mod doctor;
 #[cfg(target_os = "linux")]
 mod open_line;
 #[cfg(not(target_os = "linux"))]
@@ -16,11 +15,12 @@ mod open_line {
     }
 }
 mod output;
-mod run;
 #[cfg(target_os = "linux")]
-mod show;
+mod progress;
+#[cfg(target_os = "linux")]
+mod render;
 #[cfg_attr(target_os = "linux", path = "verbs/mod.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
 mod verbs;
 
 use std::process::ExitCode;
@@ -71,6 +71,10 @@ fn begin() -> ExitCode {
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
+        Parsed::NoVerb(help) => {
+            output::to_stderr(&help);
+            ExitCode::from(2)
+        }
         Parsed::Usage { verb, json, error } => {
             output::fail(&verb, json, if verb == "run" { 125 } else { 2 }, &error)
         }

@@ -1,8 +1,8 @@
-//! How a process tree is held and stopped: one file per containment, one enum over them.
+//! How a process tree is contained and stopped.
 //!
-//! [`acquire`] finds what the host allows, [`Hold::spawn`] gives birth to the root inside it, [`Hold::ask`],
-//! [`Hold::kill_round`] and [`Hold::count`] are the rungs of a stop. On platforms that quell is not built for yet the
-//! same names say so.
+//! [`Hold::acquire`] finds what the host allows, [`Hold::spawn`] makes the root inside it, and [`Hold::ask`],
+//! [`Hold::kill_round`] and [`Hold::count`] are the steps of a stop. The four containments are in `linux/backend/`, one file each,
+//! with the same functions. On platforms that quell is not built for yet the same names say so.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -11,13 +11,34 @@ use crate::{
 
 /// How many rows of the tree are drawn.
 const ROWS: usize = 40;
-/// How wide the column of commands may become.
-const COMMAND_WIDTH: usize = 44;
+/// How wide the lines are for a reader that is not a terminal.
+const WIDTH: usize = 100;
+/// How many columns a command has at least, in however narrow a terminal.
+const NARROWEST: usize = 16;
 
-/// The account of `receipt`: a headline and the tree, each line with its newline.
-pub fn account(receipt: &Receipt) -> String {
-    let mut text = format!("quell: {}\n", headline(receipt));
-    text += &tree(receipt);
+/// The account of `receipt`: a headline and the tree, each line with its newline. `columns` is the width of the terminal.
+pub fn account(receipt: &Receipt, columns: Option<usize>) -> String {
+    folded(&format!("quell: {}", headline(receipt)), columns) + &tree(receipt, columns)
+}
+
+/// One line, or several if it is wider than the terminal: the others are indented.
+pub fn folded(line: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return format!("{line}\n") };
+    let (mut text, mut used) = (String::new(), 0);
+    for word in line.split(' ') {
+        let width = word.chars().count();
+        if used == 0 {
+            used = width;
+        } else if used + 1 + width > columns {
+            text += "\n  ";
+            used = 2 + width;
+        } else {
+            text.push(' ');
+            used += 1 + width;
+        }
+        text += word;
+    }
+    text.push('\n');
     text
 }
 
@@ -120,8 +141,8 @@ fn ask_signal(receipt: &Receipt) -> Option<String> {
     Some(ask.signals.first().map_or_else(|| "ask".into(), |sent| sent.signal.to_string()))
 }
 
-/// The tree, one member a line: its command, its pid and its fate.
-pub fn tree(receipt: &Receipt) -> String {
+/// The tree, one member a line: its command, its pid and its fate. Commands are cut so that lines fit into `columns`.
+pub fn tree(receipt: &Receipt, columns: Option<usize>) -> String {
     let by_pid: BTreeSet<u32> = receipt.members.iter().map(|member| member.id.pid).collect();
     let mut children: BTreeMap<u32, Vec<&Member>> = BTreeMap::new();
     let mut tops = Vec::new();
@@ -138,29 +159,45 @@ pub fn tree(receipt: &Receipt) -> String {
     for top in tops {
         draw(top, "", "", &children, &mut rows, &mut drawn);
     }
-    let width = rows.iter().take(ROWS).map(|(label, _)| label.chars().count()).max().unwrap_or(0);
     let signal = ask_signal(receipt).unwrap_or_default();
+    let fates: Vec<String> =
+        rows.iter().take(ROWS).map(|(_, member)| fate(receipt, member, &signal, root_sid)).collect();
+    let beside = 2 + 7 + 2 + fates.iter().map(|fate| fate.chars().count()).max().unwrap_or(0);
+    let room = columns.unwrap_or(WIDTH).saturating_sub(beside).max(NARROWEST);
+    let rows: Vec<(String, &Member)> = rows
+        .into_iter()
+        .map(|(branch, member)| {
+            let room = room.saturating_sub(branch.chars().count()).max(NARROWEST / 2);
+            (format!("{branch}{}", short(&member.command, room)), member)
+        })
+        .collect();
+    let width = rows.iter().take(ROWS).map(|(label, _)| label.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for (label, member) in rows.iter().take(ROWS) {
-        let fate = match member.fate {
-            Fate::Exited => "exited".to_owned(),
-            Fate::ExitedOnAsk => format!("exited on {signal}"),
-            Fate::KilledAfterGrace => {
-                format!("still running after {}, killed", format_duration(grace_given(receipt, member)))
-            }
-            Fate::Killed => "killed".to_owned(),
-            Fate::Ended => "ended".to_owned(),
-            Fate::Alive => "STILL ALIVE".to_owned(),
-        };
-        let own = if member.sid != root_sid { "   (own session)" } else { "" };
+    for ((label, member), fate) in rows.iter().zip(&fates) {
         let pad = " ".repeat(width - label.chars().count());
-        let _ = writeln!(text, "{label}{pad}  {:>7}  {fate}{own}", member.id.pid);
+        let _ = writeln!(text, "{label}{pad}  {:>7}  {fate}", member.id.pid);
     }
     let more = receipt.members.len() + receipt.members_omitted as usize - rows.len().min(ROWS);
     if more > 0 {
         let _ = writeln!(text, "… and {more} more");
     }
     text
+}
+
+/// What became of a member, and whether it had left the session of the root.
+fn fate(receipt: &Receipt, member: &Member, signal: &str, root_sid: u32) -> String {
+    let fate = match member.fate {
+        Fate::Exited => "exited".to_owned(),
+        Fate::ExitedOnAsk => format!("exited on {signal}"),
+        Fate::KilledAfterGrace => {
+            format!("still running after {}, killed", format_duration(grace_given(receipt, member)))
+        }
+        Fate::Killed => "killed".to_owned(),
+        Fate::Ended => "ended".to_owned(),
+        Fate::Alive => "STILL ALIVE".to_owned(),
+    };
+    let own = if member.sid != root_sid { "   (own session)" } else { "" };
+    format!("{fate}{own}")
 }
 
 fn draw<'a>(
@@ -172,7 +209,7 @@ fn draw<'a>(
     drawn: &mut BTreeSet<u32>,
 ) {
     // A pid can stand in a receipt twice, under different start times; its children are drawn once.
-    rows.push((format!("{indent}{branch}{}", short(&member.command)), member));
+    rows.push((format!("{indent}{branch}"), member));
     if !drawn.insert(member.id.pid) || indent.chars().count() > 60 {
         return;
     }
@@ -188,13 +225,48 @@ fn draw<'a>(
     }
 }
 
-/// A command as one short line.
-fn short(command: &str) -> String {
+/// A command as one line of at most `room` characters. The directory of its program goes first, as that of an interpreter
+/// says least; then the middle, as a command is known by both of its ends.
+fn short(command: &str, room: usize) -> String {
     let clean = printable(command);
-    if clean.chars().count() <= COMMAND_WIDTH {
+    if clean.chars().count() <= room {
         return clean;
     }
-    let mut short: String = clean.chars().take(COMMAND_WIDTH - 1).collect();
-    short.push('…');
-    short
+    let (program, rest) = clean.split_once(' ').unwrap_or((&clean, ""));
+    let name = program.rsplit('/').find(|part| !part.is_empty()).unwrap_or(program);
+    let line = if rest.is_empty() { name.to_owned() } else { format!("{name} {rest}") };
+    let length = line.chars().count();
+    if length <= room {
+        return line;
+    }
+    let tail = (room - 1) / 2;
+    let head: String = line.chars().take(room - 1 - tail).collect();
+    head + "…" + &line.chars().skip(length - tail).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_keeps_both_ends_and_loses_its_directory_first() {
+        assert_eq!(short("/usr/lib/node/bin/node server.js", 16), "node server.js");
+        assert_eq!(short("/usr/bin/python3 -m pytest tests/test_api.py", 24), "python3 -m p…test_api.py");
+        assert_eq!(short("sleep 50", 16), "sleep 50");
+        assert_eq!(short("/a/b/c/", 3), "c");
+        for room in 8..60 {
+            let line = short(
+                "/opt/é/日本語/node --max-old-space-size=4096 ./node_modules/.bin/vite --port 3000",
+                room,
+            );
+            assert!(line.chars().count() <= room && line.starts_with("node"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_headline_is_folded_between_words() {
+        let line = "quell: stopped: 3 processes, TERM at 1.00s, 0 left";
+        assert_eq!(folded(line, None), format!("{line}\n"));
+        assert_eq!(folded(line, Some(30)), "quell: stopped: 3 processes,\n  TERM at 1.00s, 0 left\n");
+    }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Actor, AskScope, Cause, Counts, HookEvent, JobId, JobSpec, KillReason, ProcId, Receipt, RootOutcome,
-    Signal, Verdict,
+    Signal, Timestamp, Verdict,
 };
 
 /// One event.
@@ -15,7 +15,7 @@ use crate::{
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobEvent {
     /// The wall clock, RFC 3339.
-    pub time: String,
+    pub time: Timestamp,
     /// The job.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub job: JobId,
@@ -37,9 +37,10 @@ pub struct JobEvent {
 
 impl JobEvent {
     /// What happened to the job of `spec` at `time`, in its run of that number.
-    pub fn new(spec: &JobSpec, time: String, run: u32, what: EventKind) -> Self {
-        let (name, session, tags) = (spec.name.clone(), spec.session.clone(), spec.tags.clone());
-        Self { time, job: spec.id, name, session, tags, run, what }
+    pub fn new(spec: &JobSpec, time: Timestamp, run: u32, what: EventKind) -> Self {
+        let request = &spec.request;
+        let (name, session) = (request.name.clone(), request.session().map(str::to_owned));
+        Self { time, job: spec.id, name, session, tags: request.tags.clone(), run, what }
     }
 }
 

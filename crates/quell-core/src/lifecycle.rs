@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use crate::{Actor, AskScope, Cause, KillReason, RootOutcome, Signal, StopPlan, Until, Verdict};
+use crate::{Actor, AskScope, Cause, JobState, KillReason, RootOutcome, Signal, StopPlan, Until, Verdict};
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,14 +36,15 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The word for it in records and JSON.
-    pub fn word(self) -> &'static str {
+    /// The state that is on record and shown. `ready` is whether the job has shown that it is ready.
+    pub fn job_state(self, ready: bool) -> JobState {
         match self {
-            Phase::Created => "created",
-            Phase::Starting => "starting",
-            Phase::Running | Phase::Draining => "running",
-            Phase::Asking | Phase::Killing => "stopping",
-            Phase::Ended => "ended",
+            Phase::Created => JobState::Created,
+            Phase::Starting => JobState::Starting,
+            Phase::Running | Phase::Draining if ready => JobState::Ready,
+            Phase::Running | Phase::Draining => JobState::Running,
+            Phase::Asking | Phase::Killing => JobState::Stopping,
+            Phase::Ended => JobState::Ended,
         }
     }
 }

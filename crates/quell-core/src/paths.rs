@@ -1,83 +1,159 @@
-//! Paths in JSON. One that is UTF-8 is a text, any other an array of its bytes: no path is refused, and none is changed.
-//! For `#[serde(with = "…")]`; what is only shown is put into words before.
+//! Paths and words in JSON. What is UTF-8 is a text, anything else an array of its bytes: none is refused, and none is
+//! changed. For `#[serde(with = "…")]`.
 
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Shown<'a> {
-    Text(&'a str),
-    Bytes(&'a [u8]),
+/// A text to be written.
+struct Shown<'a>(&'a OsStr);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.to_str() {
+            Some(text) => serializer.serialize_str(text),
+            None => bytes(self.0).serialize(serializer),
+        }
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Read {
-    Text(PathBuf),
-    Bytes(Vec<u8>),
+/// A text that was read.
+struct Read(OsString);
+
+impl<'de> Deserialize<'de> for Read {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrBytes;
+
+        impl<'de> Visitor<'de> for TextOrBytes {
+            type Value = Read;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or an array of bytes")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Read, E> {
+                Ok(Read(text.into()))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Read, E> {
+                Ok(Read(text.into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = items.next_element()? {
+                    bytes.push(byte);
+                }
+                Ok(Read(of_bytes(bytes)))
+            }
+        }
+
+        deserializer.deserialize_any(TextOrBytes)
+    }
 }
 
 #[cfg(unix)]
-fn bytes(path: &Path) -> &[u8] {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+fn bytes(text: &OsStr) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(text)
 }
 
 #[cfg(unix)]
-fn of_bytes(bytes: Vec<u8>) -> PathBuf {
-    <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into()
+fn of_bytes(bytes: Vec<u8>) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
 // Jobs can't be run there yet, and its paths are no bytes.
 #[cfg(not(unix))]
-fn bytes(_path: &Path) -> &[u8] {
+fn bytes(_text: &OsStr) -> &[u8] {
     &[]
 }
 
 #[cfg(not(unix))]
-fn of_bytes(bytes: Vec<u8>) -> PathBuf {
+fn of_bytes(bytes: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
-fn shown(path: &Path) -> Shown<'_> {
-    path.to_str().map_or_else(|| Shown::Bytes(bytes(path)), Shown::Text)
-}
-
-fn path_of(read: Read) -> PathBuf {
-    match read {
-        Read::Text(path) => path,
-        Read::Bytes(bytes) => of_bytes(bytes),
-    }
 }
 
 /// A path.
 pub mod whole {
-    use super::{Deserialize, Deserializer, Path, PathBuf, Read, Serialize, Serializer, path_of, shown};
+    use super::{Deserialize, Deserializer, Path, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        shown(path).serialize(serializer)
+        Shown(path.as_os_str()).serialize(serializer)
     }
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Read::deserialize(deserializer).map(path_of)
+        Read::deserialize(deserializer).map(|read| read.0.into())
     }
 }
 
 /// A path, or none.
 pub mod optional {
-    use super::{Deserialize, Deserializer, PathBuf, Read, Serialize, Serializer, path_of, shown};
+    use super::{Deserialize, Deserializer, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(shown).serialize(serializer)
+        path.as_ref().map(|path| Shown(path.as_os_str())).serialize(serializer)
     }
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        Ok(Option::<Read>::deserialize(deserializer)?.map(path_of))
+        Ok(Option::<Read>::deserialize(deserializer)?.map(|read| read.0.into()))
+    }
+}
+
+/// Paths.
+pub mod list {
+    use super::{Deserialize, Deserializer, PathBuf, Read, Serializer, Shown};
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| Shown(path.as_os_str())))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0.into()).collect())
+    }
+}
+
+/// Words, such as those of a command.
+pub mod words {
+    use super::{Deserialize, Deserializer, OsString, Read, Serializer, Shown};
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(words.iter().map(|word| Shown(word)))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString>, D::Error> {
+        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0).collect())
+    }
+}
+
+/// Pairs of a key and a value, such as those of an environment.
+pub mod pairs {
+    use super::{Deserialize, Deserializer, OsString, Read, Serializer, Shown};
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(
+        pairs: &[(OsString, OsString)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(pairs.iter().map(|(key, value)| (Shown(key), Shown(value))))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(OsString, OsString)>, D::Error> {
+        let pairs = Vec::<(Read, Read)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().map(|(key, value)| (key.0, value.0)).collect())
     }
 }
 
@@ -86,22 +162,36 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Paths {
+    struct Texts {
         #[serde(with = "whole")]
         one: PathBuf,
         #[serde(default, with = "optional")]
         other: Option<PathBuf>,
+        #[serde(with = "words")]
+        words: Vec<OsString>,
+        #[serde(with = "pairs")]
+        pairs: Vec<(OsString, OsString)>,
     }
 
     #[test]
-    fn every_path_comes_back_as_it_was() {
-        for bytes in [&b"/a b"[..], b"", b"/d\xff", b"\xc3\xa4"] {
-            let paths = Paths { one: of_bytes(bytes.to_vec()), other: Some(of_bytes(bytes.to_vec())) };
-            let text = serde_json::to_string(&paths).unwrap();
-            assert_eq!(serde_json::from_str::<Paths>(&text).unwrap(), paths, "{text}");
+    fn every_path_and_word_comes_back_as_it_was() {
+        for bytes in [&b"/a b"[..], b"", b"/d\xff", b"\xc3\xa4", b"\"\\\n"] {
+            let text = || of_bytes(bytes.to_vec());
+            let texts = Texts {
+                one: text().into(),
+                other: Some(text().into()),
+                words: vec![text(), "-x".into()],
+                pairs: vec![("K".into(), text())],
+            };
+            let json = serde_json::to_string(&texts).unwrap();
+            assert_eq!(serde_json::from_str::<Texts>(&json).unwrap(), texts, "{json}");
         }
-        // As older records have it.
-        let old: Paths = serde_json::from_str(r#"{"one":"/a","other":null}"#).unwrap();
-        assert_eq!(old, Paths { one: "/a".into(), other: None });
+    }
+
+    #[test]
+    fn what_is_utf_8_is_a_text() {
+        let texts = Texts { one: "/a".into(), other: None, words: vec!["ä".into()], pairs: Vec::new() };
+        let json = r#"{"one":"/a","other":null,"words":["ä"],"pairs":[]}"#;
+        assert_eq!(serde_json::to_string(&texts).unwrap(), json);
     }
 }

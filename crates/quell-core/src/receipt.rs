@@ -1,11 +1,11 @@
 //! The receipt: what happened, as evidence.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{ContainmentKind, SessionKind};
-use crate::{AskScope, JobId, Signal};
+use crate::{AskScope, ContainmentKind, JobId, Moment, SessionKind, Signal};
 
 /// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,16 +15,6 @@ pub struct ProcId {
     pub pid: u32,
     /// Field 22 of /proc/PID/stat.
     pub start: u64,
-}
-
-/// An instant on both clocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Moment {
-    /// Seconds since the job's start on the monotonic clock, which no one can set back.
-    pub at: f64,
-    /// The wall clock, RFC 3339.
-    pub wall: String,
 }
 
 /// Why a job ended.
@@ -289,6 +279,26 @@ pub struct Step {
     /// The signals that it sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SentSignal>,
+}
+
+/// How many signals of a step are shown.
+const SHOWN_SIGNALS: usize = 32;
+
+/// For diagnostics: `Ask; TERM to pid 12 (Sent)`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.step)?;
+        if !self.note.is_empty() {
+            write!(f, ": {}", self.note)?;
+        }
+        for sent in self.signals.iter().take(SHOWN_SIGNALS) {
+            write!(f, "; {} to pid {} ({:?})", sent.signal, sent.to.pid, sent.result)?;
+        }
+        match self.signals.len().saturating_sub(SHOWN_SIGNALS) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// The job in short.

@@ -53,6 +53,20 @@ pub enum Call {
     Vitals,
 }
 
+impl Call {
+    /// What it is about, without what it carries.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stop { kill: true, .. } => "kill",
+            Self::Stop { kill: false, .. } => "stop",
+            Self::Signal { .. } => "signal",
+            Self::Send { .. } => "send",
+            Self::Look => "look",
+            Self::Vitals => "vitals",
+        }
+    }
+}
+
 /// From the keeper to a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

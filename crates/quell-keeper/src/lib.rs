@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
-mod mask;
 mod request;
 
 #[cfg(target_os = "linux")]
@@ -15,13 +14,10 @@ mod platform;
 #[path = "other.rs"]
 mod platform;
 
-pub use mask::Mask;
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
 pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
-pub use request::{
-    BackgroundRequest, Environment, Finished, ReceiptTarget, RunError, RunRequest, StartReply, TestTerms,
-};
+pub use request::{ExecRemedy, Finished, RunError, StartMessage, StartReply};

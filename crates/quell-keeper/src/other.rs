@@ -3,17 +3,19 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::{Finished, RunError, RunRequest};
+use quell_core::JobRequest;
+
+use crate::{Finished, RunError};
 
 /// Says that jobs can't be run here yet.
-pub fn run(_request: RunRequest) -> Result<Finished, RunError> {
+pub fn run(_request: JobRequest, _home: Option<PathBuf>) -> Result<Finished, RunError> {
     let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
     Err(RunError::Unsupported(why))
 }
 
 /// See [`run`].
-pub fn check(request: &RunRequest) -> Result<(), RunError> {
-    run(request.clone()).map(drop)
+pub fn check(request: &JobRequest) -> Result<(), RunError> {
+    run(request.clone(), None).map(drop)
 }
 
 /// See [`run`].

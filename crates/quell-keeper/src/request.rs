@@ -1,123 +1,18 @@
-//! What a caller asks for, what comes back, and what can go wrong before anything has run.
+//! What goes between a caller and the process that keeps its job, and what can go wrong before anything has run.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use quell_core::guard::Decision;
-use quell_core::{Background, Contain, Hook, JobId, Leak, Limits, ProcId, Receipt, StopPlan, Until};
+use quell_core::{Decision, JobId, JobRequest, Receipt};
 use serde::{Deserialize, Serialize};
 
-/// The program's environment.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Environment {
-    /// Whether it begins empty instead of with the caller's.
-    pub clear: bool,
-    /// What is set in it, later ones over earlier ones.
-    pub set: Vec<(OsString, OsString)>,
-}
-
-impl Environment {
-    /// All variables of it, those of this process included unless it begins empty.
-    pub fn variables(&self) -> BTreeMap<OsString, OsString> {
-        let outer = (!self.clear).then(std::env::vars_os).into_iter().flatten();
-        outer.chain(self.set.iter().cloned()).collect()
-    }
-}
-
-/// Where the receipt goes besides the record.
+/// What the process that starts a job in the background sends to the process that is to keep it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum ReceiptTarget {
-    /// A file, made or emptied at the start and written at the end.
-    File(#[serde(with = "quell_core::paths::whole")] PathBuf),
-    /// A descriptor that the caller has opened.
-    Fd(i32),
-}
-
-/// One job to be run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunRequest {
-    /// The id of a job in the foreground, if the caller has made it already.
-    pub id: Option<JobId>,
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
-    /// Where it starts; the caller's directory if not given.
-    #[serde(default, with = "quell_core::paths::optional")]
-    pub cwd: Option<PathBuf>,
-    /// Its environment.
-    pub environment: Environment,
-    /// How it is held.
-    pub contain: Contain,
-    /// What it may use.
-    pub limits: Limits,
-    /// How it is stopped.
-    pub plan: StopPlan,
-    /// When it is stopped at the latest.
-    pub timeout: Option<Duration>,
-    /// What ends it.
-    pub until: Until,
-    /// What to do about leftovers; only noted here, as stopping them is part of each.
-    pub leak: Leak,
-    /// A name for people.
-    pub name: Option<String>,
-    /// Labels for queries.
-    pub tags: BTreeMap<String, String>,
-    /// Where the receipt goes.
-    pub receipts: Vec<ReceiptTarget>,
-    /// Whether the caller will still write to stdout afterwards; if not, quell lets go of it as the program starts.
-    pub uses_stdout: bool,
-    /// quell's home, below which the record is kept; none for no record.
-    #[serde(default, with = "quell_core::paths::optional")]
-    pub home: Option<PathBuf>,
-    /// What the program reads in the foreground, if not what the caller does; opened before anything else.
-    #[serde(default, with = "quell_core::paths::optional")]
-    pub stdin: Option<PathBuf>,
-    /// The process that a job in the foreground lives for, besides the caller.
-    pub owner: Option<ProcId>,
-    /// What is done at the events of a job in the foreground.
-    #[serde(default)]
-    pub hooks: Vec<Hook>,
-    /// What only a job in the background has; none for one in the foreground.
-    pub background: Option<BackgroundRequest>,
-}
-
-/// What only a job in the background has.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BackgroundRequest {
-    /// What goes into its record.
-    pub rules: Background,
-    /// The session that it is part of.
-    pub session: Option<String>,
-    /// The file that it reads, so that a restart can open it again. The first time, the caller has opened it.
-    #[serde(default, with = "quell_core::paths::optional")]
-    pub stdin_file: Option<PathBuf>,
-    /// Whether the caller is part of a job itself: then this one must not leave that one's hold.
-    pub nested: bool,
-    /// How often readiness is looked for where nothing tells of it.
-    pub ready_interval: Duration,
-    /// How long one such look may take.
-    pub ready_timeout: Duration,
-    /// What the guard has to know to judge it as a test run; none for a start.
-    #[serde(default)]
-    pub test: Option<TestTerms>,
-}
-
-/// What the caller of a test run has said about its targets. The guard judges the command by it, as `quell test` does.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct TestTerms {
-    /// The directories that targets have to be in.
-    #[serde(default)]
-    pub scope: Vec<PathBuf>,
-    /// The report that the command writes.
-    #[serde(default)]
-    pub junit: Option<PathBuf>,
-    /// Whether the run is approved.
-    #[serde(default)]
-    pub approved: bool,
-    /// Whether it has to name a target.
-    #[serde(default)]
-    pub require_target: bool,
+pub struct StartMessage {
+    /// quell's home, below which the record is kept.
+    #[serde(with = "quell_core::paths::whole")]
+    pub home: PathBuf,
+    /// What is asked for, with everything that depends on the caller filled in: directory, environment, owner, session.
+    pub request: JobRequest,
 }
 
 /// What a caller is told of the start of a job in the background.
@@ -150,6 +45,35 @@ pub struct Finished {
 /// How the place of a receipt is called that is a descriptor, before its number.
 pub(crate) const DESCRIPTOR: &str = "descriptor ";
 
+/// What helps against a failed exec.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecRemedy {
+    /// The right to execute it, or an interpreter.
+    #[default]
+    Right,
+    /// Fewer or shorter arguments and variables.
+    ShorterArguments,
+    /// That no process writes to the file.
+    ClosedFile,
+    /// Links, or interpreters, that come to an end.
+    FewerLinks,
+}
+
+impl ExecRemedy {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Right => "make it executable (chmod +x), or name its interpreter first",
+            Self::ShorterArguments => {
+                "pass long data in a file or standard input, or use fewer variables: arguments and environment share one limit"
+            }
+            Self::ClosedFile => "a process has the file open for writing: close it there, and try again",
+            Self::FewerLinks => {
+                "look where its symbolic links lead, or the interpreters of its `#!` line: they never end, or are too many"
+            }
+        }
+    }
+}
+
 /// A run that did not come to be. Nothing is left behind.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum RunError {
@@ -163,7 +87,13 @@ pub enum RunError {
         program: String,
         /// Why.
         why: String,
+        /// What helps.
+        #[serde(default)]
+        remedy: ExecRemedy,
     },
+    /// A name that holds a masked value: others find the job by it, and files are called so.
+    #[error("the name holds a value that is to be masked: choose another name")]
+    MaskedName,
     /// A directory instead of a program.
     #[error("can't execute `{0}`: it is a directory")]
     Directory(String),
@@ -264,6 +194,7 @@ impl RunError {
             }
             Self::Cwd { .. } => "bad_cwd",
             Self::Nul(_) => "bad_argument",
+            Self::MaskedName => "bad_value",
             Self::Proc(_) => "proc_unusable",
             Self::Containment(_) => "containment_unavailable",
             Self::Limit(_) => "limit_unavailable",
@@ -282,7 +213,8 @@ impl RunError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "check the name and PATH, or give the path of the file",
-            Self::NotExecutable { .. } => "make it executable (chmod +x), or name its interpreter first",
+            Self::NotExecutable { remedy, .. } => remedy.hint(),
+            Self::MaskedName => "`start.mask` says which variables are masked",
             Self::Directory(_) => "name a program in it; `--cwd` is for the working directory",
             Self::NoInterpreter { .. } => "install that interpreter, or name another one first",
             Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
@@ -323,6 +255,7 @@ impl RunError {
             Self::NameTaken { .. } => 1,
             Self::Cwd { .. }
             | Self::Nul(_)
+            | Self::MaskedName
             | Self::Proc(_)
             | Self::Containment(_)
             | Self::Limit(_)

@@ -15,10 +15,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{EventKind, JobEvent, Mode, Phase, Receipt, Record, Verdict};
+use quell_core::{EventKind, JobEvent, JobState, ModeKind, Receipt, Record, Verdict};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use crate::job::{JobDir, Lock, now_rfc3339};
+use crate::job::{JobDir, Lock, now};
 
 /// How often a full disk is looked at again: nothing tells when it has room.
 const DISK_LOOK: Duration = Duration::from_millis(50);
@@ -89,7 +89,7 @@ impl JobEnd<'_> {
             if self.is_over() { mark(self.job, self.lock) } else { Ok(()) }
         });
         // One that waits for its next run has clients as before.
-        if self.record.state != WAITING {
+        if self.record.state != JobState::Waiting {
             tell(EndStep::Told);
         }
         if self.sync == SyncWhen::AfterMark {
@@ -106,7 +106,7 @@ impl JobEnd<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.record.state == Phase::Ended.word()
+        self.record.state == JobState::Ended
     }
 
     /// Writes something, also to a disk that is full: the room that was put aside is used, and if another process is faster,
@@ -134,11 +134,11 @@ impl JobEnd<'_> {
     ) -> io::Result<Option<Receipt>> {
         let (Ok(record), Ok(receipt)) = (job.record(), job.receipt()) else { return Ok(None) };
         let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-        if record.state != Phase::Ended.word() || survived {
+        if record.state != JobState::Ended || survived {
             return Ok(None);
         }
         // A job in the foreground has no history, and is not synced.
-        if job.spec().is_ok_and(|spec| spec.mode == Mode::Start) {
+        if job.spec().is_ok_and(|spec| spec.request.mode_kind() == ModeKind::Start) {
             if let Some(event) = log_once(job, &receipt, EventKind::ended(&receipt))? {
                 logged(&event);
             }
@@ -161,9 +161,6 @@ impl JobEnd<'_> {
         job.remove()
     }
 }
-
-/// The state of a job that waits to be started again.
-const WAITING: &str = "waiting";
 
 fn mark(job: &JobDir, lock: Option<&Lock>) -> io::Result<()> {
     job.mark_ended()?;
@@ -206,10 +203,10 @@ pub fn once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Opti
         return Ok(None);
     }
     Ok(Some(match job.spec() {
-        Ok(spec) => JobEvent::new(&spec, now_rfc3339(), receipt.run, what),
+        Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
         Err(_) => {
             let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-            JobEvent { time: now_rfc3339(), job: job.id(), name, session: None, tags, run: receipt.run, what }
+            JobEvent { time: now(), job: job.id(), name, session: None, tags, run: receipt.run, what }
         }
     }))
 }

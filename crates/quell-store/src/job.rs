@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, LaunchFile, Phase, ProcId, Receipt, Record};
+use quell_core::{JobEvent, JobId, JobSpec, JobState, ProcId, Receipt, Record, Timestamp};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -155,7 +155,7 @@ impl JobDir {
     /// Puts the job on record: its lock, its directory, its specification. Nothing is left if that fails.
     ///
     /// The lock is made first: whatever a keeper that is killed here leaves lying about, the next sweep finds.
-    pub fn create(&self, spec: &JobSpec, launch: Option<&LaunchFile>) -> io::Result<Lock> {
+    pub fn create(&self, spec: &JobSpec, launch: Option<&JobSpec>) -> io::Result<Lock> {
         let mut lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
             fault_point(FaultPoint::DirMade);
@@ -280,7 +280,7 @@ impl JobDir {
     /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
-            Ok(record) if record.state == Phase::Ended.word() => {
+            Ok(record) if record.state == JobState::Ended => {
                 let kept = self.is_dir_held() && self.have_restored();
                 return Ok(if kept { Liveness::Supervised } else { Liveness::Ended });
             }
@@ -312,7 +312,7 @@ impl JobDir {
 
     /// Whether its record says so.
     pub(crate) fn has_ended(&self) -> bool {
-        self.record().is_ok_and(|record| record.state == Phase::Ended.word())
+        self.record().is_ok_and(|record| record.state == JobState::Ended)
     }
 
     fn try_lock(&self, file: File, record: Option<&Record>) -> io::Result<Liveness> {
@@ -467,8 +467,8 @@ impl JobDir {
         self.read("spec.json")
     }
 
-    /// What is needed to start it again.
-    pub fn launch(&self) -> io::Result<LaunchFile> {
+    /// The same, and unmasked: what is needed to start it again. Only a background job has it.
+    pub fn launch(&self) -> io::Result<JobSpec> {
         self.read("launch.private.json")
     }
 
@@ -601,15 +601,9 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// The wall clock as text, to the millisecond.
-pub fn now_rfc3339() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
-}
-
-/// Nanoseconds since 1970 as text, to the millisecond.
-pub fn wall_at(ns: u64) -> String {
-    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+/// The wall clock.
+pub fn now() -> Timestamp {
+    Timestamp::from_unix_ms(i64::try_from(quell_sys::unix_ms()).unwrap_or(i64::MAX))
 }
 
 pub(crate) fn private_file() -> OpenOptions {

@@ -23,7 +23,7 @@ mod watch;
 
 pub use end::{DiskFull, EndStep, JobEnd, SyncWhen, log_once, once};
 pub use home::{Home, NameError, is_name};
-pub use job::{JobDir, Liveness, Lock, now_rfc3339, wall_at};
+pub use job::{JobDir, Liveness, Lock, now};
 pub use keepers::{KNOCK, Keeper, Role, check_room};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,

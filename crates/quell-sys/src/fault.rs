@@ -1,22 +1,28 @@
-//! Points at which a test can have one of quell's own processes die, or stand still: "exactly here".
+//! The steps of quell's own processes. Each is an event for [`tracing`], which `QUELL_LOG` shows. And each is a point at which
+//! a test can have the process die, or stand still: "exactly here".
 //!
-//! Without the feature `faults` a point is an empty function, and nothing of this is in the product. With it, the variable
+//! Without the feature `faults`, and while nothing listens to events, a point is one load of an atomic. With the feature, the variable
 //! `QUELL_FAULT` names one point by the role of the process and the step: `keeper.go_given:kill`, or `:stop`, or
-//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. `QUELL_FAULT_LOG` is a file to which everyone who
-//! passes a point says so.
+//! `keeper.event_logged:kill@3` for the third time that it is passed; with commas, several. Every process that passes a point
+//! adds a line to the file `QUELL_FAULT_LOG`.
 
-/// As what a process passes a point. Much code is shared: whoever takes over from a keeper does what a keeper does.
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tracing::level_filters::LevelFilter;
+
+/// The role in which a process passes a point. Much code is shared: a process that takes over runs the keeper's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// What a user called, or a program that uses the library.
     Command,
     /// `quell run`.
     Front,
-    /// The one beside the keeper of a background job.
+    /// The process above the keeper of a background job.
     Standby,
     /// The keeper.
     Keeper,
-    /// The one who runs hooks and probes.
+    /// The process that runs hooks and readiness checks.
     Helper,
 }
 
@@ -26,9 +32,14 @@ macro_rules! points {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FaultPoint { $($(#[$doc])* $name,)* }
 
-        #[cfg(feature = "faults")]
         impl FaultPoint {
-            /// All of them: the step's name, and who passes it.
+            /// The step's name.
+            pub fn step(self) -> &'static str {
+                match self { $(Self::$name => $step,)* }
+            }
+
+            #[cfg(feature = "faults")]
+            /// All of them: the step's name, and the roles that pass it.
             pub const ALL: &[(FaultPoint, &str, &[Role])] =
                 &[$((FaultPoint::$name, $step, &[$(Role::$role),*]),)*];
         }
@@ -63,7 +74,7 @@ points! {
     SpecWritten "spec_written" [Standby Keeper]
     /// The job is on record.
     Recorded "recorded" [Standby Keeper]
-    /// The link that bears the name is there under another one.
+    /// The link for the name exists under a temporary name.
     NameLinked "name_linked" [Standby]
     /// The name is taken.
     NameClaimed "name_claimed" [Standby]
@@ -95,9 +106,9 @@ points! {
     CgroupMade "cgroup_made" [Keeper]
     /// What is to hold the job is there.
     PlaceAcquired "place_acquired" [Keeper]
-    /// The stub is born; nobody knows.
+    /// The stub exists; it is not on record.
     StubBorn "stub_born" [Keeper]
-    /// The standby is told who it is.
+    /// The standby has the root's identity.
     BirthTold "birth_told" [Keeper]
     /// The first state is complete under another name.
     StateWritten "state_written" [Keeper]
@@ -127,11 +138,11 @@ points! {
     StopSent "stop_sent" [Command]
     /// The client is told that it was heard; nothing else is done.
     StopHeard "stop_heard" [Keeper]
-    /// The request is in the history; nobody is asked.
+    /// The request is in the history; no signal was sent.
     StopNoted "stop_noted" [Keeper]
     /// The root's group is asked, the others are not.
     GroupAsked "group_asked" [Keeper]
-    /// Everyone is asked, and continued.
+    /// All members are asked, and continued.
     AllAsked "all_asked" [Keeper]
     /// The end of the root is seen, and not told.
     RootExitSeen "root_exit_seen" [Keeper Standby Front]
@@ -149,7 +160,7 @@ points! {
     KillRoundDone "kill_round_done" [Keeper Standby Front Command]
 
     // The end.
-    /// Everyone is dead, as far as was counted; the proof begins.
+    /// The count is zero; the proof begins.
     FinishBegun "finish_begun" [Keeper Standby Front]
     /// The search for marked processes is done.
     Audited "audited" [Keeper Standby Front]
@@ -200,7 +211,7 @@ points! {
     /// All is done; the starter, if one waits, is not told.
     TakenOver "taken_over" [Standby Front]
 
-    // Everyone is lost, and a command finishes.
+    // Both keepers are lost, and a command finishes the job.
     /// The lock is ours.
     LostLocked "lost_locked" [Command]
     /// Others can see what for.
@@ -209,7 +220,7 @@ points! {
     UnmadeEmptied "unmade_emptied" [Command]
     /// The members are stopped and listed.
     LostBraked "lost_braked" [Command]
-    /// Everyone is killed and the cgroup removed; nothing is written.
+    /// All members are killed and the cgroup is removed; nothing is written.
     LostKilled "lost_killed" [Command]
     /// That it was lost is in the history; there is no receipt yet.
     LossLogged "loss_logged" [Command]
@@ -227,25 +238,77 @@ points! {
     TakenAway "taken_away" [Command]
 }
 
-/// The variables by which tests speak to points. They are not for the programs that quell runs.
-#[cfg(feature = "faults")]
-pub const VARIABLES: &[&str] = &["QUELL_FAULT", "QUELL_FAULT_LOG"];
-/// None, in the product.
-#[cfg(not(feature = "faults"))]
-pub const VARIABLES: &[&str] = &[];
+/// The variable that names the file for diagnostics.
+pub const LOG_VARIABLE: &str = "QUELL_LOG";
 
-/// Passes a point.
-#[cfg(not(all(feature = "faults", target_os = "linux")))]
-#[inline(always)]
-pub fn fault_point(_point: FaultPoint) {}
+/// The variables that are for quell's own processes. They are not for the programs that quell runs.
+#[cfg(feature = "faults")]
+pub const VARIABLES: &[&str] = &[LOG_VARIABLE, "QUELL_FAULT", "QUELL_FAULT_LOG"];
+/// The variables that are for quell's own processes. They are not for the programs that quell runs.
+#[cfg(not(feature = "faults"))]
+pub const VARIABLES: &[&str] = &[LOG_VARIABLE];
+
+const ROLES: [(Role, &str); 5] = [
+    (Role::Command, "command"),
+    (Role::Front, "front"),
+    (Role::Standby, "standby"),
+    (Role::Keeper, "keeper"),
+    (Role::Helper, "helper"),
+];
+
+/// The place in [`ROLES`]. A fork inherits it, and says what it is itself.
+static ROLE: AtomicU8 = AtomicU8::new(0);
+
+thread_local! {
+    /// The job that this thread works for. A fork inherits it.
+    static JOB: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Says as what this process goes on.
-#[cfg(not(all(feature = "faults", target_os = "linux")))]
+pub fn act_as(role: Role) {
+    let at = ROLES.iter().position(|(known, _)| *known == role).unwrap_or(0);
+    ROLE.store(at as u8, Ordering::Relaxed);
+}
+
+/// What this process is, in one word.
+pub fn role() -> &'static str {
+    ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1
+}
+
+/// Says which job this thread works for from now on.
+pub fn work_for(job: &impl std::fmt::Display) {
+    if is_logged() {
+        JOB.with_borrow_mut(|known| *known = job.to_string());
+    }
+}
+
+/// The job that this thread works for; empty if it is not known.
+pub fn job() -> String {
+    JOB.with_borrow(Clone::clone)
+}
+
+fn is_logged() -> bool {
+    LevelFilter::current() >= LevelFilter::DEBUG
+}
+
+/// Passes a point.
 #[inline(always)]
-pub fn act_as(_role: Role) {}
+pub fn fault_point(point: FaultPoint) {
+    // Each piece of output passes that one.
+    if is_logged() && point != FaultPoint::OutputTaken {
+        tell(point);
+    }
+    #[cfg(all(feature = "faults", target_os = "linux"))]
+    armed::fault_point(point);
+}
+
+#[cold]
+fn tell(point: FaultPoint) {
+    tracing::debug!("step {}", point.step());
+}
 
 #[cfg(all(feature = "faults", target_os = "linux"))]
-pub use armed::{act_as, fault_point, names};
+pub use armed::names;
 
 /// What tests have instead.
 #[cfg(all(feature = "faults", target_os = "linux"))]
@@ -254,22 +317,11 @@ mod armed {
     use std::io::Write;
     use std::path::PathBuf;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::{FaultPoint, Role};
-
-    const ROLES: [(Role, &str); 5] = [
-        (Role::Command, "command"),
-        (Role::Front, "front"),
-        (Role::Standby, "standby"),
-        (Role::Keeper, "keeper"),
-        (Role::Helper, "helper"),
-    ];
-
-    /// The place in [`ROLES`]. A fork inherits it, and says what it is itself.
-    static ROLE: AtomicU8 = AtomicU8::new(0);
+    use super::{FaultPoint, ROLES, Role, role};
 
     /// What is to happen where.
     struct Fault {
@@ -304,7 +356,7 @@ mod armed {
         log: Option<PathBuf>,
     }
 
-    /// Read once: whoever asks for a fault has asked before quell began.
+    /// Read once: the variable is set before quell begins.
     fn plan() -> &'static Plan {
         static PLAN: OnceLock<Plan> = OnceLock::new();
         PLAN.get_or_init(|| Plan {
@@ -319,19 +371,10 @@ mod armed {
         ROLES.iter().find(|(known, _)| *known == role).map_or("", |(_, word)| word)
     }
 
-    /// Says as what this process goes on.
-    pub fn act_as(role: Role) {
-        let at = ROLES.iter().position(|(known, _)| *known == role).unwrap_or(0);
-        ROLE.store(at as u8, Ordering::Relaxed);
-    }
-
     /// Passes a point, or does not.
     pub fn fault_point(point: FaultPoint) {
         let plan = plan();
-        let role = ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1;
-        let step =
-            FaultPoint::ALL.iter().find(|(known, _, _)| *known == point).map_or("", |(_, step, _)| step);
-        let name = format!("{role}.{step}");
+        let name = format!("{}.{}", role(), point.step());
         let fault = plan.faults.iter().find(|fault| fault.at == name && fault.is_due());
         if let Some(log) = &plan.log
             && let Ok(mut log) = OpenOptions::new().append(true).open(log)
@@ -344,13 +387,13 @@ mod armed {
             let _ = log.write_all(format!("{} {name} {what}\n", getpid().as_raw_nonzero()).as_bytes());
         }
         if let Some(fault) = fault {
-            // Whoever goes on after a stop is not stopped again.
+            // A process that was continued is not stopped again.
             fault.spared.store(usize::MAX, Ordering::Relaxed);
             let _ = kill_process(getpid(), fault.signal);
         }
     }
 
-    /// All points with all who pass them, as a fault is asked for.
+    /// All points with all roles that pass them, as `QUELL_FAULT` names them.
     pub fn names() -> Vec<String> {
         let of = |(_, step, roles): &(FaultPoint, &str, &[Role])| {
             roles.iter().map(|role| format!("{}.{step}", word(*role))).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
 //! What quell asks of the operating system. Every unsafe line of quell is in this crate, each with the reason that it
-//! is sound. The platforms' modules bear the same names, so that callers carry no `cfg`.
+//! is sound. The modules of the platforms have the same names, so that callers carry no `cfg`.
 
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]
@@ -9,5 +9,7 @@ mod platform;
 mod platform;
 
 pub mod fault;
+mod timers;
 
 pub use platform::*;
+pub use timers::Timers;

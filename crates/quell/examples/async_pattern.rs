@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use quell::{Error, Job, Quell, Start, Stop};
+use quell::{Error, Job, JobRequest, Quell, Stop};
 
 /// Runs `call` where blocking is allowed. The receiver stands for the future of an async runtime.
 fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
@@ -25,7 +25,7 @@ fn main() -> quell::Result<()> {
     let quell = Quell::new()?;
     let starts = (0..3).map(|_| {
         let quell = quell.clone();
-        spawn_blocking(move || quell.start(&Start::new(["sleep", "60"])))
+        spawn_blocking(move || quell.start(&JobRequest::background(["sleep", "60"])))
     });
     let jobs: Vec<Job> = join(starts.collect())?;
     let stops = jobs.iter().map(|job| {

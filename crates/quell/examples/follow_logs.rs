@@ -3,11 +3,15 @@
 //! `cargo run -p quell --example follow_logs`; the `quell` program is to be on the PATH, or in QUELL_BIN.
 
 use quell::core::Verdict;
-use quell::{Error, JobState, LineOrCut, Lines, LogReader, Quell, Start, Watch};
+use quell::{Error, JobRequest, JobState, LineOrCut, Lines, LogReader, Quell, Watch};
 
 fn main() -> quell::Result<()> {
     let quell = Quell::new()?;
-    let job = quell.start(&Start::new(["sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.1; done"]))?;
+    let job = quell.start(&JobRequest::background([
+        "sh",
+        "-c",
+        "for i in 1 2 3; do echo line $i; sleep 0.1; done",
+    ]))?;
 
     let dir = job.dir().dir().to_owned();
     let at_dir = || Error::io(dir.clone());

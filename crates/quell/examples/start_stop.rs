@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use quell::{Quell, Start, Stop};
+use quell::{Background, JobRequest, Owner, Quell, Stop};
 
 fn main() -> quell::Result<()> {
     let quell = Quell::new()?;
-    let mut start = Start::new(["sh", "-c", "sleep 60 & sleep 60"]);
     // Nothing of it outlives this program, however that ends.
-    start.owner = Some(quell::owner_process(std::process::id())?);
-    let job = quell.start(&start)?;
+    let owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
+    let background = Background { owner, ..Background::default() };
+    let job = quell.start(&JobRequest::new(["sh", "-c", "sleep 60 & sleep 60"], background))?;
     println!("{} is {}", job.id(), job.view()?.state);
 
     for member in job.tree()? {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::guard::Decision;
 use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
+use quell_guard::Decision;
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Sourced};
@@ -245,7 +245,8 @@ impl Job {
             Err(error) => return Err(error),
         }
         let mut job = JobView::look(self.dir())?;
-        let background = self.dir().spec().ok().and_then(|spec| spec.background);
+        let spec = self.dir().spec().ok();
+        let background = spec.as_ref().and_then(|spec| spec.request.as_background());
         if job.output.is_none() && background.is_some() {
             job.output = self.written();
         }
@@ -260,11 +261,10 @@ impl Job {
                 .filter(|path| job.state == JobState::Ended && path.exists())
                 .map(|path| shown(&path)),
             ready_rules: background
-                .as_ref()
-                .map(|background| background.ready.clone())
+                .map(|background| background.ready.rules.clone())
                 .filter(|ready| !ready.is_empty()),
-            restart_rules: background.as_ref().map(|background| background.restart),
-            on_owner_exit: background.as_ref().map(|background| background.on_owner_exit),
+            restart_rules: background.map(|background| background.restart),
+            on_owner_exit: background.map(|background| background.on_owner_exit),
             ttl: background.and_then(|background| background.ttl).map(seconds),
             unwritten: self.unwritten(),
             job,

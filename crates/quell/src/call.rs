@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quell_keeper::control::{Answer, Call};
 use quell_store::{JobDir, KNOCK};
-use quell_sys::Polled;
+use quell_sys::{Polled, fault};
 
 use crate::{Error, Result};
 
@@ -67,6 +67,7 @@ impl Caller {
     /// stays full for so long is [`Error::TimedOut`].
     pub fn connect_within(job: &JobDir, patience: Duration) -> Result<Option<Self>> {
         let failed = |error| Error::Keeper(format!("can't talk to the keeper of {}: {error}", job.id()));
+        fault::work_for(&job.id());
         match job.connect(patience) {
             Ok(stream) => {
                 stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -117,6 +118,7 @@ impl Caller {
 
     /// Says one thing; the answer has to be heard.
     pub fn say(&mut self, call: &Call) -> Result<()> {
+        tracing::debug!("asks the keeper: {}", call.name());
         let mut bytes = serde_json::to_vec(call).unwrap_or_default();
         bytes.push(b'\n');
         match self.stream.write_all(&bytes) {

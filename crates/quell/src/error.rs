@@ -3,15 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::Decision;
-use quell_core::{ErrorBody, JobId};
+use quell_core::{Decision, ErrorBody, JobId};
+use quell_guard::Error as Host;
 use quell_keeper::RunError;
 use serde_json::{Value, json};
 
 use crate::find;
-
-/// What to do where this process or the host has too many files open.
-const MORE_DESCRIPTORS: &str = "raise the limit of open files (`ulimit -n`), or close some";
 
 /// Why something could not be done. Nothing is half-done with it.
 #[derive(Debug, thiserror::Error)]
@@ -19,26 +16,9 @@ pub enum Error {
     /// The guard does not let it pass.
     #[error("{}", .0.reason)]
     Refused(Box<Decision>),
-    /// No process has this number.
-    #[error("there is no process {0}")]
-    NoSuchProcess(u32),
-    /// The kernel does not let this user do it.
-    #[error("{0}")]
-    NotPermitted(String),
-    /// systemd has no unit of this name.
-    #[error("there is no service {0}")]
-    NoSuchService(String),
-    /// There is no systemd to speak to.
-    #[error("there is no systemd here that could be asked: {message}")]
-    NoSystemd {
-        /// How that is known.
-        message: String,
-        /// Whether it was the user's own manager.
-        user: bool,
-    },
-    /// systemctl did something that it never should.
-    #[error("{0}")]
-    Systemctl(String),
+    /// Something on the host could not be done.
+    #[error(transparent)]
+    Host(quell_guard::Error),
     /// No job answers to this.
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
@@ -161,6 +141,17 @@ pub enum Error {
     NoProgram(String),
 }
 
+impl From<Host> for Error {
+    fn from(error: Host) -> Self {
+        match error {
+            Host::Refused(decision) => Self::Refused(decision),
+            Host::TimedOut(what) => Self::TimedOut(what),
+            Host::Io { path, error } => Self::Io { path, error },
+            error => Self::Host(error),
+        }
+    }
+}
+
 /// A line of a file, or the file.
 fn place(file: &Path, line: usize) -> String {
     let file = file.display();
@@ -183,11 +174,7 @@ impl Error {
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(decision) => &decision.code,
-            Self::NoSuchProcess(_) => "no_such_process",
-            Self::NotPermitted(_) => "not_permitted",
-            Self::NoSuchService(_) => "no_such_service",
-            Self::NoSystemd { .. } => "no_systemd",
-            Self::Systemctl(_) => "systemctl",
+            Self::Host(error) => error.code(),
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::InvalidJob(_) => "bad_job",
@@ -210,18 +197,7 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Self::Refused(decision) => decision.hint.clone(),
-            Self::NoSuchProcess(_) => "it may have ended; its number may soon be another's".into(),
-            Self::NotPermitted(_) => "it is another user's; ask as that user, or as root".into(),
-            Self::NoSuchService(_) => {
-                "`systemctl list-units --all --type=service` shows them; those of a user need --user".into()
-            }
-            Self::NoSystemd { user: true, .. } => {
-                "log in as that user, or keep its manager running: `loginctl enable-linger`".into()
-            }
-            Self::NoSystemd { user: false, .. } => {
-                "in a container or without systemd, run the program itself: `quell start`".into()
-            }
-            Self::Systemctl(_) => "try the same with systemctl itself".into(),
+            Self::Host(error) => error.hint(),
             Self::NoSuchJob(job) if find::is_too_short(job) => {
                 "`quell list --all` shows them; give at least 4 characters of an id".into()
             }
@@ -251,7 +227,12 @@ impl Error {
             Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "check that it is there".into()
             }
-            Self::Io { .. } if self.is_out_of_descriptors() => MORE_DESCRIPTORS.into(),
+            Self::Io { path, error }
+                if error.kind() == io::ErrorKind::InvalidData && path.ends_with("spec.json") =>
+            {
+                "it is damaged, or another version of quell wrote it; `quell stop` and `quell rm` work".into()
+            }
+            Self::Io { .. } if self.is_out_of_descriptors() => quell_guard::MORE_DESCRIPTORS.into(),
             Self::EndNotRecorded { .. } => {
                 "make it writable and see that there is space; `quell sweep` puts the end on record then".into()
             }
@@ -274,11 +255,7 @@ impl Error {
             // The same bytes again would be there twice.
             Self::NotRead { .. }
             | Self::Refused(_)
-            | Self::NoSuchProcess(_)
-            | Self::NotPermitted(_)
-            | Self::NoSuchService(_)
-            | Self::NoSystemd { .. }
-            | Self::Systemctl(_)
+            | Self::Host(_)
             | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
             | Self::InvalidJob(_)
@@ -299,8 +276,8 @@ impl Error {
     /// The exit code of a verb that fails with it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoSuchJob(_) | Self::NoSuchProcess(_) | Self::NoSuchService(_) => 3,
-            Self::Refused(_) | Self::NotPermitted(_) => 4,
+            Self::NoSuchJob(_) | Self::Host(Host::NoSuchProcess(_) | Host::NoSuchService(_)) => 3,
+            Self::Refused(_) | Self::Host(Host::Refused(_) | Host::NotPermitted(_)) => 4,
             Self::Ambiguous { .. }
             | Self::InvalidJob(_)
             | Self::BadValue(_)
@@ -311,8 +288,7 @@ impl Error {
             Self::NotProvenDead(_) => 5,
             Self::TimedOut(_) | Self::NotRead { .. } => 6,
             Self::Start(error) => error.exit_code(),
-            Self::NoSystemd { .. }
-            | Self::Systemctl(_)
+            Self::Host(Host::NoSystemd { .. } | Host::Systemctl(_) | Host::TimedOut(_) | Host::Io { .. })
             | Self::Io { .. }
             | Self::EndNotRecorded { .. }
             | Self::Index(_)
@@ -326,8 +302,8 @@ impl Error {
     pub fn body(&self) -> ErrorBody {
         let details: Value = match self {
             Self::Refused(decision) => json!({ "decision": decision }),
-            Self::NoSuchProcess(pid) => json!({ "pid": pid }),
-            Self::NoSuchService(unit) => json!({ "service": unit }),
+            Self::Host(Host::NoSuchProcess(pid)) => json!({ "pid": pid }),
+            Self::Host(Host::NoSuchService(unit)) => json!({ "service": unit }),
             Self::Ambiguous { ids, more, .. } => json!({ "ids": ids, "more": more }),
             Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::KeptElsewhere { keeper, home, .. } => {
@@ -341,9 +317,7 @@ impl Error {
                 json!({ "path": path.display().to_string() })
             }
             Self::NoSuchJob(job) | Self::InvalidJob(job) => json!({ "job": job }),
-            Self::NotPermitted(_)
-            | Self::NoSystemd { .. }
-            | Self::Systemctl(_)
+            Self::Host(_)
             | Self::State(_)
             | Self::NotProvenDead(_)
             | Self::TimedOut(_)

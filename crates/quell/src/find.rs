@@ -7,12 +7,12 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use quell_core::JobId;
+use quell_core::{JobId, JobState};
 use quell_store::{Home, Liveness, is_name};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Fail, Index, Wanted};
-use crate::view::{JobState, JobView};
+use crate::view::JobView;
 use crate::{Error, Quell, Result, settle_lost};
 
 /// The least that is taken for the beginning of an id.
@@ -131,7 +131,7 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
 }
 
 fn bears(home: &Home, id: JobId, name: &str) -> bool {
-    home.job(id).spec().is_ok_and(|spec| spec.name.as_deref() == Some(name))
+    home.job(id).spec().is_ok_and(|spec| spec.request.name.as_deref() == Some(name))
 }
 
 /// Whether it may be meant as the beginning of an id, and is too short for that.

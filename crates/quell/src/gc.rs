@@ -9,13 +9,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use quell_core::{JobId, Verdict};
+use quell_core::{JobId, JobState, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
-use crate::view::{JobState, JobView};
+use crate::view::JobView;
 use crate::{Error, Result};
 
 /// What a directory is called on its way out.
@@ -156,7 +156,7 @@ fn not_live(job: &JobDir) -> Result<()> {
     let deadline = Instant::now() + LAST_STROKE;
     loop {
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
-        let ended = || job.record().is_ok_and(|record| record.state == JobState::Ended.word());
+        let ended = || job.record().is_ok_and(|record| record.state == JobState::Ended);
         match liveness {
             Liveness::Ended => return Ok(()),
             // Whoever has seen that it has ended may remove it.
@@ -210,13 +210,12 @@ fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<Stri
     if candidate.broken || candidate.boot.as_deref() != Some(boot) {
         return None;
     }
-    match candidate.verdict.as_deref() {
-        Some("survivors") => Some("some of its processes are not dead".into()),
-        Some(_) => None,
-        None if candidate.state == JobState::Lost.word() => {
-            Some("it was lost by its keeper; its processes are not proven dead".into())
-        }
-        None => None,
+    if candidate.has_survivors {
+        Some("some of its processes are not dead".into())
+    } else if candidate.is_lost {
+        Some("it was lost by its keeper; its processes are not proven dead".into())
+    } else {
+        None
     }
 }
 

@@ -7,23 +7,20 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use jiff::{SignedDuration, Timestamp};
-use quell_core::{EventKind, JobEvent, JobId, Mode};
+use quell_core::{EventKind, JobEvent, JobId, JobState, Timestamp};
 use quell_store::Watch;
 use quell_sys::{Polled, poll_until};
 
 use crate::{Error, Filter, Job, Quell, Result, settle_lost};
 
-/// A time in the past, as events write theirs: a duration until now, such as `10m`, or a time such as
+/// A time in the past: a duration until now, such as `10m`, or a time such as
 /// `2026-01-31T12:00:00Z`.
-pub fn parse_since(text: &str) -> Result<String> {
-    let time = match quell_core::parse_duration(text) {
-        Ok(ago) => SignedDuration::try_from(ago).ok().and_then(|ago| Timestamp::now().checked_sub(ago).ok()),
-        Err(_) => text.parse().ok(),
-    };
+pub fn parse_since(text: &str) -> Result<Timestamp> {
+    if let Ok(ago) = quell_core::parse_duration(text) {
+        return Ok(quell_store::now().before(ago));
+    }
     let why = || format!("`{text}` is no time: write a duration such as 10m, or 2026-01-31T12:00:00Z");
-    let time = time.ok_or_else(|| Error::BadValue(why()))?;
-    Ok(time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+    text.parse().map_err(|_| Error::BadValue(why()))
 }
 
 impl Job {
@@ -36,20 +33,20 @@ impl Job {
     /// What the record of a job in the foreground tells.
     fn derived(&self) -> Vec<JobEvent> {
         let Ok(spec) = self.dir().spec() else { return Vec::new() };
-        if spec.mode != Mode::Run {
+        if !spec.request.is_foreground() {
             return Vec::new();
         }
-        let event = |time: String, what| JobEvent::new(&spec, time, 1, what);
+        let event = |time, what| JobEvent::new(&spec, time, 1, what);
         let (record, receipt) = (self.dir().record().ok(), self.dir().receipt().ok());
         // The clock of the run begins before its record does.
-        let started = receipt.as_ref().map(|receipt| receipt.started.wall.clone());
-        let created = started.into_iter().fold(spec.created.clone(), String::min);
+        let started = receipt.as_ref().map(|receipt| receipt.started.wall);
+        let created = started.into_iter().fold(spec.created, Timestamp::min);
         let mut events = vec![event(created, EventKind::Created)];
         if let Some(receipt) = receipt {
-            events.push(event(receipt.started.wall.clone(), EventKind::Started { root: receipt.root.id }));
+            events.push(event(receipt.started.wall, EventKind::Started { root: receipt.root.id }));
             let ended = EventKind::ended(&receipt);
             events.push(event(receipt.ended.wall, ended));
-        } else if let Some(record) = record.filter(|record| record.state == "running") {
+        } else if let Some(record) = record.filter(|record| record.state == JobState::Running) {
             events.push(event(record.since.wall, EventKind::Started { root: record.root }));
         }
         events
@@ -100,7 +97,7 @@ impl EventFeed {
             let derived = self.job.derived();
             events.extend(derived.iter().skip(self.derived).cloned());
             self.derived = self.derived.max(derived.len());
-            events.sort_by(|a, b| a.time.cmp(&b.time));
+            events.sort_by_key(|event| event.time);
         }
         Ok(events)
     }
@@ -241,7 +238,7 @@ impl EventWatch {
             }
             self.feeds = left;
             if !events.is_empty() {
-                events.sort_by(|a: &JobEvent, b| a.time.cmp(&b.time));
+                events.sort_by_key(|event| event.time);
                 return Ok(Some(events));
             }
             if self.feeds.is_empty() && self.home.is_none() {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, JobId, Mode, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, JobId, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_store::{JobDir, Liveness, Role, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -127,6 +127,17 @@ impl Job {
         self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
     }
 
+    /// Finishes it if its keepers were lost; whether it is over then. The policy must allow that, unless the job is a test run
+    /// that was started through this handle: a test run ends what it has started.
+    pub fn settle(&self) -> Result<bool> {
+        if self.quell.started == Some(self.id()) {
+            settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
+        } else {
+            settle_lost(&self.dir)?;
+        }
+        self.is_over()
+    }
+
     /// Whether it has ended, or was never there.
     pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
@@ -162,7 +173,7 @@ impl Job {
             Standing::Finished => return ended(false),
             Standing::Kept => {}
         }
-        let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.plan);
+        let plan = self.dir.spec().map_or_else(|_| StopPlan::default(), |spec| spec.request.stop);
         let patience = stop.grace.unwrap_or(plan.grace) + plan.verify + STOP_SLACK;
         let (mut deadline, mut forced) = (Instant::now() + patience, false);
         let (mut asked, mut knocking, mut looks) = (false, Knocking::new(), Looks::new());
@@ -264,7 +275,7 @@ impl Job {
         }
         // A job in the foreground is asked as from a shell.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
-        let foreground = self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+        let foreground = self.dir.spec().is_ok_and(|spec| spec.request.is_foreground());
         if !foreground {
             return Ok((false, None));
         }
@@ -280,7 +291,7 @@ impl Job {
             (None, None) => return Ok((false, None)),
         };
         // It has been asked, and would take a second request for impatience.
-        if !stop.kill && record.state == JobState::Stopping.word() {
+        if !stop.kill && record.state == JobState::Stopping {
             return Ok((true, None));
         }
         let heard = signal(Signal::TERM) == Sent::Yes;
@@ -366,7 +377,7 @@ impl Job {
     }
 
     /// Something that wakes up when the job's record changes or its keepers are gone.
-    pub(crate) fn watch(&self) -> Result<Watch> {
+    pub fn watch(&self) -> Result<Watch> {
         let failed = || Error::io(self.dir.dir());
         let mut watch = Watch::new().map_err(failed())?;
         for path in [self.dir.dir().to_owned(), self.dir.live_path()] {
@@ -412,7 +423,7 @@ impl Job {
             {
                 break;
             }
-            if self.dir.spec().is_ok_and(|spec| spec.mode == Mode::Run) {
+            if self.dir.spec().is_ok_and(|spec| spec.request.is_foreground()) {
                 return Err(Error::State(format!(
                     "{} is in the foreground of another `quell run`, which has its input and passes signals on",
                     self.id()

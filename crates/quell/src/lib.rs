@@ -6,13 +6,13 @@
 //! ```no_run
 //! # fn main() -> quell::Result<()> {
 //! use std::time::{Duration, Instant};
-//! use quell::{Conditions, Quell, Start, Stop, wait};
+//! use quell::{Background, Conditions, JobRequest, Owner, Quell, Stop, wait};
 //!
 //! let quell = Quell::new()?;
-//! let mut start = Start::new(["npm", "run", "dev"]);
-//! start.ready.port = Some(3000);
-//! start.owner = Some(quell::owner_process(std::process::id())?);
-//! let server = quell.start(&start)?;
+//! let mut background = Background::default();
+//! background.ready.rules.port = Some(3000);
+//! background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
+//! let server = quell.start(&JobRequest::new(["npm", "run", "dev"], background))?;
 //!
 //! let ready = Conditions { ready: true, ..Conditions::default() };
 //! wait(&[server.clone()], &ready, false, Some(Instant::now() + Duration::from_secs(30)))?;
@@ -31,17 +31,17 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod admit;
 pub mod answers;
 mod call;
 pub mod config;
+pub mod diagnostics;
 mod error;
 mod find;
 mod gc;
-pub mod guard;
 mod history;
 mod index;
 mod job;
-pub mod kill;
 mod logs;
 mod recover;
 mod restart;
@@ -49,12 +49,10 @@ pub mod roles;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;
-pub mod service;
 mod short;
 mod start;
 mod stats;
 mod sweep;
-pub mod testing;
 mod tidy;
 mod tree;
 mod view;
@@ -63,6 +61,7 @@ mod wait;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub use admit::{Passed, Wish, admit};
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
@@ -71,23 +70,25 @@ pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView, Unwritten};
 pub use quell_core as core;
+pub use quell_core::{
+    Background, Environment, Foreground, JobRequest, JobState, MAX_LOG, Mode, Owner, Stdin, Timestamp,
+};
+pub use quell_guard as guard;
 pub use quell_keeper::control::LiveMember;
-pub use quell_keeper::{Environment, Finished, RunError, RunRequest};
+pub use quell_keeper::{Finished, RunError};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
-    Omitted, Piece, Stream, Streams, Watch, wall_at,
+    Omitted, Piece, Stream, Streams, Watch, now,
 };
 pub use recover::{Finish, finish_lost, settle_lost};
 pub use regex_lite::Regex;
 pub use short::short_ids;
-pub use start::{Input, KEEP_VERB, MAX_LOG, Start, is_inside_a_job, owner_process, parent_of};
+pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::Tree;
-pub use view::{JobState, JobView, unix_ms_of};
+pub use view::JobView;
 pub use wait::{Conditions, Met, Waited, wait};
-
-use guard::{Passed, Wish};
 
 /// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -99,6 +100,8 @@ pub struct Quell {
     program: PathBuf,
     /// Whether each call asks the gate.
     guarded: bool,
+    /// The test run that was started through it.
+    started: Option<core::JobId>,
 }
 
 impl Quell {
@@ -113,11 +116,11 @@ impl Quell {
     }
 
     /// With a program that is known: this very one, if it is `quell` itself. Whoever calls this has asked the gate
-    /// ([`guard::admit`]) before each call.
+    /// ([`admit`]) before each call.
     pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, guarded: false }
+        Self { home, program, guarded: false, started: None }
     }
 
     /// Where its jobs are.
@@ -181,20 +184,29 @@ impl Quell {
         if !self.guarded {
             return Ok(Passed::default());
         }
-        let policy = Config::load_here().map(|loaded| loaded.config.guard);
-        guard::admit(policy, Some(&self.home), Wish { verb, target: target.to_owned(), reason, job: None })
+        let config = Config::load_here().map(|loaded| loaded.config);
+        let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+        let wish = Wish { verb, target: target.to_owned(), reason, job: None, mask };
+        admit(config.map(|config| config.guard), Some(&self.home), wish)
     }
 }
 
 /// Runs a job in the foreground and waits until it is proven gone, if the guard lets it pass. Before: this process has one
 /// thread, and has opened nothing yet. After: no process of the job is alive, or the receipt names the survivors.
-pub fn run(mut request: RunRequest) -> Result<Finished> {
+///
+/// `home` is where its record is kept; none for no record.
+pub fn run(mut request: JobRequest, home: Option<PathBuf>) -> Result<Finished> {
     let program = request.command.first().map(|word| word.to_string_lossy().into_owned());
-    let policy = Config::load_here().map(|loaded| loaded.config.guard);
-    request.id = request.id.or_else(new_job_id).filter(|_| request.home.is_some());
-    let wish = Wish { verb: "run", target: program.unwrap_or_default(), job: request.id, ..Wish::default() };
-    guard::admit(policy, Home::find().as_ref(), wish)?;
-    Ok(quell_keeper::run(request)?)
+    let config = Config::load_here().map(|loaded| loaded.config);
+    let mut id = None;
+    if let Mode::Foreground(foreground) = &mut request.mode {
+        foreground.id = foreground.id.or_else(new_job_id).filter(|_| home.is_some());
+        id = foreground.id;
+    }
+    let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+    let wish = Wish { verb: "run", target: program.unwrap_or_default(), job: id, mask, ..Wish::default() };
+    admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
+    Ok(quell_keeper::run(request, home)?)
 }
 
 /// An id for a job that is to be run: so what is written down of it before it runs can name it. None if the kernel has no

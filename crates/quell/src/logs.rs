@@ -2,9 +2,9 @@
 
 use std::io;
 
-use quell_core::{Mode, Output};
+use quell_core::{Output, Timestamp};
 use quell_store::{
-    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure, wall_at,
+    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure,
 };
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ impl Job {
     /// That there is output to look for: an error for a job in the foreground, whose output is its caller's.
     pub fn check_has_logs(&self) -> Result<()> {
         match self.dir().spec() {
-            Ok(spec) if spec.mode == Mode::Run => {
+            Ok(spec) if spec.request.is_foreground() => {
                 Err(Error::State(format!("{} is a `quell run`: its output went to its caller", self.id())))
             }
             // A record that can't be read keeps nobody from the output.
@@ -106,7 +106,7 @@ impl Job {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogLine {
     /// When its first byte came, by the wall clock.
-    pub time: String,
+    pub time: Timestamp,
     /// Of which stream.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
@@ -128,7 +128,7 @@ impl From<&Line> for LogLine {
             Err(_) => (String::from_utf8_lossy(&line.bytes).into_owned(), true),
         };
         let (stream, offset, ended) = (line.stream, line.offset, line.ended);
-        Self { time: wall_at(line.time_ns), stream, text, offset, ended, lossy }
+        Self { time: Timestamp::from_unix_ns(line.time_ns), stream, text, offset, ended, lossy }
     }
 }
 
@@ -137,7 +137,7 @@ impl From<&Line> for LogLine {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogCut {
     /// When what follows it came, by the wall clock.
-    pub time: String,
+    pub time: Timestamp,
     /// Of which stream.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
@@ -155,7 +155,7 @@ pub struct LogCut {
 impl From<&Cut> for LogCut {
     fn from(cut: &Cut) -> Self {
         let Cut { stream, time_ns, from, to, bytes, lines } = *cut;
-        Self { time: wall_at(time_ns), stream, from, to, bytes, lines }
+        Self { time: Timestamp::from_unix_ns(time_ns), stream, from, to, bytes, lines }
     }
 }
 

@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_contain::{OrphanedJob, Recovered};
-use quell_core::guard::{Decision, decide_verb};
 use quell_core::{
     Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, KillReason, Member, Mode, Moment, ProcId, Receipt, Record, RootOutcome, RootReport, SCHEMA,
-    SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    JobSpec, JobState, KillReason, Mask, Member, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
+    SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
-use quell_keeper::{Mask, News, RunError};
-use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, log_once, now_rfc3339, once};
-use quell_sys::fault::{FaultPoint, fault_point};
+use quell_guard::{Decision, decide_verb};
+use quell_keeper::{News, RunError};
+use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, log_once, now, once};
+use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
-use crate::guard::Gate;
 use crate::{Config, Error, Result};
+use quell_guard::Gate;
 
 /// How much longer than its own verification a stop that another quell is finishing is waited for.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
@@ -96,6 +96,17 @@ pub(crate) struct Lost {
 }
 
 impl Case {
+    /// In a few words, for diagnostics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Kept => "it has a keeper",
+            Self::Unmade(_) => "nothing of it has run",
+            Self::Over => "it has ended already",
+            Self::Rebooted(_) => "it is of another boot",
+            Self::Lost(_) => "its keepers are gone",
+        }
+    }
+
     /// Reads the record, which the job can delete and rewrite, and looks at what it can't. The caller holds the lock.
     pub(crate) fn of(job: &JobDir, lock: &Lock, keepers: Keepers) -> Result<Self> {
         let failed = |error| Error::Io { path: job.dir().to_owned(), error };
@@ -115,14 +126,14 @@ impl Case {
         // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
         // record names no root either.
         let unmade = |record: &Record| {
-            let over = ["ended", "waiting"].contains(&record.state.as_str());
+            let over = matches!(record.state, JobState::Ended | JobState::Waiting);
             record.root.is_none() && record.run == 1 && !over
         };
         if record.as_ref().is_some_and(|record| unmade(record)) && is_unmade(job, lock, spec.as_deref()) {
             return Ok(Self::Unmade(spec));
         }
         let over = |record: &Record| {
-            record.state == "ended" && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
+            record.state == JobState::Ended && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
         };
         let is_over = record.as_ref().is_some_and(|record| over(record));
         let lost = Lost::new(job, spec, record);
@@ -133,7 +144,7 @@ impl Case {
         // The record is the job's to rewrite. When it was made and what the kernel shows of it are not.
         let rebooted = rebooted
             && quell_contain::earliest_start(job.id()) == 0
-            && quell_contain::look_for(&lost.left(job)).is_empty();
+            && quell_contain::look_for(&lost.left(job)).is_ok_and(|members| members.is_empty());
         // A keeper that was killed in its last moment has written that it ended, or the job itself has.
         let can_live = || lost.elsewhere || quell_contain::may_live(&lost.left(job)).is_some();
         if is_over && (rebooted || !can_live()) {
@@ -155,7 +166,9 @@ fn choose_marker(job: &JobDir, of_spec: Option<String>, of_record: Option<String
             let found: Vec<String> = spec.into_iter().chain(record).chain(launch).collect();
             let is_twice = |marker: &&String| found.iter().filter(|other| other == marker).count() > 1;
             let is_carried = |marker: &&String| {
-                found.len() > 1 && !quell_contain::look_for(&only_marked(job, marker)).is_empty()
+                found.len() > 1
+                    && quell_contain::look_for(&only_marked(job, marker))
+                        .is_ok_and(|living| !living.is_empty())
             };
             let chosen = found.iter().find(is_twice).or_else(|| found.iter().find(is_carried));
             chosen.or_else(|| found.first()).cloned().unwrap_or_default()
@@ -196,7 +209,7 @@ impl Lost {
     }
 
     fn plan(&self) -> StopPlan {
-        self.spec.as_ref().map_or_else(StopPlan::default, |spec| spec.plan)
+        self.spec.as_ref().map_or_else(StopPlan::default, |spec| spec.request.stop)
     }
 
     /// How long the job has lasted.
@@ -243,11 +256,13 @@ impl Finisher {
             Self::Sweep => "sweep",
             Self::Reader => "stop",
         };
-        let policy =
-            Config::from_files_here().map_or_else(|_| Config::refusals_here(), |config| config.guard);
+        let (policy, mask) = match Config::from_files_here() {
+            Ok(config) => (config.guard.clone(), config.mask()),
+            Err(_) => (Config::refusals_here(), Mask::default()),
+        };
         let decision = decide_verb(&policy, verb);
         if decision.allowed {
-            return Ok(Some((Gate::new(job.home(), policy), decision)));
+            return Ok(Some((Gate::new(job.home(), policy).masking(mask), decision)));
         }
         Err(Error::NotProvenDead(format!(
             "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \
@@ -261,7 +276,9 @@ impl Finisher {
 
 fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
+    fault::work_for(&job.id());
     let case = Case::of(job, &lock, keepers)?;
+    tracing::debug!("recovery: {}", case.name());
     let admitted = if matches!(case, Case::Lost(_)) { finisher.admit(job)? } else { None };
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
@@ -280,7 +297,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         }
         Case::Unmade(spec) => {
             let (left, plan) = (unmade(job, spec.as_deref()), StopPlan::default());
-            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now_rfc3339() });
+            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
             fault_point(FaultPoint::UnmadeEmptied);
             JobEnd::discard(job, None).map_err(failed)?;
             return Ok(Finish::Removed);
@@ -295,7 +312,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
                 return Err(RunError::Proc(why.into()).into());
             }
             let (age, began) = (lost.age(), Instant::now());
-            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now_rfc3339() };
+            let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
             let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
             fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
@@ -309,6 +326,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         }
     };
     let mut receipt = done.receipt(&lost, job);
+    receipt.steps.iter().for_each(|step| tracing::debug!("{step}"));
     mask_members(&mut receipt, &lost, job);
     if let Some((gate, decision)) = admitted {
         let result = json!({ "verdict": receipt.verdict, "cause": receipt.cause });
@@ -352,11 +370,10 @@ fn mask_members(receipt: &mut Receipt, lost: &Lost, job: &JobDir) {
 
 /// What is masked of a job; an error if the values are not known.
 pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
-    let names = spec.background.as_ref().map_or(&[][..], |rules| &rules.mask);
-    if names.is_empty() {
+    if spec.request.mask.is_empty() {
         return Ok(Mask::default());
     }
-    Ok(Mask::new(names, &job.launch()?.environment))
+    Ok(job.launch()?.request.masked_values())
 }
 
 /// How a job stands, once it is certain that it is not lost.
@@ -410,7 +427,7 @@ pub(crate) fn settle(
     loop {
         let mut liveness = job.liveness().map_err(failed)?;
         if matches!(liveness, Liveness::Finishing) {
-            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.plan.verify);
+            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.request.stop.verify);
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
             if Instant::now() < deadline {
                 std::thread::sleep(LOOK_AGAIN);
@@ -467,7 +484,7 @@ pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
 /// Whether one of the processes that should keep the job is alive and does. One that keeps a background job has its lock
 /// open; a front gets hold of it only when it takes over, so its identity has to do.
 fn has_keeper(job: &JobDir, record: &Record) -> bool {
-    let in_front = || job.spec().is_ok_and(|spec| spec.mode == Mode::Run);
+    let in_front = || job.spec().is_ok_and(|spec| spec.request.is_foreground());
     let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
     let fronts = |id: ProcId| quell_contain::is_alive(id) && quell_sys::is_quell(id.pid) && in_front();
     record.keeper.is_some_and(keeps) || record.standby.is_some_and(|id| keeps(id) || fronts(id))
@@ -478,7 +495,7 @@ fn has_keeper(job: &JobDir, record: &Record) -> bool {
 fn is_unmade(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
     let until = Instant::now() + STUB_EXIT;
     while lock.is_as_made(job.id()) {
-        if quell_contain::look_for(&unmade(job, spec)).is_empty() {
+        if quell_contain::look_for(&unmade(job, spec)).is_ok_and(|members| members.is_empty()) {
             return true;
         }
         if Instant::now() >= until {
@@ -527,7 +544,7 @@ impl Done {
             self.recovered;
         // A stop that was under way keeps its reason. That of a job which waits to be started again is the reason why its last
         // run has ended, and not why there is no other one.
-        let stopping = record.filter(|record| record.state != "waiting");
+        let stopping = record.filter(|record| record.state != JobState::Waiting);
         let cause = stopping.and_then(|record| record.cause).unwrap_or(self.cause);
         let actor = stopping.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
         let outcome = record.and_then(|record| record.outcome.clone()).or(outcome);
@@ -542,17 +559,17 @@ impl Done {
             schema: SCHEMA.into(),
             job: JobBrief {
                 id: job.id(),
-                name: spec.and_then(|spec| spec.name.clone()),
-                tags: spec.map(|spec| spec.tags.clone()).unwrap_or_default(),
-                command: spec.map(|spec| spec.command.clone()).unwrap_or_default(),
-                cwd: spec.map(|spec| spec.cwd.display().to_string()).unwrap_or_default(),
-                timeout: spec.and_then(|spec| spec.timeout).map(|timeout| timeout.as_secs_f64()),
+                name: spec.and_then(|spec| spec.request.name.clone()),
+                tags: spec.map(|spec| spec.request.tags.clone()).unwrap_or_default(),
+                command: spec.map(|spec| spec.request.words()).unwrap_or_default(),
+                cwd: spec
+                    .and_then(|spec| spec.request.cwd.as_ref())
+                    .map(|cwd| cwd.display().to_string())
+                    .unwrap_or_default(),
+                timeout: spec.and_then(|spec| spec.request.timeout).map(|timeout| timeout.as_secs_f64()),
             },
             boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
-            started: Moment {
-                at: 0.0,
-                wall: spec.map_or_else(|| self.ended.wall.clone(), |spec| spec.created.clone()),
-            },
+            started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
             ended: self.ended,
             held,
             cause,
@@ -578,7 +595,7 @@ impl Done {
 
 fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     let left = lost.left(job);
-    let ended = Moment { at: lost.last_word(), wall: now_rfc3339() };
+    let ended = Moment { at: lost.last_word(), wall: now() };
     let note = "its host was restarted: none of its processes can be alive".into();
     let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
     let containment = left.held.unwrap_or(ContainmentKind::Reaper);
@@ -605,7 +622,7 @@ fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> i
     let record = Record {
         schema: SCHEMA.into(),
         id: job.id(),
-        state: if survived { "stopping" } else { "ended" }.into(),
+        state: if survived { JobState::Stopping } else { JobState::Ended },
         since: receipt.ended.clone(),
         held: old.and_then(|old| old.held),
         cgroup: old.and_then(|old| old.cgroup.clone()),
@@ -631,7 +648,7 @@ fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> i
     // It was put aside for this.
     job.release_reserve()?;
     if lost.spec.is_none() {
-        let started = receipt.started.wall.clone();
+        let started = receipt.started.wall;
         let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
         job.restore(&mut None, &spec, None)?;
     }
@@ -657,7 +674,7 @@ fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> i
 
 /// Has the hooks of a lost job told, by another process that goes on by itself. Where that can't be, the history has it.
 fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
-    let hooks = spec.map_or(&[][..], JobSpec::hooks);
+    let hooks = spec.map_or(&[][..], |spec| &spec.request.hooks);
     let wanted = |event: &JobEvent| {
         event.what.hook_event().is_some_and(|at| hooks.iter().any(|hook| hook.on.contains(&at)))
     };

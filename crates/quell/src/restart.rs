@@ -3,12 +3,12 @@
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 
-use quell_core::{Background, JobId, JobSpec, LaunchFile, Stdin};
-use quell_keeper::{BackgroundRequest, Environment, RunRequest};
+use quell_core::{JobId, Mode, Stdin};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::start::{is_inside_a_job, open_input, owner_lives};
-use crate::{Error, Job, Result, Start, Stop};
+use crate::view::about;
+use crate::{Error, Job, Result, Stop};
 
 /// How many restarts of restarts are followed back.
 const FOLLOWED: usize = 1000;
@@ -20,12 +20,16 @@ impl Job {
     /// can't be had again, its directory or its program is gone, somebody else restarts it or has done so.
     pub fn restart(&self, stop: &Stop) -> Result<Job> {
         self.quell.admit("restart", &self.id().to_string())?;
-        let spec = self.dir().spec().map_err(Error::io(self.dir().dir().join("spec.json")))?;
-        let Some(rules) = spec.background.clone() else {
+        let unreadable = |name: &str| about(&self.dir().dir().join(name));
+        if self.dir().spec().map_err(unreadable("spec.json"))?.request.is_foreground() {
+            return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
+        }
+        // What the specification has of it may be masked.
+        let mut request = self.dir().launch().map_err(unreadable("launch.private.json"))?.request;
+        let Mode::Background(background) = &mut request.mode else {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         };
-        let launch = self.dir().launch().map_err(Error::io(self.dir().dir().join("launch.private.json")))?;
-        if launch.test {
+        if background.test.is_some() {
             // The guard judges tests by more than the record holds: what was approved then is not approved now.
             return Err(Error::State(format!("{} is a test run: run it again with `quell test`", self.id())));
         }
@@ -34,9 +38,12 @@ impl Job {
             let id = self.id();
             return Err(Error::State(format!("{id} was restarted before, as {by}, which is alive")));
         }
-        let stdin = self.input_again(&rules, &launch)?;
-        let request = self.request_again(spec, rules, launch);
-        crate::roles::check_request(&request)?;
+        let stdin = self.input_again(&background.stdin)?;
+        background.restarted_from = Some(self.id());
+        background.nested = is_inside_a_job();
+        // A job whose owner is gone is restarted without one.
+        background.owner = background.owner.filter(|owner| owner_lives(self.quell.home(), owner));
+        crate::roles::check_request(self.quell.home(), &request)?;
         quell_keeper::check(&request)?;
         self.stop(stop)?;
         fault_point(FaultPoint::RestartStopped);
@@ -57,7 +64,7 @@ impl Job {
 
     /// The live job that came of restarting this one, or of restarting that one, and so on.
     fn successor(&self) -> Result<Option<JobId>> {
-        let from = |job: &Job| job.dir().spec().ok()?.background?.restarted_from;
+        let from = |job: &Job| job.dir().spec().ok()?.request.as_background()?.restarted_from;
         for job in self.quell.live()? {
             let before = |id: &JobId| from(&self.quell.job_with(*id));
             let mut line = std::iter::successors(from(&job), before).take(FOLLOWED);
@@ -75,54 +82,15 @@ impl Job {
     }
 
     /// What it reads, opened again.
-    fn input_again(&self, rules: &Background, launch: &LaunchFile) -> Result<OwnedFd> {
-        match (&launch.stdin_file, rules.stdin) {
-            (Some(path), _) => open_input(path),
+    fn input_again(&self, stdin: &Stdin) -> Result<OwnedFd> {
+        match stdin {
+            Stdin::File(path) => open_input(path),
             // Whatever that was, it is not this process's.
-            (None, Stdin::Given) => Err(Error::State(format!(
+            Stdin::Inherited => Err(Error::State(format!(
                 "{} reads what its starter had for it (--stdin -), which nobody can give it again: start it anew",
                 self.id()
             ))),
-            (None, Stdin::Null | Stdin::Pipe) => open_input("/dev/null".as_ref()),
-        }
-    }
-
-    fn request_again(&self, spec: JobSpec, mut rules: Background, launch: LaunchFile) -> RunRequest {
-        rules.restarted_from = Some(self.id());
-        // What the specification has of it may be masked.
-        rules.ready = launch.ready.unwrap_or(rules.ready);
-        // Whoever restarts a job whose owner is gone wants it without one.
-        rules.owner = rules.owner.filter(|owner| owner_lives(self.quell.home(), owner));
-        // For records of a time when these were not kept.
-        let defaults = Start::new(Vec::<String>::new());
-        RunRequest {
-            id: None,
-            command: launch.command,
-            cwd: Some(launch.cwd),
-            environment: Environment { clear: true, set: launch.environment },
-            contain: spec.contain,
-            limits: spec.limits,
-            plan: spec.plan,
-            timeout: spec.timeout,
-            until: spec.until,
-            leak: spec.leak,
-            name: spec.name,
-            tags: launch.tags.unwrap_or(spec.tags),
-            receipts: Vec::new(),
-            uses_stdout: false,
-            home: Some(self.quell.home().dir().to_owned()),
-            stdin: None,
-            owner: None,
-            hooks: Vec::new(),
-            background: Some(BackgroundRequest {
-                rules,
-                session: spec.session,
-                stdin_file: launch.stdin_file,
-                nested: is_inside_a_job(),
-                ready_interval: launch.ready_interval.unwrap_or(defaults.ready_interval),
-                ready_timeout: launch.ready_timeout.unwrap_or(defaults.ready_timeout),
-                test: None,
-            }),
+            Stdin::Null | Stdin::Pipe => open_input("/dev/null".as_ref()),
         }
     }
 }

@@ -7,12 +7,12 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use quell_core::guard::{BUILT_IN, Decision, Policy, decide_verb};
-use quell_keeper::{News, RunError, RunRequest, StartReply};
+use quell_core::{JobRequest, Mask};
+use quell_guard::{Asker, BUILT_IN, Decision, Gate, Policy, decide_verb};
+use quell_keeper::{News, RunError, StartMessage, StartReply};
 use quell_store::Home;
 
-use crate::guard::{Asker, Gate};
-use crate::testing::{self, AdmittedTests};
+use crate::start::resolve_request;
 use crate::{Config, Error, Result};
 
 /// The exit code of what the guard refuses.
@@ -21,13 +21,27 @@ const REFUSED: u8 = 4;
 /// How large the news of a lost job can be: a few events.
 const MOST_NEWS: u64 = 1 << 20;
 
-/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it.
+/// A request that the guard admits as a test run.
+#[derive(Clone, Debug)]
+pub struct AdmittedTests {
+    /// What it said.
+    pub decision: Decision,
+    /// The request made again: what was checked, and of the rest only what can't run or write anything.
+    pub request: JobRequest,
+}
+
+/// What the guard says about a request as a test run; none if it is not one. The crate `quell-test` knows.
+pub type TestJudge =
+    fn(&Config, &Home, &JobRequest) -> Option<std::result::Result<AdmittedTests, Box<Decision>>>;
+
+/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it, as a start or,
+/// by `judge`, as a test run.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn keep() -> ExitCode {
-    quell_keeper::stand_by(|request, stdin| {
-        let path = request.home.clone().unwrap_or_default();
-        admit_request(request, stdin).map_err(|error| match error {
+pub fn keep(judge: TestJudge) -> ExitCode {
+    quell_keeper::stand_by(|message, stdin| {
+        let path = message.home.clone();
+        admit_request(message, stdin, judge).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
             Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
@@ -51,65 +65,90 @@ pub fn tell() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let target = format!("hooks of {}", news.job);
-    let decision = Config::from_files_here().map(|config| decide_verb(&config.guard, "start"));
-    match note(&Home::at(&news.home), "start", &target, decision) {
+    let config = Config::from_files_here();
+    let mask = config.as_ref().map(Config::mask).unwrap_or_default();
+    let decision = config.map(|config| decide_verb(&config.guard, "start"));
+    match note(&Home::at(&news.home), mask, "start", &target, decision) {
         Ok(_) => quell_keeper::tell_hooks(news),
         Err(_) => ExitCode::from(REFUSED),
     }
 }
 
-fn program(request: &RunRequest) -> String {
-    request.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+fn program(request: &JobRequest) -> String {
+    let program = request.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    request.masked_values().apply(&program)
+}
+
+/// What the log does not show of a request: what the settings mask, and what is masked of the job.
+fn mask_of(config: &Config, request: &JobRequest) -> Mask {
+    config.mask_with(&request.mask, &request.env.set)
 }
 
 /// Refuses a request that today's policy does not admit. The process that starts the job asks again, and writes the line of
 /// an allowance.
-pub(crate) fn check_request(request: &RunRequest) -> Result<()> {
+pub(crate) fn check_request(home: &Home, request: &JobRequest) -> Result<()> {
     let config = Config::from_files_here()?;
-    let (verb, decision, _) = decide_request(&config, request);
+    // Test runs are not restarted.
+    let (verb, decision, _) = decide_request(&config, home, request, |_, _, _| None);
     if decision.allowed {
         return Ok(());
     }
-    let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
-    Err(Gate::new(&home, config.guard).refuse(verb, &program(request), decision))
+    let mask = mask_of(&config, request);
+    Err(Gate::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
 }
 
 /// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
 /// log has a line about it.
-fn admit_request(request: RunRequest, stdin: OwnedFd) -> Result<(RunRequest, OwnedFd)> {
-    let home = request.home.as_ref().map(Home::at).ok_or(Error::NoHome)?;
-    let program = program(&request);
-    let (verb, decision, tests) = match Config::from_files_here() {
+fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Result<(StartMessage, OwnedFd)> {
+    let home = Home::at(&message.home);
+    let request = &message.request;
+    let program = program(request);
+    let (mask, verb, decision, tests) = match Config::from_files_here() {
         Ok(config) => {
-            let (verb, decision, tests) = decide_request(&config, &request);
-            (verb, Ok(decision), tests)
+            let (verb, decision, tests) = decide_request(&config, &home, request, judge);
+            (mask_of(&config, request), verb, Ok(decision), tests)
         }
-        Err(error) => ("start", Err(error), None),
+        Err(error) => (mask_of(&Config::default(), request), "start", Err(error), None),
     };
-    note(&home, verb, &program, decision)?;
+    note(&home, mask, verb, &program, decision)?;
     match tests {
-        Some(tests) => tests.start.test_request(&home, tests.terms),
-        None => Ok((request, stdin)),
+        Some(tests) => {
+            let (request, stdin) = resolve_request(&home, &tests.request)?;
+            Ok((StartMessage { home: message.home, request }, stdin))
+        }
+        None => Ok((message, stdin)),
     }
 }
 
 /// Whether today's policy lets a background job be started, and the verb that it is admitted as: a start, or else a test run
 /// if it is one. The request of a test run holds only as it is given back.
-fn decide_request(config: &Config, request: &RunRequest) -> (&'static str, Decision, Option<AdmittedTests>) {
+fn decide_request(
+    config: &Config,
+    home: &Home,
+    request: &JobRequest,
+    judge: TestJudge,
+) -> (&'static str, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, "start");
+    let masked = |decision: Decision| decision.masked(&request.masked_values());
     if start.allowed {
         return ("start", start, None);
     }
-    match testing::judge_request(config, request) {
+    match judge(config, home, request) {
         Some(Ok(tests)) => ("test", tests.decision.clone(), Some(tests)),
-        Some(Err(refusal)) => ("test", *refusal, None),
+        Some(Err(refusal)) => ("test", masked(*refusal), None),
         None => ("start", start, None),
     }
 }
 
 /// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
-fn note(home: &Home, verb: &'static str, target: &str, decision: Result<Decision>) -> Result<Decision> {
-    let gate = Gate::new(home, Policy::default()).asked_by(Asker::of_caller());
+fn note(
+    home: &Home,
+    mask: Mask,
+    verb: &'static str,
+    target: &str,
+    decision: Result<Decision>,
+) -> Result<Decision> {
+    let gate = Gate::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
-    gate.noted(verb, target, decision.unwrap_or_else(unreadable))
+    Ok(gate.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

@@ -1,5 +1,5 @@
 //! The published JSON schemas of the `data` that each verb prints with `--json`. Receipts (`quell run`) have theirs in
-//! `quell-core`.
+//! `quell-core`, and test runs (`quell test`) in `quell-test`.
 
 use quell_core::schema::{Failure, written};
 
@@ -7,9 +7,8 @@ use crate::answers::{
     CheckAnswer, ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer,
     StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };
-use crate::service::ServiceAnswer;
-use crate::testing::TestAnswer;
 use crate::{GcReport, Listing, Stats, SweepReport};
+use quell_guard::service::ServiceAnswer;
 
 /// A verb's name, and what makes its schema.
 pub type Published = (&'static str, fn() -> String);
@@ -20,10 +19,10 @@ pub const ALL: &[Published] = &[
     ("doctor", written::<quell_contain::Doctor>),
     ("error", written::<Failure>),
     ("events", written::<quell_core::JobEvent>),
-    ("audit", written::<crate::guard::AuditLine>),
+    ("audit", written::<quell_guard::AuditLine>),
     ("gc", written::<GcReport>),
     ("guard", written::<CheckAnswer>),
-    ("kill", written::<crate::kill::KillAnswer>),
+    ("kill", written::<quell_guard::kill::KillAnswer>),
     ("list", written::<Listing>),
     ("logs", written::<LogsAnswer>),
     ("restart", written::<RestartAnswer>),
@@ -36,7 +35,6 @@ pub const ALL: &[Published] = &[
     ("status", written::<StatusAnswer>),
     ("stop", written::<StopAnswer>),
     ("sweep", written::<SweepReport>),
-    ("test", written::<TestAnswer>),
     ("tree", written::<TreeAnswer>),
     ("wait", written::<WaitAnswer>),
 ];

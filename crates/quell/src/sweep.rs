@@ -128,8 +128,8 @@ impl SweptJob {
         let spec = job.spec().ok();
         Self {
             id: job.id(),
-            name: spec.as_ref().and_then(|spec| spec.name.clone()),
-            command: spec.map(|spec| spec.command).unwrap_or_default(),
+            name: spec.as_ref().and_then(|spec| spec.request.name.clone()),
+            command: spec.map(|spec| spec.request.words()).unwrap_or_default(),
             action,
             processes: 0,
             cause: None,
@@ -283,8 +283,11 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
 }
 
 fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {
-    let processes = quell_contain::look_for(&lost.left(job)).len();
-    SweptJob { processes, ..SweptJob::new(job, SweepAction::Stop) }
+    let found = SweptJob::new(job, SweepAction::Stop);
+    match quell_contain::look_for(&lost.left(job)) {
+        Ok(members) => SweptJob { processes: members.len(), ..found },
+        Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },
+    }
 }
 
 /// What is done about a cgroup that is named for a job; none if that job lives, or may live in another home than this.

@@ -1,10 +1,10 @@
 //! Who is in a job, and who was.
 
-use quell_core::{JobSpec, Mode, Receipt, Record};
+use quell_core::{JobSpec, ModeKind, Receipt, Record};
 use quell_keeper::control::LiveMember;
 
 use crate::answers::TreeAnswer;
-use crate::recover::Lost;
+use crate::recover::{Lost, mask_of};
 use crate::{Error, Job, JobState, Result};
 
 /// The tree of a job.
@@ -51,8 +51,8 @@ impl Job {
                 break;
             }
             let seen = match view.mode {
-                Mode::Start => self.tree(),
-                Mode::Run => self.seen_from_outside(),
+                ModeKind::Start => self.tree(),
+                ModeKind::Run => self.seen_from_outside(),
             };
             match seen {
                 Ok(members) => return Ok(Tree::Alive(view.state, members)),
@@ -67,9 +67,11 @@ impl Job {
         let at = |name: &str| Error::io(self.dir().dir().join(name));
         let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
         let record: Record = self.dir().record().map_err(at("state.jsonl"))?;
+        let mask = mask_of(self.dir(), &spec);
         let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
-        let members = quell_contain::look_for(&found.left(self.dir())).into_iter();
+        let members = quell_contain::look_for(&found.left(self.dir())).map_err(Error::io("/proc"))?;
+        let members = members.into_iter();
         Ok(members
             .filter_map(|member| {
                 let stat =
@@ -83,7 +85,11 @@ impl Job {
                     state: stat.state as char,
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
-                    command: member.command,
+                    command: match &mask {
+                        Ok(mask) => mask.apply_to_cut(&member.command),
+                        // What the values are is not known: then nothing of it is shown.
+                        Err(_) => "***".into(),
+                    },
                 })
             })
             .collect())

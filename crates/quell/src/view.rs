@@ -1,88 +1,18 @@
 //! A job as it is shown: the one shape that every listing and status has.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, JobSpec, Limits, Mode, Moment, Output, Owner, ProcId, Receipt,
-    Record, RestartPolicy, RootOutcome, Stdin, Verdict,
+    Actor, Cause, ContainmentKind, JobId, JobSpec, JobState, Limits, ModeKind, Output, Owner, ProcId,
+    Receipt, Record, RestartPolicy, RootOutcome, Stdin, Timestamp, Verdict,
 };
 use quell_store::{JobDir, Liveness};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
-
-/// Where a job is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// It is on record; nothing has been started.
-    Created,
-    /// Its program is being started.
-    Starting,
-    /// Its program runs.
-    Running,
-    /// It runs and has shown that it is ready.
-    Ready,
-    /// It is being stopped.
-    Stopping,
-    /// It waits to be started again.
-    Waiting,
-    /// It has ended.
-    Ended,
-    /// It has not ended, and nobody keeps it.
-    Lost,
-}
-
-impl JobState {
-    /// All of them, in the order of a life.
-    pub const ALL: [Self; 8] = [
-        Self::Created,
-        Self::Starting,
-        Self::Running,
-        Self::Ready,
-        Self::Stopping,
-        Self::Waiting,
-        Self::Ended,
-        Self::Lost,
-    ];
-
-    /// The word that people and programs read.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Ready => "ready",
-            Self::Stopping => "stopping",
-            Self::Waiting => "waiting",
-            Self::Ended => "ended",
-            Self::Lost => "lost",
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for JobState {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|state| state.word() == text).ok_or_else(|| {
-            let words = Self::ALL.map(Self::word).join(", ");
-            Error::BadValue(format!("`{text}` is no state of a job: there are {words}"))
-        })
-    }
-}
 
 /// One job as it is shown. What is not known, or not there, is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,7 +31,7 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// How it was called.
-    pub mode: Mode,
+    pub mode: ModeKind,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// Where it starts.
@@ -109,18 +39,18 @@ pub struct JobView {
     /// Where it is in its life.
     pub state: JobState,
     /// When it came into this state, by the wall clock.
-    pub since: String,
+    pub since: Timestamp,
     /// When it was put on record.
-    pub created: String,
+    pub created: Timestamp,
     /// When its program was started, for the present or last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<String>,
+    pub started: Option<Timestamp>,
     /// When it was found ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<String>,
+    pub ready: Option<Timestamp>,
     /// When it had ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<String>,
+    pub ended: Option<Timestamp>,
     /// How it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<ContainmentKind>,
@@ -239,8 +169,8 @@ impl JobView {
             return false;
         }
         let uptime = quell_sys::ticks_since_boot() * 1000 / quell_sys::ticks_per_second();
-        let booted = quell_sys::unix_ms().saturating_sub(uptime);
-        self.ended.as_deref().and_then(unix_ms_of).is_none_or(|ended| ended >= booted)
+        let booted = quell_store::now().before(Duration::from_millis(uptime));
+        self.ended.is_none_or(|ended| ended >= booted)
     }
 
     /// What it is if nobody keeps it.
@@ -282,12 +212,7 @@ impl Records {
             return Err(Error::Io { path: at("spec.json"), error });
         }
         let record = absent(job.record()).map_err(about(&at("state.jsonl")))?;
-        let state = match &record {
-            None => JobState::Created,
-            Some(record) => record.state.parse().map_err(|error: Error| {
-                about(&at("state.jsonl"))(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
-            })?,
-        };
+        let state = record.as_ref().map_or(JobState::Created, |record| record.state);
         let receipt = match state {
             JobState::Ended => absent(job.receipt()).map_err(about(&at("receipt.json")))?,
             // What lies there now is of a run before this one.
@@ -309,27 +234,28 @@ impl Records {
     pub fn view(&self) -> JobView {
         let Self { spec, record, state, receipt } = self;
         let (state, record, receipt) = (*state, record.as_ref(), receipt.as_ref());
-        let background = spec.background.as_ref();
+        let request = &spec.request;
+        let background = request.as_background();
         let over = || matches!(state, JobState::Ended);
         JobView {
             id: spec.id,
-            name: spec.name.clone(),
-            tags: spec.tags.clone(),
-            session: spec.session.clone(),
-            mode: spec.mode,
-            command: spec.command.clone(),
-            cwd: spec.cwd.clone(),
+            name: request.name.clone(),
+            tags: request.tags.clone(),
+            session: request.session().map(str::to_owned),
+            mode: request.mode_kind(),
+            command: request.words(),
+            cwd: request.cwd.clone().unwrap_or_default(),
             state,
-            since: record.map_or_else(|| spec.created.clone(), |record| record.since.wall.clone()),
-            created: spec.created.clone(),
+            since: record.map_or(spec.created, |record| record.since.wall),
+            created: spec.created,
             started: match receipt {
-                Some(receipt) => Some(receipt.started.wall.clone()),
-                None => record.filter(|_| runs(state)).and_then(|record| start_of(&record.since)),
+                Some(receipt) => Some(receipt.started.wall),
+                None => record.filter(|_| runs(state)).map(|record| record.since.start()),
             },
-            ready: record.and_then(|record| record.ready.as_ref()).map(|moment| moment.wall.clone()),
+            ready: record.and_then(|record| record.ready.as_ref()).map(|moment| moment.wall),
             ended: match receipt {
-                Some(receipt) => Some(receipt.ended.wall.clone()),
-                None => record.filter(|_| over()).map(|record| record.since.wall.clone()),
+                Some(receipt) => Some(receipt.ended.wall),
+                None => record.filter(|_| over()).map(|record| record.since.wall),
             },
             held: record
                 .and_then(|record| record.held)
@@ -346,9 +272,9 @@ impl Records {
                 .map(|background| background.restart.policy)
                 .filter(|policy| *policy != RestartPolicy::No),
             restarted_from: background.and_then(|background| background.restarted_from),
-            limits: spec.limits,
-            timeout: spec.timeout.map(|timeout| timeout.as_secs_f64()),
-            stdin: background.map(|background| background.stdin),
+            limits: request.limits,
+            timeout: request.timeout.map(|timeout| timeout.as_secs_f64()),
+            stdin: background.map(|background| background.stdin.clone()),
             pty: background.is_some_and(|background| background.pty),
             outcome: record
                 .and_then(|record| record.outcome.clone())
@@ -371,24 +297,12 @@ impl Records {
     }
 }
 
-/// A wall clock of a record in milliseconds since 1970; none if it is no time, or before that.
-pub fn unix_ms_of(wall: &str) -> Option<u64> {
-    wall.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
-}
-
 /// Whether a program runs in this state, or ran until it.
 fn runs(state: JobState) -> bool {
     match state {
         JobState::Running | JobState::Ready | JobState::Stopping | JobState::Ended => true,
         JobState::Created | JobState::Starting | JobState::Waiting | JobState::Lost => false,
     }
-}
-
-/// When that began of which `moment` counts the seconds.
-fn start_of(moment: &Moment) -> Option<String> {
-    let wall: Timestamp = moment.wall.parse().ok()?;
-    let start = wall.checked_sub(SignedDuration::try_from_secs_f64(moment.at).ok()?).ok()?;
-    Some(start.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {
@@ -400,7 +314,7 @@ fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// An error about `path`, which is named once, also where the error's own text begins with it.
-fn about(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_owned();
     move |error| {
         let text = error.to_string();

@@ -86,8 +86,8 @@ impl Job {
     pub fn check_can_meet(&self, conditions: &Conditions) -> Result<()> {
         let Ok(spec) = self.dir().spec() else { return Ok(()) };
         let no = |why: &str| Err(Error::State(format!("{} {why}", self.id())));
-        match &spec.background {
-            Some(background) if conditions.ready && background.ready.is_empty() => {
+        match spec.request.as_background() {
+            Some(background) if conditions.ready && background.ready.rules.is_empty() => {
                 no("was started without anything that shows that it is ready (such as --ready-port)")
             }
             None if conditions.ready || conditions.log.is_some() || conditions.stall.is_some() => {

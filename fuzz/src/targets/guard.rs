@@ -1,7 +1,7 @@
 //! The guard: policies, numbers, names of services, patterns.
 
 use quell_core::Signal;
-use quell_core::guard::{
+use quell_guard::{
     Owner, Policy, ProcessFacts, ServiceVerb, decide_kill, decide_service, decide_verb, matches, read_pid,
     read_service,
 };
@@ -34,7 +34,7 @@ pub fn guard(input: &[u8]) {
         }
         Err(refusal) => sound(&refusal, "SERVICE_"),
     }
-    assert_eq!(decide_verb(&Policy::default(), first).allowed, quell_core::guard::effect_of(first).is_some());
+    assert_eq!(decide_verb(&Policy::default(), first).allowed, quell_guard::effect_of(first).is_some());
     pattern(first, second);
     let mut policy = Policy::default().kill;
     let owners = vec![Owner { uid: 1000, name: Some(second.to_owned()) }];
@@ -54,7 +54,7 @@ pub fn guard(input: &[u8]) {
     assert_eq!(decision.allowed, !matches(first, second), "{decision:?}");
 }
 
-fn sound(refusal: &quell_core::guard::Decision, family: &str) {
+fn sound(refusal: &quell_guard::Decision, family: &str) {
     assert!(!refusal.allowed && refusal.code.starts_with(family), "{refusal:?}");
     assert!(!refusal.hint.is_empty() && refusal.reason.len() < 2000, "{refusal:?}");
     assert!(!refusal.reason.chars().any(char::is_control), "{refusal:?}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quell_keeper::control::{Answer, Call};
 use quell_keeper::fuzzing::{Line, Note, Order};
-use quell_keeper::{RunRequest, StartReply};
+use quell_keeper::{StartMessage, StartReply};
 
 use super::records::round_trip;
 
@@ -20,7 +20,7 @@ pub fn control(input: &[u8]) {
     assert!(Instant::now().checked_add(within * 4).is_some(), "{within:?} is beyond the keeper's clock");
     round_trip::<Answer>(input);
     round_trip::<StartReply>(input);
-    round_trip::<RunRequest>(input);
+    round_trip::<StartMessage>(input);
     round_trip::<Note>(input);
     round_trip::<Order>(input);
 }

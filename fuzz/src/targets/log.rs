@@ -75,7 +75,7 @@ pub fn log(input: &[u8]) {
             assert!(shown <= stored, "{shown} bytes are shown of {stored}");
         }
     }
-    // Whoever goes on with it, as a standby does, writes what can be read.
+    // A process that continues it, as a standby does, writes what can be read.
     for stream in Stream::ALL {
         if let Ok(mut writer) = CaptureWriter::resume(&dir.0, stream, 4096) {
             let _ = writer.write(b"one more line\n", 7);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quell_core::{JobEvent, JobSpec, LaunchFile, Receipt, Record, StopPlan, account};
+use quell_core::{JobEvent, JobSpec, Receipt, Record, StopPlan, account};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -43,14 +43,14 @@ fn same(one: &Value, two: &Value) -> bool {
 pub fn records(input: &[u8]) {
     round_trip::<Record>(input);
     if let Some(spec) = round_trip::<JobSpec>(input) {
-        // Whoever finishes the job reckons with these.
-        let StopPlan { grace, brief, verify, .. } = spec.plan;
-        assert!(Instant::now().checked_add(grace + brief + verify).is_some(), "{:?}", spec.plan);
+        // The process that finishes the job uses these.
+        let StopPlan { grace, brief, verify, .. } = spec.request.stop;
+        assert!(Instant::now().checked_add(grace + brief + verify).is_some(), "{:?}", spec.request.stop);
     }
-    round_trip::<LaunchFile>(input);
     round_trip::<JobEvent>(input);
     if let Some(receipt) = round_trip::<Receipt>(input) {
-        let told = account::account(&receipt);
-        assert!(!told.is_empty());
+        for columns in [None, Some(0), Some(40)] {
+            assert!(!account::account(&receipt, columns).is_empty());
+        }
     }
 }

@@ -97,39 +97,41 @@ impl<'a, 'p> AgentExec<'a, 'p> {
     }
 }
 
-/// supervisord, with one program that it starts on demand.
+/// supervisord, with one program, `job`, that it starts on demand and stops as a group.
 pub struct Supervisor<'a, 'p> {
     lab: &'a Lab<'p>,
     ctl: PathBuf,
+    config: PathBuf,
 }
 
 impl<'a, 'p> Supervisor<'a, 'p> {
-    pub fn start(lab: &'a Lab<'p>, ready: &Path) -> Result<Self, String> {
+    pub fn start(lab: &'a Lab<'p>, words: &[String]) -> Result<Self, String> {
         let daemon = lab.peers.get("supervisord")?;
-        let place = lab.path("supervisor");
+        let place = lab.fresh("supervisor");
         std::fs::create_dir(&place).map_err(|why| format!("{}: {why}", place.display()))?;
-        let (dir, words) = (place.display(), lab.tree(1, ready).join(" "));
+        let (dir, words) = (place.display(), words.join(" "));
         let text = format!(
             "[unix_http_server]\nfile={dir}/sock\n[supervisord]\nnodaemon=true\nlogfile={dir}/log\n\
              pidfile={dir}/pid\nchildlogdir={dir}\n[rpcinterface:supervisor]\n\
              supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n\
              [supervisorctl]\nserverurl=unix://{dir}/sock\n\
-             [program:job]\ncommand={words}\nautostart=false\nautorestart=false\nstartsecs=0\n"
+             [program:job]\ncommand={words}\nautostart=false\nautorestart=false\nstartsecs=0\n\
+             stopasgroup=true\nkillasgroup=true\nstopwaitsecs=1\n"
         );
-        let config = lab.path("supervisor.conf");
+        let config = place.join("conf");
         std::fs::write(&config, text).map_err(|why| format!("{}: {why}", config.display()))?;
         let ctl = daemon.with_file_name("supervisorctl");
         let mut command = lab.command(daemon);
         command.arg("-c").arg(&config);
         lab.daemon(command)?;
         until("supervisord answers", || place.join("sock").exists())?;
-        Ok(Self { lab, ctl })
+        Ok(Self { lab, ctl, config })
     }
 
     /// `supervisorctl WORDS…`.
     pub fn ctl(&self, words: &[&str]) -> Command {
         let mut command = self.lab.command(&self.ctl);
-        command.arg("-c").arg(self.lab.path("supervisor.conf")).args(words);
+        command.arg("-c").arg(&self.config).args(words);
         command
     }
 }

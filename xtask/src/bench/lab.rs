@@ -15,13 +15,13 @@ use super::options::Options;
 use super::peers::Peers;
 use super::row::Outcome;
 
-/// Bears the lab's token in the environment of everything that is started here.
+/// The variable with the lab's token, in the environment of everything that is started here.
 const MARK: &str = "QUELL_BENCH";
 /// How long something may take that is no part of a figure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command may take at all.
 const LIMIT: Duration = Duration::from_secs(90);
-/// How often it is looked at something that tells nobody when it happens. Never within a figure of a contender.
+/// How often to look at something that has no event. Never within the measured time of a contender.
 const LOOK: Duration = Duration::from_micros(300);
 
 /// One row's place.
@@ -30,7 +30,7 @@ pub struct Lab<'a> {
     token: String,
     quell: PathBuf,
     job: PathBuf,
-    /// Who is here.
+    /// The tools that quell is measured beside.
     pub peers: &'a Peers,
     /// What was asked for.
     pub options: &'a Options,
@@ -158,7 +158,7 @@ impl<'a> Lab<'a> {
             .collect()
     }
 
-    /// Everyone who was started here and lives.
+    /// Every living process that was started here.
     pub fn pids(&self) -> Vec<u32> {
         self.marked().iter().map(PidFd::pid).collect()
     }
@@ -176,7 +176,7 @@ impl<'a> Lab<'a> {
             let _ = self.quell(&["stop", "--all", "--now"]).status();
         }
         for mut child in self.daemons.take() {
-            // Children of ours: nobody else can have their numbers.
+            // Our own unreaped children: their numbers can't be reused.
             let _ = PidFd::open(child.id()).map(|pin| pin.signal(Signal::TERM));
             let deadline = Instant::now() + Duration::from_secs(10);
             while child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < deadline {
@@ -201,7 +201,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// Runs it to its end, or kills it when it has taken too long: then nobody else gets to run.
+/// Runs it to its end, or kills it when it takes too long, so that it does not hold up the other contenders.
 fn status(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     // Our own child, not yet reaped: the number is its own.

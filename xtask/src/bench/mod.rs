@@ -1,11 +1,11 @@
 //! quell beside its peers, in one run: every round runs each contender of a row once, in changing order, so that a busy
 //! moment of the machine falls on all of them. Nothing here fails because something was slow.
 
-mod daemons;
+pub mod daemons;
 mod halt;
-mod lab;
-mod options;
-mod peers;
+pub mod lab;
+pub mod options;
+pub mod peers;
 mod report;
 mod row;
 mod rows;
@@ -21,7 +21,7 @@ use options::Options;
 use peers::Peers;
 
 /// The top of the repository.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)
 }
 
@@ -54,7 +54,7 @@ fn host() -> Value {
 }
 
 /// Builds what is measured and says where it is.
-fn build(options: &Options) -> Result<PathBuf, String> {
+pub fn build(options: &Options) -> Result<PathBuf, String> {
     if options.build {
         let build = root().join("build");
         let status = Command::new(&build).status().map_err(|why| format!("{}: {why}", build.display()))?;

@@ -20,7 +20,7 @@ pub struct Options {
     pub out: PathBuf,
     /// Only name the rows.
     pub rows: bool,
-    /// Only write the report anew.
+    /// Only write the report again.
     pub report: bool,
 }
 

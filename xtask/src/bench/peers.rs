@@ -1,4 +1,4 @@
-//! Who quell is measured beside, and how they are had: by package name, into a directory of their own.
+//! The tools that quell is measured beside. They are installed by package name, into a directory of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

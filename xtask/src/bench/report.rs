@@ -1,4 +1,4 @@
-//! results.json, the table and the plots. The table is made from the JSON alone, so that it can be made anew.
+//! results.json, the table and the plots. The table is made from the JSON alone, so that it can be made again.
 
 use std::fmt::Write;
 use std::fs;

@@ -45,7 +45,7 @@ pub enum Bar {
     },
 }
 
-/// One who does the work.
+/// A tool that does the work of a row.
 pub struct Contender<'a> {
     name: String,
     /// What it doesn't do that quell does, or how it is used.
@@ -129,7 +129,7 @@ impl<'a> Row<'a> {
         self
     }
 
-    /// Runs it. Nothing means that somebody wants it to end.
+    /// Runs it. None: the run was interrupted.
     pub fn run(self, options: &Options) -> Option<Value> {
         let rounds = options.rounds.min(self.most_rounds);
         eprintln!("{}: {} ({rounds} rounds)", self.id, self.title);
@@ -139,7 +139,7 @@ impl<'a> Row<'a> {
         let mut order: Vec<usize> = (0..count).collect();
         let mut chance = 1;
         for round in 0..=rounds {
-            // Else somebody would always come after the same one, which may have left the machine asleep.
+            // Otherwise a contender would always follow the same one, which may have left the processors idle.
             shuffle(&mut order, &mut chance);
             for &place in &order {
                 if halt::asked() {

@@ -118,14 +118,14 @@ fn ended(child: &mut Child) -> Result<bool, String> {
     child.wait().map(|status| status.success()).map_err(|why| why.to_string())
 }
 
-/// Nobody tells when the job is up.
+/// Waits until the job is up. No event tells of that.
 fn ready() {
     while !Path::new(READY).exists() {
         sleep(Duration::from_millis(1));
     }
 }
 
-/// Orphans are this process's children, as it is PID 1: when there are none, everyone has gone.
+/// Orphans are children of this process, which is PID 1: when it has none, all are gone.
 fn all_gone() {
     while wait(WaitOptions::empty()).is_ok() {}
 }

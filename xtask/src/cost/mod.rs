@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use compare::{Compared, Counts, Standing, TOLERATED, compare, difference};
 
-/// How often system calls are counted; the least counts, for who is interrupted does more.
+/// How often system calls are counted; the least counts, because an interrupted call is made again.
 const CALLS_ROUNDS: usize = 5;
 /// The same for instructions, which differ by less and take longer.
 const INSTRUCTIONS_ROUNDS: usize = 2;
@@ -167,7 +167,7 @@ fn version(program: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
-/// Who starts the counts.
+/// The process that starts the counts.
 struct Outside {
     /// `unshare` with what is needed here.
     unshare: Vec<&'static str>,

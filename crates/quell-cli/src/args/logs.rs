@@ -1,25 +1,26 @@
-//! The arguments of `logs` and `events`.
+//! The arguments of `logs`.
 
 use clap::Args;
 use quell_core::parse_size;
 
 const LOGS_HELP: &str = "\
-Both streams are merged in the order in which the keeper saw them; what is
-written to both within microseconds can't be told apart. Where one stream stops
-within a line and the other goes on, a line end is added. One stream alone,
-without options that choose lines, is given out byte by byte, exactly as it was
-written, and so are both with --raw. What was not kept is stated where it is missing: in a line of
-its own, or on stderr where the bytes must be exact.
+Both streams are merged in the order in which the keeper read them. Writes within microseconds of each other \
+can't be ordered. Where one stream stops within a line and the other continues, a line end is added. One \
+stream alone, without options that select lines, is printed byte for byte; with --raw both are. What was not \
+kept is reported where it is missing, or on stderr where the bytes must be exact.
 
-On a terminal only text and colors pass. Sequences that set the title or the
-clipboard, clear the screen or move the cursor are left out, and other control
-characters are shown as escapes. --raw passes everything.
+On a terminal only text and colors pass. Sequences that set the title or the clipboard, clear the screen or \
+move the cursor are left out, and other control characters are shown as escapes. --raw passes everything.
 
-A cursor such as o1234e56 is a place in both streams. Reading takes nothing
-away: --since with the cursor of one reading gives exactly what follows it.
+A cursor such as o1234e56 is a position in both streams. --since with the cursor of an earlier call prints \
+exactly what follows it.
 
-Exit codes: 0; 1 the job has no output of its own (`quell run`); 2 usage; 3 no
-such job; 125 quell failed. A reader that leaves early is no error.
+Exit codes:
+  0    success, also if the reader closes the pipe early
+  1    the job has no output of its own (`quell run`)
+  2    wrong usage
+  3    no such job
+  125  quell failed
 
 Examples:
   quell logs web
@@ -33,10 +34,10 @@ Examples:
 #[derive(Args)]
 #[command(after_help = LOGS_HELP)]
 pub struct LogsArgs {
-    /// An id, the beginning of one, or a name
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// Go on with what the job writes, until it has ended
+    /// Follow new output until the job ends
     #[arg(short, long)]
     pub follow: bool,
     /// The first N lines; with --tail these and the last ones
@@ -45,19 +46,19 @@ pub struct LogsArgs {
     /// The last N lines
     #[arg(short = 'n', long, value_name = "N")]
     pub tail: Option<usize>,
-    /// Only what comes after this cursor
+    /// Only output after this cursor
     #[arg(long, value_name = "CURSOR")]
     pub since: Option<String>,
-    /// Only what comes before this cursor
+    /// Only output before this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
     pub until: Option<String>,
-    /// At most so many bytes, head and tail, with the line that says what was left out and how to get it
+    /// Print at most this many bytes, head and tail
     #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "follow")]
     pub budget: Option<u64>,
-    /// Only lines that match; of one longer than 1 MiB the first 1 MiB is matched, and that is said
+    /// Only lines that match (by their first 1 MiB)
     #[arg(long, value_name = "REGEX")]
     pub grep: Option<String>,
-    /// Only standard output (and all of a terminal's)
+    /// Only standard output (with --pty: everything)
     #[arg(long)]
     pub stdout: bool,
     /// Only standard error
@@ -66,43 +67,13 @@ pub struct LogsArgs {
     /// Put the time before each line
     #[arg(short, long)]
     pub timestamps: bool,
-    /// Print every byte as it came, both streams, on a terminal too
+    /// Print every byte of both streams as it came, also on a terminal
     #[arg(long, conflicts_with_all = ["head", "tail", "budget", "grep", "timestamps", "json"])]
     pub raw: bool,
-    /// Say at the end, on stderr, from which cursor to go on
+    /// Print the cursor to continue from on stderr at the end
     #[arg(long)]
     pub cursor: bool,
-    /// Print one JSON object; with --follow one a line
-    #[arg(long)]
-    pub json: bool,
-}
-
-const EVENTS_HELP: &str = "\
-Without a JOB: the live jobs and the last ten that ended; with --follow the live
-ones and those that will be, until it is interrupted. With a JOB --follow ends
-when the job has. A `quell run` has no history; what its record tells is shown.
-
-Exit codes: 0; 2 usage; 3 no such job; 125 quell failed.
-
-Examples:
-  quell events web
-  quell events --since 10m
-  quell events -f --json
-  quell events web worker -f";
-
-#[derive(Args)]
-#[command(after_help = EVENTS_HELP)]
-pub struct EventsArgs {
-    /// Ids, beginnings of ids, or names
-    #[arg(value_name = "JOB")]
-    pub jobs: Vec<String>,
-    /// Go on with what happens
-    #[arg(short, long)]
-    pub follow: bool,
-    /// Only what happened since: a duration such as 10m, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
-    /// Print one JSON object an event
+    /// Print one JSON object; with --follow one per line
     #[arg(long)]
     pub json: bool,
 }

@@ -1,46 +1,76 @@
 //! The command line: raw words become checked arguments here and nowhere else.
 
-mod host;
-mod job;
-mod late;
+mod common;
+mod complete;
+mod completions;
+mod config;
+mod deferred;
+mod doctor;
+mod events;
+mod gc;
+mod guard;
+mod kill;
+mod list;
 mod logs;
-mod look;
-mod paper;
+mod man;
+mod restart;
+mod rm;
+mod run;
+mod send;
 mod service;
+mod signal;
+mod start;
+mod stats;
+mod status;
 mod stop;
-mod talk;
+mod sweep;
 mod test;
-mod tidy;
+mod tree;
 mod wait;
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use quell_core::ErrorBody;
 use serde_json::json;
 
-pub use host::{CheckVerb, GuardArgs, GuardVerb, KillArgs, KillHow};
-pub use job::{
-    ContainArg, JobArgs, LeakArg, OwnerArg, OwnerExitArg, RestartArg, RunArgs, StartArgs, UntilArg,
-};
-use late::Late;
-pub use logs::{EventsArgs, LogsArgs};
-pub use look::{ByArg, ListArgs, StatsArgs, StatusArgs, TreeArgs};
-pub use paper::{CompletionsArgs, ManArgs, ShellArg};
+pub use common::{ContainArg, JobArgs, LeakArg, OwnerArg, UntilArg};
+pub use complete::{CompleteArgs, CompleteWhat};
+pub use completions::{CompletionsArgs, ShellArg};
+pub use config::{ConfigArgs, ConfigVerb};
+use deferred::Late;
+pub use doctor::DoctorArgs;
+pub use events::EventsArgs;
+pub use gc::{GcArgs, Rule};
+pub use guard::{CheckVerb, GuardArgs, GuardVerb};
+pub use kill::{KillArgs, KillHow};
+pub use list::ListArgs;
+pub use logs::LogsArgs;
+pub use man::ManArgs;
+pub use restart::RestartArgs;
+pub use rm::RmArgs;
+pub use run::RunArgs;
+pub use send::SendArgs;
 pub use service::ServiceArgs;
+pub use signal::SignalArgs;
+pub use start::{OwnerExitArg, RestartArg, StartArgs};
+pub use stats::{ByArg, StatsArgs};
+pub use status::StatusArgs;
 pub use stop::StopArgs;
-pub use talk::{RestartArgs, SendArgs, SignalArgs};
+pub use sweep::SweepArgs;
 pub use test::TestArgs;
-pub use tidy::{GcArgs, RmArgs, Rule};
+pub use tree::TreeArgs;
 pub use wait::WaitArgs;
 
 /// What the words on the command line came to.
 pub enum Parsed {
     /// A verb to carry out.
-    Verb(Box<Verb>),
+    Verb(Box<CliCommand>),
     /// Help or the version was asked for.
     Help(String),
+    /// There are no words: the help for a person, and a failure for a script.
+    NoVerb(String),
     /// The words make no sense.
     Usage { verb: String, json: bool, error: ErrorBody },
 }
@@ -48,66 +78,70 @@ pub enum Parsed {
 #[derive(Parser)]
 #[command(name = "quell", version, about = "Start anything, stop everything", arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes are listed in `quell run --help`. Documentation: README.md and docs/ in the source."
+    after_help = "`quell COMMAND --help` has exit codes and examples. Documentation: README.md and docs/ in the source."
 )]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliCommand,
 }
 
 /// The verbs.
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "made once, and moved once")]
-pub enum Verb {
-    /// Run a command in the foreground and leave nothing of it behind
+pub enum CliCommand {
+    /// Run a command in the foreground and leave nothing behind
     Run(Late<RunArgs>),
-    /// Start a command in the background and print its job's id
+    /// Start a command in the background and print the id of its job
     Start(Late<StartArgs>),
-    /// Run tests that the policy allows, bounded, counted, and leave nothing of them behind
+    /// Run tests within a scope and a time limit, and leave nothing behind
     Test(Late<TestArgs>),
-    /// Stop jobs, and print a receipt each
+    /// Stop jobs and everything they started
     Stop(Late<StopArgs>),
-    /// Show what a job has written, and follow it
+    /// Print the output of a job
     Logs(Late<LogsArgs>),
-    /// Show what has happened to jobs, and follow it
+    /// Show what happened to jobs
     Events(Late<EventsArgs>),
-    /// Wait for jobs: their end, readiness, a line of output, or silence
+    /// Wait for the end of jobs, readiness, a line of output, or a stall
     Wait(Late<WaitArgs>),
     /// Write to a job's standard input
     Send(Late<SendArgs>),
     /// Send a signal to a job
     Signal(Late<SignalArgs>),
-    /// Stop jobs and start the same commands anew
+    /// Stop jobs and start the same commands again
     Restart(Late<RestartArgs>),
-    /// List jobs: the live ones, and those that ended last
+    /// List live jobs and those that ended last
+    #[command(visible_aliases = ["ls", "ps"])]
     List(Late<ListArgs>),
-    /// Say all that is known of a job
+    /// Show everything that is known about a job
     Status(Late<StatusArgs>),
-    /// Draw the process tree of a job
+    /// Show the process tree of a job
     Tree(Late<TreeArgs>),
-    /// Say what the jobs that have ended add up to
+    /// Show statistics of the jobs that have ended
     Stats(Late<StatsArgs>),
-    /// Remove the records of jobs that have ended
+    /// Remove ended jobs: records, logs and receipts
     Rm(Late<RmArgs>),
     /// Remove old jobs by age, number and size
     Gc(Late<GcArgs>),
-    /// Finish the stop of jobs whose keeper was killed, and put away what quell left
+    /// Finish the stop of jobs whose keeper was killed
     Sweep(Late<SweepArgs>),
-    /// Signal a process that quell didn't start, if the policy allows it
+    /// Stop a process that quell did not start, if the policy allows it
     Kill(Late<KillArgs>),
-    /// Ask the guard what would be allowed
+    /// Check what the policy would allow
     Guard(Late<GuardArgs>),
-    /// Start, stop, restart or look at a service of systemd that the guard allows
+    /// Control a systemd service, if the policy allows it
     Service(Late<ServiceArgs>),
-    /// Say what this host can do to hold a process tree, and what it can't
+    /// Show how well this host can contain jobs, and why
     Doctor(Late<DoctorArgs>),
-    /// Say which settings hold here, and where each of them comes from
+    /// Show the settings and where each of them comes from
     Config(Late<ConfigArgs>),
-    /// Print the completions for a shell
+    /// Print a completion script for a shell
     Completions(Late<CompletionsArgs>),
     /// Write the manual pages
     #[command(hide = true)]
     Man(Late<ManArgs>),
+    /// Print words for the completion scripts, which call this
+    #[command(name = "__complete", hide = true)]
+    Complete(Late<CompleteArgs>),
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
@@ -120,79 +154,9 @@ pub enum Verb {
     Points,
 }
 
-#[derive(Args)]
-#[command(after_help = "\
-Exit codes: 0 if something stronger than the reaper can hold a job here, 1 if only the reaper can.
-
-Examples:
-  quell doctor
-  quell doctor --json")]
-pub struct DoctorArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Exit codes: 0; 2 if a file or a variable can't be used.
-
-Examples:
-  quell config show
-  quell config show --json")]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    pub verb: ConfigVerb,
-}
-
-/// What can be done with the settings.
-#[derive(Subcommand)]
-pub enum ConfigVerb {
-    /// Show every setting with its value and its origin
-    Show(ConfigShowArgs),
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-A flag goes over a QUELL_* variable, that over quell.toml (the nearest one upwards from here), that over your own file
-($QUELL_CONFIG, else $XDG_CONFIG_HOME/quell/config.toml, else ~/.config/quell/config.toml), that over the default.
-docs/config.md lists all settings.
-
-Exit codes: 0; 2 if a file or a variable can't be used.
-
-Examples:
-  quell config show
-  QUELL_STOP_GRACE=1s quell config show
-  quell config show --json")]
-pub struct ConfigShowArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Every job that is on record as alive and that nobody keeps any more is killed, counted and ended; every other command does
-so with the jobs that it meets. What is kept is not touched.
-
-Exit codes: 0 if all that was found is gone, 5 if something is not proven dead.
-
-Examples:
-  quell sweep --dry-run
-  quell sweep
-  quell sweep --json")]
-pub struct SweepArgs {
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// The whole command line, for completions and manual pages.
 pub fn command() -> clap::Command {
-    late::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
+    deferred::AT_ONCE.store(true, std::sync::atomic::Ordering::Relaxed);
     Cli::command()
 }
 
@@ -205,21 +169,29 @@ pub fn wants_json(words: &[OsString]) -> bool {
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // quell's own call of itself, at each start of a job.
     if words.len() == 2 && words[1] == "__keep" {
-        return Parsed::Verb(Box::new(Verb::Keep));
+        return Parsed::Verb(Box::new(CliCommand::Keep));
     }
     // A usage error must know the verb and --json, which are not parsed then.
     let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
     let json = wants_json(&words);
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
-    let known = || command.get_subcommands().any(|known| known.get_name() == first);
+    let called = |verb: &&clap::Command| {
+        verb.get_name() == first || verb.get_all_aliases().any(|alias| alias == first)
+    };
+    let known = || command.get_subcommands().find(called).map(|verb| verb.get_name().to_owned());
     match parsed {
         Ok(cli) => Parsed::Verb(Box::new(cli.verb)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Parsed::Help(error.to_string())
         }
+        Err(error)
+            if first.is_empty() && error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            Parsed::NoVerb(error.to_string())
+        }
         Err(error) => {
-            let verb = if known() { first } else { "quell".to_owned() };
+            let verb = known().unwrap_or_else(|| "quell".to_owned());
             Parsed::Usage { error: usage_error(&verb, &error), verb, json }
         }
     }

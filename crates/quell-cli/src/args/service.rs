@@ -3,18 +3,26 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::guard::ServiceVerb;
+use quell_guard::ServiceVerb;
 
-use super::job::patience;
+use super::common::patience;
 
 const SERVICE_HELP: &str = "\
-Only what the policy allows ([guard.service] in the settings; nothing by default) is touched, and never what the host or
-the way to it depends on: systemd, dbus, ssh, the network and the like, whatever alias it goes by. What systemd says
-afterwards counts: a service is started if it is active, and stopped if it isn't and has no main process. A oneshot that
-ran to its end is not active, and no success. docs/guard.md says how a policy is written.
+Only services that the policy allows are touched ([guard.service] in the settings; by default none), and \
+never those that the host or the access to it depends on, such as systemd, dbus, ssh and the network, by any \
+alias. docs/guard.md says how to write a policy.
 
-Exit codes: 0 it is as asked, or active for `status`; 1 it isn't; 2 usage; 3 no such service; 4 refused by the policy or
-by systemd; 6 systemd was not done in time, and goes on; 125 there is no systemd, or quell failed.
+The state after the action decides: a service is started if it is active, and stopped if it is not active \
+and has no main process. A oneshot service that ran to its end is not active, so its start is not a success.
+
+Exit codes:
+  0    it is as asked, or active for `status`
+  1    it is not
+  2    wrong usage
+  3    no such service
+  4    refused by the guard or by systemd
+  6    systemd took too long, and goes on
+  125  there is no systemd, or quell failed
 
 Examples:
   quell service status nginx
@@ -26,10 +34,10 @@ Examples:
 pub struct ServiceArgs {
     #[command(flatten)]
     pub what: ServiceWhat,
-    /// How long systemd may take
+    /// Time that systemd may take
     #[arg(long, value_name = "DUR", value_parser = patience, default_value = "90s")]
     pub timeout: Duration,
-    /// Why, for the audit log
+    /// Reason, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print one JSON object
@@ -40,14 +48,14 @@ pub struct ServiceArgs {
 /// Which service, and what is meant to be done with it.
 #[derive(Args)]
 pub struct ServiceWhat {
-    /// What to do with it
+    /// What to do
     #[arg(value_name = "ACTION")]
     pub action: ServiceAction,
-    /// The service, with or without `.service`
+    /// Name of the service, with or without `.service`
     // What looks like an option is refused by the guard, with its code.
     #[arg(value_name = "NAME", allow_hyphen_values = true)]
     pub name: String,
-    /// One of the user's own manager, not of the system's
+    /// A service of your user manager, not of the system
     #[arg(long)]
     pub user: bool,
 }
@@ -59,9 +67,9 @@ pub enum ServiceAction {
     Start,
     /// Stop it
     Stop,
-    /// Stop it if it runs, and start it
+    /// Stop and start it
     Restart,
-    /// Say how it is
+    /// Show its state
     Status,
 }
 

@@ -5,51 +5,61 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use quell_core::parse_duration;
 
-use super::job::AskArg;
+use super::common::AskArg;
 
 const STOP_HELP: &str = "\
-A job that is being stopped is joined (and hurried, if --grace is shorter); one that has ended is no error. All are
-stopped at the same time; if a word means no job, that is said, and the others are stopped. A `quell run` is asked by a
-signal: it goes by its own grace and --ask, whatever is given here, and its receipt has no --reason.
+Jobs are stopped in parallel. A stop that is under way is joined, and shortened if --grace is shorter. A job \
+that has ended already is not an error. An argument that matches no job is reported, and the other jobs are \
+stopped.
 
-Exit codes: 0 all are proven gone; 2 usage; 3 no such job; 5 something is not proven dead; 125 quell failed. Of several
-jobs the highest one counts.
+A `quell run` is asked by a signal: it uses its own grace and --ask, and its receipt has no --reason.
+
+Exit codes, the highest one of several jobs:
+  0    all are proven gone
+  2    wrong usage
+  3    no such job
+  4    refused by the guard
+  5    not proven dead
+  125  quell failed
 
 Examples:
   quell stop web
   quell stop 01KA3W6Z web worker --grace 1s
   quell stop --tag team=a --reason \"deploy\"
   quell stop --session agent-7 --json
-  quell stop --all --now";
+  quell stop --all --now --quiet";
 
 #[derive(Args)]
 #[command(after_help = STOP_HELP)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["jobs", "tag", "session", "all"]))]
 pub struct StopArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
-    /// All live jobs with this label
+    /// Stop all live jobs with this label (repeatable)
     #[arg(long, value_name = "K[=V]")]
     pub tag: Vec<String>,
-    /// All live jobs of this session
+    /// Stop all live jobs of this session
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
-    /// All live jobs
+    /// Stop all live jobs
     #[arg(long)]
     pub all: bool,
-    /// Kill at once, without asking
+    /// Kill at once, without a request to exit
     #[arg(long, visible_alias = "kill")]
     pub now: bool,
-    /// How long the tree may take to end when asked [default: the job's own]
+    /// Time between the request to exit and the kill [default: the job's]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// Which processes are asked first [default: the job's own]
+    /// Processes that are asked first [default: the job's]
     #[arg(long, value_enum)]
     pub ask: Option<AskArg>,
-    /// Why, for the receipt and the audit log
+    /// Reason, for the receipt and the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print one JSON object for all jobs
     #[arg(long)]
     pub json: bool,

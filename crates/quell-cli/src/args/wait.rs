@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::job::patience;
+use super::common::patience;
 
 const WAIT_HELP: &str = "\
-Without a condition the end of the jobs is waited for. With some, the first that
-holds settles a job, and so does its end: a job that ends first has failed to
-meet them. A stall is no output and no CPU time in the whole tree.
+Without a condition it waits for the end of the jobs. With several conditions, the first one that holds \
+counts. A job that ends before has failed them. A stall is a time without output and without CPU use in the \
+whole tree.
 
-Exit codes: 0 what was waited for happened (for the end: every root exited with
-0; with --any: one of them did); 1 a job ended otherwise, or before; 2 usage;
-3 no such job; 5 a job ended and is not proven dead; 6 the time ran out;
-125 quell failed.
+Exit codes:
+  0    it happened; for an end: all exited with 0 (with --any: one did)
+  1    a job ended in another way, or too early
+  2    wrong usage
+  3    no such job
+  5    a job ended and is not proven dead
+  6    the wait timed out; the jobs go on
+  125  quell failed
 
 Examples:
   quell wait build
@@ -26,25 +30,25 @@ Examples:
 #[derive(Args)]
 #[command(after_help = WAIT_HELP)]
 pub struct WaitArgs {
-    /// Ids, beginnings of ids, or names
+    /// Name, id, or start of an id (at least 4 characters)
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// Until one of them is settled
+    /// Until one of the jobs is done
     #[arg(long, conflicts_with = "all")]
     pub any: bool,
-    /// Until all of them are settled; the default
+    /// Until all of the jobs are done (the default)
     #[arg(long)]
     pub all: bool,
-    /// Until it is ready
+    /// Until the job is ready
     #[arg(long)]
     pub ready: bool,
-    /// Until a whole line of its output matches, by its first 1 MiB; what it has written before counts
+    /// Until a line of its output matches, earlier output included
     #[arg(long, value_name = "REGEX")]
     pub log: Option<String>,
-    /// Until nothing happened in it for so long
+    /// Until nothing has happened in it for this time
     #[arg(long, value_name = "DUR", value_parser = patience)]
     pub stall: Option<Duration>,
-    /// How long to wait at most
+    /// Time to wait at most
     #[arg(long, value_name = "DUR", value_parser = patience, default_value = "5m")]
     pub timeout: Duration,
     /// Print one JSON object

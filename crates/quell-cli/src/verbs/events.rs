@@ -4,12 +4,13 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Error, EventWatch, Filter, Job, Quell, parse_since};
+use quell::{Error, EventWatch, Filter, Job, Quell, Timestamp, parse_since};
 use quell_core::{AskScope, EventKind, JobEvent, printable};
 
-use super::{envelope, fail, phrases, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::EventsArgs;
 use crate::output;
+use crate::render::format;
 
 /// Shows the history, and follows it if that was asked for.
 pub fn events(args: &EventsArgs) -> ExitCode {
@@ -48,14 +49,14 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
         match quell::settle_lost(job.dir()) {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
-                select::tell_unfinished(&error);
+                job_selection::tell_unfinished(&error);
                 end = ExitCode::from(error.exit_code());
             }
             settled => drop(settled?),
         }
         events.extend(job.events()?);
     }
-    events.sort_by(|a, b| a.time.cmp(&b.time));
+    events.sort_by_key(|event| event.time);
     match printer.print(&events) {
         ControlFlow::Break(code) => Ok(code),
         ControlFlow::Continue(()) => Ok(end),
@@ -71,15 +72,14 @@ fn named(quell: &Quell, args: &EventsArgs) -> Result<Option<Vec<Job>>, Error> {
 
 struct Printer<'a> {
     args: &'a EventsArgs,
-    /// As the events write it.
-    since: Option<String>,
+    since: Option<Timestamp>,
     /// Of the column of jobs.
     width: usize,
 }
 
 impl Printer<'_> {
     fn print(&mut self, events: &[JobEvent]) -> ControlFlow<ExitCode> {
-        let wanted = |event: &&JobEvent| self.since.as_ref().is_none_or(|since| event.time >= *since);
+        let wanted = |event: &&JobEvent| self.since.is_none_or(|since| event.time >= since);
         let events: Vec<&JobEvent> = events.iter().filter(wanted).collect();
         // Whoever names one job knows which it is.
         let with_job = self.args.jobs.len() != 1;
@@ -111,15 +111,15 @@ impl Printer<'_> {
 /// What happened: in a word, and in more.
 fn describe(what: &EventKind) -> (&'static str, String) {
     let processes = |count: usize| if count == 1 { "1 process".into() } else { format!("{count} processes") };
-    let by = |actor| phrases::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
+    let by = |actor| format::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();
     match what {
         EventKind::Created => ("created", String::new()),
         EventKind::Started { root } => {
             ("started", root.map(|root| format!("pid {}", root.pid)).unwrap_or_default())
         }
-        EventKind::Ready { after } => ("ready", format!("after {}", phrases::seconds(*after))),
+        EventKind::Ready { after } => ("ready", format!("after {}", format::seconds(*after))),
         EventKind::StopAsked { cause, actor } => {
-            ("stop asked", format!("{}{}", phrases::cause(*cause), by(actor)))
+            ("stop asked", format!("{}{}", format::cause(*cause), by(actor)))
         }
         EventKind::Signaled { signal, actor, members } => {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
@@ -129,16 +129,16 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
             ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }
-        EventKind::Killed { reason, .. } => ("killed", reason.map(phrases::kill).unwrap_or_default().into()),
+        EventKind::Killed { reason, .. } => ("killed", reason.map(format::kill).unwrap_or_default().into()),
         EventKind::TimedOut => ("timed out", String::new()),
         EventKind::Leaked { members } => ("leaked", format!("{} outlived the root", processes(*members))),
-        EventKind::RootExited { outcome } => ("root exited", phrases::outcome(outcome)),
+        EventKind::RootExited { outcome } => ("root exited", format::outcome(outcome)),
         EventKind::OwnerGone { kept } => {
             ("owner gone", if *kept { "the job goes on" } else { "the job is stopped" }.into())
         }
         EventKind::Ended { outcome, cause, actor, verdict, .. } => {
-            let (outcome, verdict) = (phrases::outcome(outcome), phrases::verdict(verdict));
-            ("ended", format!("{outcome}, {}{}, {verdict}", phrases::cause(*cause), by(actor)))
+            let (outcome, verdict) = (format::outcome(outcome), format::verdict(verdict));
+            ("ended", format!("{outcome}, {}{}, {verdict}", format::cause(*cause), by(actor)))
         }
         EventKind::Restarting { delay } => {
             ("restarting", format!("in {}", quell_core::format_duration(*delay)))

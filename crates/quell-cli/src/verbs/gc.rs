@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use quell::config::GcConfig;
 use quell::{Error, GcReport, GcRules};
 
-use super::{envelope, fail, gate, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{GcArgs, Rule};
 use crate::output;
-use crate::show;
+use crate::render;
 
 /// Removes them, and says which.
 pub fn gc(args: &GcArgs) -> ExitCode {
@@ -24,7 +24,7 @@ pub fn gc(args: &GcArgs) -> ExitCode {
 
 fn collect(args: &GcArgs) -> Result<GcReport, Error> {
     let quell = quell()?;
-    let loaded = gate::settings()?;
+    let loaded = guard_check::settings()?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
@@ -55,15 +55,15 @@ fn describe(report: &GcReport) -> String {
         let _ = writeln!(text, "{id} {}", if report.dry_run { "would be removed" } else { "removed" });
     }
     for skipped in &report.skipped {
-        let _ = writeln!(text, "{} stays: {}", skipped.id, show::printable(&skipped.why));
+        let _ = writeln!(text, "{} stays: {}", skipped.id, render::printable(&skipped.why));
     }
     if report.remains > 0 {
-        let remains = show::count(report.remains, "remnant", "remnants");
+        let remains = render::count(report.remains, "remnant", "remnants");
         let done = if report.dry_run { "would be cleaned away" } else { "cleaned away" };
         let _ = writeln!(text, "{remains} of jobs that never came to be {done}");
     }
-    let removed = show::count(report.removed.len() as u64, "job", "jobs");
+    let removed = render::count(report.removed.len() as u64, "job", "jobs");
     let (done, freed) = if report.dry_run { ("to remove", "to free") } else { ("removed", "freed") };
-    let _ = writeln!(text, "{removed} {done}, {} {freed}, {} kept", show::bytes(report.bytes), report.kept);
+    let _ = writeln!(text, "{removed} {done}, {} {freed}, {} kept", render::bytes(report.bytes), report.kept);
     text
 }

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
-use quell::testing::{TestPlan, check_tests};
-use quell::{Error, Start, kill, service};
-use quell_core::guard::{Decision, decide_verb};
+use quell::{Error, JobRequest};
+use quell_guard::{Decision, decide_verb, kill, service};
+use quell_test::{TestPlan, check_tests};
 
-use super::{envelope, fail, gate, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
-use crate::{output, show};
+use crate::{output, render};
 
 /// Exit code: refused.
 const REFUSED: u8 = 4;
@@ -41,12 +41,12 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
-    let gate = gate::of(&quell()?, None)?;
+    let gate = guard_check::of(&quell()?, None)?;
     match check {
-        CheckVerb::Kill(args) => kill::check(&gate, &args.pid, &super::kill::how(&args.how)),
+        CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(&args.how))?),
         CheckVerb::Service(args) => {
             let options = service::Options { user: args.what.user, ..service::Options::default() };
-            service::check(&gate, args.what.action.verb(), &args.what.name, &options)
+            Ok(service::check(&gate, args.what.action.verb(), &args.what.name, &options)?)
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {
@@ -54,13 +54,13 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
                 approved: args.approve,
                 require_target: args.require_target,
                 junit: args.junit.clone(),
-                ..TestPlan::new(Start::new(args.command.clone()))
+                ..TestPlan::new(JobRequest::background(args.command.clone()))
             };
             check_tests(&gate, &plan)
         }
         CheckVerb::Verb(args) => {
             let decision = decide_verb(gate.policy(), &args.verb);
-            // It starts a job again.
+            // It starts a job again. That it stops one is part of the decision about the verb.
             let start = decide_verb(gate.policy(), "start");
             if args.verb == "restart" && decision.allowed && !start.allowed {
                 return Ok(Decision {
@@ -75,7 +75,7 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
 
 fn describe(decision: &Decision) -> String {
     let word = if decision.allowed { "allowed" } else { "refused" };
-    let [reason, hint] = [&decision.reason, &decision.hint].map(|text| show::printable(text));
+    let [reason, hint] = [&decision.reason, &decision.hint].map(|text| render::printable(text));
     let head = format!("{word} by {}: {reason} ({})\n", decision.rule, decision.code);
     if decision.allowed { head } else { format!("{head}{hint}\n") }
 }

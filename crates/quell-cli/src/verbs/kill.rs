@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use quell::kill::{Kill, KillAnswer, KillVerdict};
+use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
-use super::{envelope, fail, gate, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{KillArgs, KillHow};
 use crate::output;
-use crate::show;
+use crate::render;
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -20,10 +20,10 @@ pub fn how(how: &KillHow) -> Kill {
 /// Ends it, and says what came of it.
 pub fn kill(args: &KillArgs) -> ExitCode {
     let done = quell().and_then(|quell| {
-        let stop = &gate::settings()?.config.stop;
+        let stop = &guard_check::settings()?.config.stop;
         let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(&args.how) };
-        let gate = gate::of(&quell, args.reason.clone())?;
-        quell::kill::kill(&gate, &args.pid, &wish)
+        let gate = guard_check::of(&quell, args.reason.clone())?;
+        Ok(quell_guard::kill::kill(&gate, &args.pid, &wish)?)
     });
     match done {
         Ok(answer) => {
@@ -36,13 +36,13 @@ pub fn kill(args: &KillArgs) -> ExitCode {
 }
 
 fn describe(answer: &KillAnswer) -> String {
-    let who = format!("{} ({})", answer.pid, show::printable(&answer.name));
+    let who = format!("{} ({})", answer.pid, render::printable(&answer.name));
     let below = answer.members.len() - 1;
     let whole = match below {
         0 => who.clone(),
-        _ => format!("{who} and {} below it", show::count(below as u64, "process", "processes")),
+        _ => format!("{who} and {} below it", render::count(below as u64, "process", "processes")),
     };
-    let took = show::seconds(answer.took.as_secs_f64());
+    let took = render::seconds(answer.took.as_secs_f64());
     let mut spared = answer.members.iter().filter_map(|member| member.spared.as_ref());
     match &answer.verdict {
         KillVerdict::Gone if answer.escalated => {
@@ -51,11 +51,11 @@ fn describe(answer: &KillAnswer) -> String {
         KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
         KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
         KillVerdict::Unproven { why } => {
-            format!("{whole}: gone after {took}, but there may be others: {}\n", show::printable(why))
+            format!("{whole}: gone after {took}, but there may be others: {}\n", render::printable(why))
         }
         KillVerdict::Survivors { count } => match spared.next() {
             Some(spared) => {
-                let reason = show::printable(&spared.reason);
+                let reason = render::printable(&spared.reason);
                 format!("{whole}: {count} still alive after {took}, and spared: {reason} ({})\n", spared.code)
             }
             None => format!("{whole}: {count} still alive after {took}; the kernel has not let go of it\n"),

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use quell::{Error, Filter, JobState, JobView, Quell, Settled, unix_ms_of};
+use quell::{Error, Filter, JobState, JobView, Quell, Settled, Timestamp};
 use quell_core::{ContainmentKind, RootOutcome, Verdict};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
 use crate::output;
-use crate::show::{self, Cell, Reader, Style, Table};
+use crate::render::{self, Cell, Reader, Style, Table};
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -21,21 +21,25 @@ pub fn list(args: &ListArgs) -> ExitCode {
         Ok((quell, settled))
     });
     let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
-        finished.into_iter().for_each(select::tell_finished);
+        finished.into_iter().for_each(job_selection::tell_finished);
         let failures = failed.iter().map(|error| error.to_string());
         for warning in failures.chain(listing.warnings.iter().cloned()) {
-            output::to_stderr(&format!("quell: {}\n", show::printable(&warning)));
+            output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
         let code = if unproven { NOT_PROVEN_DEAD } else { 0 };
         if args.json {
             return Ok((envelope("list", &listing), code));
         }
-        if args.ids || args.words {
-            return Ok((words(&listing.jobs, args.words), code));
+        if args.ids {
+            return Ok((listing.jobs.iter().map(|job| format!("{}\n", job.id)).collect(), code));
         }
         if listing.jobs.is_empty() {
-            output::to_stderr("quell: there are no such jobs\n");
+            output::to_stderr(if is_filtered(args) {
+                "quell: no job matches\n"
+            } else {
+                "quell: no jobs yet; `quell start -- CMD` starts one, `quell run -- CMD` runs one in the foreground\n"
+            });
             return Ok((String::new(), code));
         }
         let table = table(&quell, &listing.jobs)?;
@@ -45,7 +49,7 @@ pub fn list(args: &ListArgs) -> ExitCode {
             output::to_stderr(&format!("quell: {note}\n"));
         }
         if listing.more > 0 {
-            let more = show::count(listing.more, "more has ended", "more have ended");
+            let more = render::count(listing.more, "more has ended", "more have ended");
             output::to_stderr(&format!("quell: {more} (`quell list --all` shows all)\n"));
         }
         Ok((table, code))
@@ -56,25 +60,30 @@ pub fn list(args: &ListArgs) -> ExitCode {
     }
 }
 
+fn is_filtered(args: &ListArgs) -> bool {
+    let ListArgs { state, tag, session, name, since, limit, .. } = args;
+    !state.is_empty()
+        || !tag.is_empty()
+        || session.is_some()
+        || name.is_some()
+        || since.is_some()
+        || limit.is_some()
+}
+
 fn filter(args: &ListArgs) -> Result<Filter, Error> {
     Ok(Filter {
         all: args.all,
-        states: select::states(&args.state)?,
-        tags: select::tags(&args.tag)?,
+        states: job_selection::states(&args.state)?,
+        tags: job_selection::tags(&args.tag)?,
         session: args.session.clone(),
         name: args.name.clone(),
         limit: args.limit,
-        since: select::since(args.since),
+        since: job_selection::since(args.since),
     })
 }
 
-fn words(jobs: &[JobView], with_names: bool) -> String {
-    let names = jobs.iter().filter(|_| with_names).filter_map(|job| job.name.clone());
-    names.chain(jobs.iter().map(|job| job.id.to_string())).map(|word| word + "\n").collect()
-}
-
 fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
-    let now = quell_sys::unix_ms();
+    let now = quell::now();
     let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
     let mut table = Table::new(["ID", "NAME", "STATE", "AGE", "HELD", "COMMAND"], &[3]);
     for (job, id) in jobs.iter().zip(quell::short_ids(quell.home(), &ids)?) {
@@ -84,16 +93,15 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
             state(job),
             age(job, now).into(),
             job.held.map_or("-", held).into(),
-            show::command_line(&job.command).into(),
+            render::command_line(&job.command).into(),
         ]);
     }
     Ok(table.lines(Reader::of_stdout()))
 }
 
 /// Since its end, or its beginning.
-fn age(job: &JobView, now: u64) -> String {
-    let began = job.started.as_ref().unwrap_or(&job.created);
-    unix_ms_of(job.ended.as_ref().unwrap_or(began)).map_or_else(|| "?".into(), |then| show::ago(now, then))
+fn age(job: &JobView, now: Timestamp) -> String {
+    render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
 }
 
 /// How a tree is held, in a word.
@@ -108,7 +116,7 @@ pub fn held(held: ContainmentKind) -> &'static str {
 
 /// The state, with the outcome of what has ended: `ended 0`, `ended SIGKILL`, `lost`.
 pub fn state(job: &JobView) -> Cell {
-    let word = job.state.word();
+    let word = job.state.as_str();
     match job.state {
         JobState::Created | JobState::Starting | JobState::Stopping | JobState::Waiting => {
             Cell::new(word, Style::Busy)

@@ -75,11 +75,14 @@ fn sections(help: &str) -> String {
     for paragraph in help.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
         if let Some(text) = paragraph.strip_prefix("Examples:") {
             examples += &format!(".nf\n{}\n.fi\n", escaped(text.trim_start_matches('\n')));
-        } else if let Some(text) = paragraph.strip_prefix("Exit codes:") {
-            let text = text.trim_start_matches('\n');
-            let is_table = text.starts_with("  ");
-            let text = escaped(if is_table { text } else { text.trim_start() });
-            codes += &if is_table { format!(".nf\n{text}\n.fi\n") } else { format!("{text}\n") };
+        } else if let Some(text) = paragraph.strip_prefix("Exit codes") {
+            // What is said of all of them stands before the colon.
+            let (title, table) = text.split_once(":\n").unwrap_or(("", text));
+            let title = title.trim_start_matches([',', ' ']);
+            if !title.is_empty() {
+                codes += &format!("{}:\n", escaped(title));
+            }
+            codes += &format!(".nf\n{}\n.fi\n", escaped(table));
         } else {
             notes += &format!(".PP\n{}\n", escaped(paragraph));
         }
@@ -105,8 +108,8 @@ mod tests {
 
     #[test]
     fn examples_and_exit_codes_are_sections() {
-        let text = sections("Some words.\n\nExit codes: 0; 2 usage.\n\nExamples:\n  quell x --y\n  .z");
-        let wanted = ".SH NOTES\n.PP\nSome words.\n.SH \"EXIT STATUS\"\n0; 2 usage.\n.SH EXAMPLES\n.nf\n  quell x \\-\\-y\n  .z\n.fi\n";
+        let text = sections("Some words.\n\nExit codes, of all:\n  0  yes\n\nExamples:\n  quell x --y\n  .z");
+        let wanted = ".SH NOTES\n.PP\nSome words.\n.SH \"EXIT STATUS\"\nof all:\n.nf\n  0  yes\n.fi\n.SH EXAMPLES\n.nf\n  quell x \\-\\-y\n  .z\n.fi\n";
         assert_eq!(text, wanted);
         assert_eq!(escaped(".a\\b"), "\\&.a\\eb");
     }

@@ -1,20 +1,22 @@
 //! The verbs about jobs, one file each.
 
+mod complete;
 mod completions;
 mod config;
+pub mod doctor;
 mod events;
-pub mod gate;
 mod gc;
 mod guard;
+pub mod guard_check;
 mod interrupts;
+mod job_selection;
 mod kill;
 mod list;
 mod logs;
 mod man;
-mod phrases;
 mod restart;
 mod rm;
-mod select;
+pub mod run;
 mod send;
 mod service;
 mod signal;
@@ -35,63 +37,75 @@ use std::sync::mpsc;
 use quell::{Error, Home, Quell};
 use serde::Serialize;
 
-use crate::args::{self, Verb};
+use crate::args::{self, CliCommand};
 use crate::output;
 
 /// Carries a verb out, and gives the exit code.
-pub fn carry_out(verb: Verb) -> ExitCode {
+pub fn carry_out(verb: CliCommand) -> ExitCode {
     // The one line that a run leaves says which job it is, and that one's receipt the rest.
     let job = match &verb {
-        Verb::Run(args) if !args.no_record => quell::new_job_id(),
+        CliCommand::Run(args) if !args.no_record => quell::new_job_id(),
         _ => None,
     };
-    let passed = match gate::admit(&verb, job) {
+    let logged = match quell::diagnostics::log_to_variable(called) {
+        // Their caller has looked at it, and they have nowhere to say it.
+        Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
+        logged => logged,
+    };
+    let passed = match logged.and_then(|()| guard_check::admit(&verb, job)) {
         Ok(passed) => passed,
         Err(error) => {
             // The codes of `run` are those of its command.
             let (code, body) = match (&verb, &error) {
-                (Verb::Run(_), Error::Start(error)) => (output::FAILED, crate::run::body_of(error)),
-                (Verb::Run(_), _) => (output::FAILED, error.body()),
+                (CliCommand::Run(_), Error::Start(error)) => {
+                    (output::FAILED, crate::verbs::run::body_of(error))
+                }
+                (CliCommand::Run(_), _) => (output::FAILED, error.body()),
                 _ => (error.exit_code(), error.body()),
             };
-            let words: Vec<_> = std::env::args_os().collect();
-            let called = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
-            return output::fail(&called, args::wants_json(&words), code, &body);
+            let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+            return output::fail(&called(), json, code, &body);
         }
     };
     match verb {
-        Verb::Start(args) => start::start(args.0, &passed),
-        Verb::Stop(args) => stop::stop(&args, &passed),
-        Verb::Test(args) => test::test(args.0),
-        Verb::Logs(args) => logs::logs(&args),
-        Verb::Events(args) => events::events(&args),
-        Verb::Wait(args) => wait::wait(&args),
-        Verb::Send(args) => send::send(&args),
-        Verb::Signal(args) => signal::signal(&args),
-        Verb::Restart(args) => restart::restart(&args),
-        Verb::List(args) => list::list(&args),
-        Verb::Status(args) => status::status(&args),
-        Verb::Tree(args) => tree::tree(&args),
-        Verb::Stats(args) => stats::stats(&args),
-        Verb::Rm(args) => rm::rm(&args),
-        Verb::Kill(args) => kill::kill(&args),
-        Verb::Guard(args) => guard::guard(&args),
-        Verb::Gc(args) => gc::gc(&args),
-        Verb::Completions(args) => completions::completions(&args),
-        Verb::Man(args) => man::man(&args),
-        Verb::Sweep(args) => sweep::sweep(&args),
-        Verb::Service(args) => service::service(&args),
-        Verb::Config(args) => config::config(&args),
-        Verb::Keep => quell::roles::keep(),
-        Verb::Tell => quell::roles::tell(),
+        CliCommand::Start(args) => start::start(args.0, &passed),
+        CliCommand::Stop(args) => stop::stop(&args, &passed),
+        CliCommand::Test(args) => test::test(args.0),
+        CliCommand::Logs(args) => logs::logs(&args),
+        CliCommand::Events(args) => events::events(&args),
+        CliCommand::Wait(args) => wait::wait(&args),
+        CliCommand::Send(args) => send::send(&args),
+        CliCommand::Signal(args) => signal::signal(&args),
+        CliCommand::Restart(args) => restart::restart(&args),
+        CliCommand::List(args) => list::list(&args),
+        CliCommand::Status(args) => status::status(&args),
+        CliCommand::Tree(args) => tree::tree(&args),
+        CliCommand::Stats(args) => stats::stats(&args),
+        CliCommand::Rm(args) => rm::rm(&args),
+        CliCommand::Kill(args) => kill::kill(&args),
+        CliCommand::Guard(args) => guard::guard(&args),
+        CliCommand::Gc(args) => gc::gc(&args),
+        CliCommand::Complete(args) => complete::complete(&args),
+        CliCommand::Completions(args) => completions::completions(&args),
+        CliCommand::Man(args) => man::man(&args),
+        CliCommand::Sweep(args) => sweep::sweep(&args),
+        CliCommand::Service(args) => service::service(&args),
+        CliCommand::Config(args) => config::config(&args),
+        CliCommand::Keep => quell::roles::keep(quell_test::judge_request),
+        CliCommand::Tell => quell::roles::tell(),
         #[cfg(feature = "faults")]
-        Verb::Points => {
+        CliCommand::Points => {
             let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
-        Verb::Run(args) => crate::run::run(args.0, job),
-        Verb::Doctor(args) => crate::doctor::doctor(&args),
+        CliCommand::Run(args) => crate::verbs::run::run(args.0, job),
+        CliCommand::Doctor(args) => crate::verbs::doctor::doctor(&args),
     }
+}
+
+/// The verb as it was called.
+fn called() -> String {
+    std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The user's jobs, kept by this very program.

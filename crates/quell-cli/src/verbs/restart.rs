@@ -9,9 +9,10 @@ use quell::{Conditions, Error, Job, Stop, Waited};
 use quell_core::Verdict;
 
 use super::start::tell_running;
-use super::{at_once, envelope, fail, gate, phrases, quell};
+use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::RestartArgs;
 use crate::output;
+use crate::render::format;
 
 /// What became of one job: the new one, and what the wait for it came to.
 type Restarted = Result<(Job, Option<Waited>), Error>;
@@ -25,7 +26,7 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         jobs.dedup_by_key(|job| job.id());
         let patience = match args.wait_ready {
             Some(wait) => Some(wait.0.map_or_else(
-                || gate::settings().map(|loaded| loaded.config.start.wait_ready),
+                || guard_check::settings().map(|loaded| loaded.config.start.wait_ready),
                 Ok::<Duration, Error>,
             )?),
             None => None,
@@ -64,7 +65,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     if let Ok(receipt) = old.receipt()
         && let Verdict::Unproven { .. } = receipt.verdict
     {
-        let verdict = phrases::verdict(&receipt.verdict);
+        let verdict = format::verdict(&receipt.verdict);
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
     let text = if json {
@@ -78,7 +79,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         tell_running(&new);
         return output::FAILED;
     }
-    let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(&new, &waited));
+    let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(&new, &waited));
     output::to_stderr(&words);
     code
 }

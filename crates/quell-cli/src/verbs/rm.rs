@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use quell::answers::RmAnswer;
 use quell::{Error, Job, JobState, JobView};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::RmArgs;
 use crate::output;
 
@@ -21,7 +21,7 @@ pub fn rm(args: &RmArgs) -> ExitCode {
         let was_lost = JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
         let removed = job.remove(args.force);
         if was_lost && matches!(removed, Ok(()) | Err(Error::NotProvenDead(_))) {
-            select::tell_finished(job.id());
+            job_selection::tell_finished(job.id());
         }
         let code = match removed {
             Ok(()) => {

@@ -2,19 +2,19 @@
 
 use std::process::ExitCode;
 
-use quell::service::{Options, ServiceAnswer, act};
-use quell_core::guard::ServiceVerb;
+use quell_guard::ServiceVerb;
+use quell_guard::service::{Options, ServiceAnswer, act};
 
-use super::{envelope, fail, gate, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::ServiceArgs;
-use crate::{output, show};
+use crate::{output, render};
 
 /// Does it, and says how the service is.
 pub fn service(args: &ServiceArgs) -> ExitCode {
     let options = Options { user: args.what.user, timeout: args.timeout };
     let done = quell()
-        .and_then(|quell| gate::of(&quell, args.reason.clone()))
-        .and_then(|gate| act(&gate, args.what.action.verb(), &args.what.name, &options));
+        .and_then(|quell| guard_check::of(&quell, args.reason.clone()))
+        .and_then(|gate| Ok(act(&gate, args.what.action.verb(), &args.what.name, &options)?));
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };
@@ -47,7 +47,7 @@ fn told(answer: &ServiceAnswer) -> String {
     let words = answer.stderr.lines().map(str::trim).find(|line| !line.is_empty() && !answer.success);
     let more: Vec<&str> = answer.note.as_deref().into_iter().chain(words).collect();
     if !more.is_empty() {
-        text.push_str(&format!("  {}\n", show::printable(&more.join(": "))));
+        text.push_str(&format!("  {}\n", render::printable(&more.join(": "))));
     }
     text
 }

@@ -7,9 +7,10 @@ use quell::answers::SignalAnswer;
 use quell_core::ErrorBody;
 use serde_json::json;
 
-use super::{envelope, fail, phrases, quell};
+use super::{envelope, fail, quell};
 use crate::args::SignalArgs;
 use crate::output;
+use crate::render::format;
 
 /// Exit code: no process got it.
 const NO: u8 = 1;
@@ -28,7 +29,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
                 envelope("signal", &data)
             } else {
                 let to = if sent == 1 { "1 process".to_owned() } else { format!("{sent} processes") };
-                format!("{}: {} sent to {to}\n", phrases::job(&job), args.signal)
+                format!("{}: {} sent to {to}\n", format::job(&job), args.signal)
             };
             output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
         }
@@ -44,7 +45,7 @@ fn reached_nobody(args: &SignalArgs, job: &Job) -> ErrorBody {
     };
     ErrorBody {
         code: "no_process".into(),
-        message: format!("{} reached no process of {}: {why}", args.signal, phrases::job(job)),
+        message: format!("{} reached no process of {}: {why}", args.signal, format::job(job)),
         hint,
         retryable: false,
         details: json!({ "id": job.id(), "signal": args.signal, "tree": args.tree, "sent": 0 }),

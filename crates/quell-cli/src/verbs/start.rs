@@ -4,30 +4,33 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use quell::Passed;
 use quell::answers::StartAnswer;
-use quell::guard::Passed;
-use quell::{Environment, Error, GcRules, Input, Job, Quell, Start, Waited};
-use quell_core::{Leak, OnOwnerExit, ReadyRules, RestartPolicy};
+use quell::{Environment, Error, GcRules, Job, Quell, Waited};
+use quell_core::{
+    Background, JobRequest, Leak, OnOwnerExit, Owner, ReadyCheck, ReadyRules, RestartPolicy, Stdin,
+};
 
-use super::{envelope, fail, gate, gc, phrases, quell};
+use super::{envelope, fail, gc, guard_check, quell};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
-use crate::run::{self, Settings};
-use crate::show;
+use crate::render;
+use crate::render::format;
+use crate::verbs::run;
 
 /// Starts the command and prints the job's id.
 pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
     let json = args.json;
-    let program = gate::program(&args.command);
-    let Request { wait_ready, start, gc } = match request(args) {
-        Ok(request) => request,
+    let program = guard_check::program(&args.command);
+    let Wanted { wait_ready, request, gc } = match wanted(args) {
+        Ok(wanted) => wanted,
         Err(code) => return code,
     };
     let quell = match quell() {
         Ok(quell) => quell,
         Err(error) => return fail("start", json, &error),
     };
-    let started = quell.start(&start);
+    let started = quell.start(&request);
     passed.started(&program, &started);
     let job = match started {
         Ok(job) => job,
@@ -72,16 +75,16 @@ fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
         tell_running(job);
         return code;
     }
-    let (code, words) = waited.map_or((0, String::new()), |waited| phrases::readiness(job, &waited));
+    let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(job, &waited));
     output::to_stderr(&words);
     ExitCode::from(code)
 }
 
 /// What was asked for, and what is configured beside it.
-struct Request {
+struct Wanted {
     /// How long readiness is waited for; none if it is not.
     wait_ready: Option<Duration>,
-    start: Start,
+    request: JobRequest,
     /// The rules of the gc that happens by itself, if it does.
     gc: Option<GcRules>,
 }
@@ -91,7 +94,7 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
     let set = |name: &str| environment.set.iter().any(|(key, _)| key == name);
     let inherited = |name: &str| !environment.clear && std::env::var_os(name).is_some();
     for name in mask.iter().filter(|name| !set(name) && !inherited(name)) {
-        let name = show::printable(name);
+        let name = render::printable(name);
         output::to_stderr(&format!(
             "quell: --mask {name}: the job has no such variable, so nothing is masked\n"
         ));
@@ -99,76 +102,77 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
 }
 
 /// What was asked for, over what is configured.
-fn request(args: StartArgs) -> Result<Request, ExitCode> {
+fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
     let json = args.json;
     let said = |error: Error| fail("start", json, &error);
-    let loaded = gate::settings().map_err(said)?;
+    let loaded = guard_check::settings().map_err(said)?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
     let config = loaded.config.clone();
-    let settings = Settings {
-        plan: config.stop,
-        contain: config.start.contain,
-        until: config.start.until,
-        hooks: run::hooks(&config.hooks),
+    let mut background = Background {
+        stdin: match args.stdin.to_str() {
+            Some("null") => Stdin::Null,
+            Some("pipe") => Stdin::Pipe,
+            Some("-") => Stdin::Inherited,
+            Some(_) | None => Stdin::File(PathBuf::from(args.stdin)),
+        },
+        pty: args.pty,
+        max_log: args.max_log.unwrap_or(config.start.max_log),
+        ready: ReadyCheck {
+            rules: ReadyRules {
+                port: args.ready_port,
+                log: args.ready_log,
+                http: args.ready_http,
+                cmd: args.ready_cmd,
+            },
+            interval: config.ready.interval,
+            timeout: config.ready.timeout,
+        },
+        restart: config.start.restart,
+        on_owner_exit: match args.on_owner_exit {
+            None => config.start.on_owner_exit,
+            Some(OwnerExitArg::Stop) => OnOwnerExit::Stop,
+            Some(OwnerExitArg::Keep) => OnOwnerExit::Keep,
+        },
+        ttl: args.ttl,
+        ..Background::default()
     };
-    let common = run::common(args.job, &settings).map_err(|body| {
-        output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
-    })?;
-    if common.leak == Leak::Fail {
-        let why =
-            "--leak fail is about the exit code of `quell run`; `quell start` has given its own by then";
-        return Err(said(Error::BadValue(why.into())));
-    }
-    let mut start = Start::new(args.command);
-    start.cwd = common.cwd;
-    start.environment = common.environment;
-    (start.contain, start.limits, start.plan) = (common.contain, common.limits, common.plan);
-    (start.timeout, start.until, start.leak) = (common.timeout, common.until, common.leak);
-    (start.name, start.tags) = (common.name, common.tags);
-    start.stdin = match args.stdin.to_str() {
-        Some("null") => Input::Null,
-        Some("pipe") => Input::Pipe,
-        Some("-") => Input::Inherit,
-        Some(_) | None => Input::File(PathBuf::from(args.stdin)),
-    };
-    start.pty = args.pty;
-    start.max_log = args.max_log.unwrap_or(config.start.max_log);
-    start.ready =
-        ReadyRules { port: args.ready_port, log: args.ready_log, http: args.ready_http, cmd: args.ready_cmd };
-    (start.ready_interval, start.ready_timeout) = (config.ready.interval, config.ready.timeout);
-    start.restart = config.start.restart;
     if let Some(policy) = args.restart {
-        start.restart.policy = match policy {
+        background.restart.policy = match policy {
             RestartArg::No => RestartPolicy::No,
             RestartArg::OnFailure => RestartPolicy::OnFailure,
             RestartArg::Always => RestartPolicy::Always,
         };
     }
     if let Some(limit) = args.restart_limit {
-        start.restart.limit = limit.0;
+        background.restart.limit = limit.0;
     }
     match &args.owner {
         None => {}
-        Some(OwnerArg::Session(name)) => start.session = Some(name.clone()),
-        Some(owner) => start.owner = run::owner(owner).map_err(said)?,
+        Some(OwnerArg::Session(name)) => background.session = Some(name.clone()),
+        Some(owner) => {
+            background.owner = run::owner(owner).map_err(said)?.map(|id| Owner::Process { id });
+        }
     }
-    start.on_owner_exit = match args.on_owner_exit {
-        None => config.start.on_owner_exit,
-        Some(OwnerExitArg::Stop) => OnOwnerExit::Stop,
-        Some(OwnerExitArg::Keep) => OnOwnerExit::Keep,
-    };
-    start.ttl = args.ttl;
-    start.hooks = settings.hooks;
-    warn_of_unknown(&args.mask, &start.environment);
-    start.mask = config.start.mask;
-    start.mask.extend(args.mask);
+    let has_sign = !background.ready.rules.is_empty();
+    let mut request = JobRequest::new(args.command, background);
+    run::configure(&mut request, &config);
+    request.mask.extend(args.mask.iter().cloned());
+    run::apply(args.job, &mut request).map_err(|body| {
+        output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
+    })?;
+    if request.leak == Leak::Fail {
+        let why =
+            "--leak fail is about the exit code of `quell run`; `quell start` has given its own by then";
+        return Err(said(Error::BadValue(why.into())));
+    }
+    warn_of_unknown(&args.mask, &request.env);
     let wait_ready = args.wait_ready.map(|wait| wait.0.unwrap_or(config.start.wait_ready));
-    if wait_ready.is_some() && start.ready.is_empty() {
+    if wait_ready.is_some() && !has_sign {
         let why = "--wait-ready needs something to wait for: --ready-port, --ready-log, --ready-http or --ready-cmd";
         return Err(said(Error::BadValue(why.into())));
     }
     let gc = config.gc.auto.then(|| gc::rules(&config.gc));
-    Ok(Request { wait_ready, start, gc })
+    Ok(Wanted { wait_ready, request, gc })
 }

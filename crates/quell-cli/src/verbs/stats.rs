@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use quell::{Bucket, Error, Period, Spread, Stats, StatsFilter, TagSums};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::{ByArg, StatsArgs};
 use crate::output;
-use crate::show::{self, Cell, Chart, Reader, Style, Table, fields};
+use crate::render::{self, Cell, Chart, Reader, Style, Table, fields};
 
 /// Adds up.
 pub fn stats(args: &StatsArgs) -> ExitCode {
     match sums(args) {
         Ok(stats) => {
-            let text = || describe(&stats, args.chart || show::is_terminal());
+            let text = || describe(&stats, args.chart || render::is_terminal());
             let said = if args.json { envelope("stats", &stats) } else { text() };
             output::painted_to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
         }
@@ -24,8 +24,8 @@ pub fn stats(args: &StatsArgs) -> ExitCode {
 
 fn sums(args: &StatsArgs) -> Result<Stats, Error> {
     let filter = StatsFilter {
-        since: select::since(args.since),
-        tags: select::tags(&args.tag)?,
+        since: job_selection::since(args.since),
+        tags: job_selection::tags(&args.tag)?,
         period: match args.by {
             ByArg::Auto => Period::Auto,
             ByArg::Hour => Period::Hour,
@@ -39,7 +39,7 @@ fn sums(args: &StatsArgs) -> Result<Stats, Error> {
 
 fn describe(stats: &Stats, with_chart: bool) -> String {
     let reader = Reader::of_stdout();
-    let head = format!("{} ended\n", show::count(stats.jobs, "job has", "jobs have"));
+    let head = format!("{} ended\n", render::count(stats.jobs, "job has", "jobs have"));
     let mut rows = if stats.jobs == 0 { Vec::new() } else { about_jobs(stats) };
     if let Some(refusals) = stats.refusals.filter(|refusals| *refusals > 0 || stats.jobs > 0) {
         rows.push(("refusals", Cell::from(refusals.to_string() + &by_code(stats))));
@@ -84,7 +84,7 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     row("leaks", stats.leaks.to_string());
     row("not proven", stats.not_proven.to_string());
     let spread = |spread: Spread| {
-        let [median, p90, max] = [spread.median, spread.p90, spread.max].map(show::seconds);
+        let [median, p90, max] = [spread.median, spread.p90, spread.max].map(render::seconds);
         format!("median {median}, 9 in 10 within {p90}, longest {max}")
     };
     if let Some(grace) = stats.grace_used {
@@ -97,7 +97,7 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
         let share = stats.grace_share.map(|share| {
             format!(": median {}, 9 in 10 within {}", percent(share.median), percent(share.p90))
         });
-        let [used, given] = [used, given].map(|spread| show::seconds(spread.median));
+        let [used, given] = [used, given].map(|spread| render::seconds(spread.median));
         row("grace", format!("used {used} of {given}{}", share.unwrap_or_default()));
     }
     rows
@@ -115,7 +115,7 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
         let bad =
             |count: u64| Cell::new(count.to_string(), if count == 0 { Style::Plain } else { Style::Bad });
         let grace = match (sums.grace_used, sums.grace_given) {
-            (Some(used), Some(given)) => format!("{} of {}", show::seconds(used), show::seconds(given)),
+            (Some(used), Some(given)) => format!("{} of {}", render::seconds(used), render::seconds(given)),
             _ => "-".to_owned(),
         };
         table.row([
@@ -130,7 +130,7 @@ fn by_tag(stats: &Stats, reader: Reader) -> String {
     }
     let more = match stats.by_tag_omitted {
         0 => String::new(),
-        more => format!("and {}\n", show::count(more, "other label", "other labels")),
+        more => format!("and {}\n", render::count(more, "other label", "other labels")),
     };
     table.lines(reader) + &more
 }
@@ -151,9 +151,9 @@ fn over_time(stats: &Stats, reader: Reader) -> String {
     }
     // To the minute: nothing is cut finer.
     let times = buckets.iter().map(|bucket| bucket.start.get(..16).unwrap_or(&bucket.start)).collect();
-    let (lines, each) = Chart { measures, times }.lines(reader, show::speaks_utf8());
+    let (lines, each) = Chart { measures, times }.lines(reader, render::speaks_utf8());
     let seconds = buckets.first().map_or(0, |bucket| bucket.seconds).saturating_mul(each as u64);
-    let width = show::rough(Duration::from_secs(seconds));
+    let width = render::rough(Duration::from_secs(seconds));
     let omitted = match stats.over_time_omitted {
         0 => String::new(),
         _ => format!(", the last {}", buckets.len().div_ceil(each)),

@@ -3,16 +3,17 @@
 use std::process::ExitCode;
 
 use quell::answers::StatusAnswer;
-use quell::{Error, JobState, JobView, Quell, unix_ms_of};
+use quell::{Error, JobState, JobView, Quell, Timestamp};
 use quell_core::{
     Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,
     account, format_duration,
 };
 
-use super::{envelope, fail, list, phrases, quell, select};
+use super::{envelope, fail, job_selection, list, quell};
 use crate::args::StatusArgs;
 use crate::output;
-use crate::show::{self, Cell, Reader, Style, fields, printable};
+use crate::render::format;
+use crate::render::{self, Cell, Reader, Style, fields, printable};
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -47,7 +48,7 @@ pub fn status(args: &StatusArgs) -> ExitCode {
 }
 
 fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
-    select::look_at(quell, text)?.status()
+    job_selection::look_at(quell, text)?.status()
 }
 
 fn exit_code(job: &JobView) -> u8 {
@@ -75,14 +76,14 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     let head = Style::Bold.paint(&job.id.to_string(), reader.colours);
     let mut rows: Vec<(&str, Cell)> = vec![
         ("state", list::state(job)),
-        ("since", time(&job.since).into()),
-        ("command", show::command_line(&job.command).into()),
+        ("since", time(job.since).into()),
+        ("command", render::command_line(&job.command).into()),
         ("directory", printable(&job.cwd.display().to_string()).into()),
     ];
     let mut row = |label, value: Option<String>| rows.extend(value.map(|value| (label, Cell::from(value))));
     row("name", job.name.as_deref().map(printable));
-    row("started", job.started.as_deref().map(time));
-    row("ended", job.ended.as_deref().map(time));
+    row("started", job.started.map(time));
+    row("ended", job.ended.map(time));
     row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));
     row("cause", job.cause.map(|cause| because(cause, job)));
     row("proof", job.verdict.as_ref().map(proof));
@@ -107,14 +108,14 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
         job.tags.iter().map(|(key, value)| printable(&format!("{key}={value}"))).collect();
     row("tags", Some(tags.join(" ")).filter(|text| !text.is_empty()));
     row("limits", limits(job));
-    row("timeout", job.timeout.map(show::seconds));
-    row("lives for", status.ttl.map(|ttl| format!("{} in all", show::seconds(ttl))));
+    row("timeout", job.timeout.map(render::seconds));
+    row("lives for", status.ttl.map(|ttl| format!("{} in all", render::seconds(ttl))));
     row("restarts", status.restart_rules.as_ref().and_then(|rules| restarts(job, rules)));
     row("replaces", job.restarted_from.map(|id| id.to_string()));
     row("stdout", job.output.map(|output| stream(&output.stdout)));
     row("stderr", job.output.filter(|_| !job.pty).map(|output| stream(&output.stderr)));
     for lost in &status.unwritten {
-        row("not kept", Some(format!("some of {}", phrases::unwritten(lost))));
+        row("not kept", Some(format!("some of {}", format::unwritten(lost))));
     }
     row("files", Some(printable(&status.dir.display().to_string())));
     row("receipt", status.receipt.as_ref().map(|path| printable(&path.display().to_string())));
@@ -122,11 +123,8 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
 }
 
 /// A wall clock, and how long ago that was.
-fn time(wall: &str) -> String {
-    match unix_ms_of(wall) {
-        Some(then) => format!("{} ({})", printable(wall), show::ago(quell_sys::unix_ms(), then)),
-        None => printable(wall),
-    }
+fn time(wall: Timestamp) -> String {
+    format!("{wall} ({})", render::ago(quell::now(), wall))
 }
 
 fn outcome(outcome: &RootOutcome) -> String {
@@ -167,12 +165,12 @@ fn why(cause: Cause) -> &'static str {
 fn by(actor: Option<&Actor>) -> String {
     match actor {
         Some(Actor::Sender { signal, pid, uid, command }) => {
-            let process = printable(&phrases::process(*pid, command.as_ref()));
+            let process = printable(&format::process(*pid, command.as_ref()));
             format!(": SIG{signal} from {process} of user {uid}")
         }
         Some(Actor::Client { pid, uid, command, reason }) => {
             let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-            format!(" ({} of user {uid}{reason})", printable(&phrases::process(*pid, command.as_ref())))
+            format!(" ({} of user {uid}{reason})", printable(&format::process(*pid, command.as_ref())))
         }
         Some(Actor::Kernel) => " (by the kernel)".into(),
         Some(Actor::Program | Actor::Quell | Actor::Unknown) | None => String::new(),
@@ -188,7 +186,7 @@ fn proof(verdict: &Verdict) -> String {
 }
 
 fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
-    if let Some(wall) = &job.ready {
+    if let Some(wall) = job.ready {
         return Some(format!("since {}", time(wall)));
     }
     let ReadyRules { port, log, http, cmd } = rules?;
@@ -215,8 +213,8 @@ fn owner_of(owner: Owner, status: &StatusAnswer) -> String {
 
 fn limits(job: &JobView) -> Option<String> {
     let parts = [
-        job.limits.memory.map(|memory| format!("{} of memory", show::bytes(memory))),
-        job.limits.procs.map(|procs| show::count(procs, "process", "processes")),
+        job.limits.memory.map(|memory| format!("{} of memory", render::bytes(memory))),
+        job.limits.procs.map(|procs| render::count(procs, "process", "processes")),
         job.limits.cpu.map(|cpu| format!("{cpu} cores")),
     ];
     let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -249,10 +247,10 @@ fn restarts(job: &JobView, rules: &RestartRules) -> Option<String> {
 }
 
 fn stream(totals: &StreamTotals) -> String {
-    let lines = show::count(totals.lines, "line", "lines");
+    let lines = render::count(totals.lines, "line", "lines");
     let cut = match totals.cut_bytes {
         0 => String::new(),
-        bytes => format!(", {} of it not kept", show::bytes(bytes)),
+        bytes => format!(", {} of it not kept", render::bytes(bytes)),
     };
-    format!("{}, {lines}{cut}", show::bytes(totals.bytes))
+    format!("{}, {lines}{cut}", render::bytes(totals.bytes))
 }

@@ -1,16 +1,21 @@
 //! `quell stop`: many jobs at once, a receipt each.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use quell::Passed;
 use quell::answers::{StopAnswer, StoppedJob};
-use quell::guard::Passed;
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
-use quell_core::{ErrorBody, Verdict, account};
+use quell_core::{ErrorBody, Verdict, account, format_duration};
 use serde_json::json;
 
-use super::{at_once, envelope, fail, phrases, quell};
+use super::{at_once, envelope, fail, quell};
 use crate::args::StopArgs;
 use crate::output;
+use crate::progress::Progress;
+use crate::render::{self, format};
 
 /// Exit code: not proven dead.
 const NOT_PROVEN_DEAD: u8 = 5;
@@ -28,20 +33,30 @@ pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
         reason: args.reason.clone(),
         leftovers: false,
     };
-    let mut teller = Teller { json: args.json, several: jobs.len() > 1, ..Teller::default() };
+    let (count, left) = (jobs.len(), Arc::new(AtomicUsize::new(jobs.len())));
+    let counted = left.clone();
+    let progress = Progress::show(!args.json && !args.quiet, move |passed| {
+        let passed = format_duration(Duration::from_secs(passed.as_secs()));
+        let left = counted.load(Ordering::Relaxed);
+        format!("quell: stopping {}, {left} left ({passed})", render::count(count as u64, "job", "jobs"))
+    });
+    let mut teller =
+        Teller { json: args.json, quiet: args.quiet, several: jobs.len() > 1, ..Teller::default() };
     // Told first: the others may take their time.
     unknown.into_iter().for_each(|error| teller.failed(error));
     let stop = |job: &Job| job.stop(&how);
     at_once(&jobs, stop, |job, ended| {
         passed.stopped(job.id(), &ended);
-        match ended {
+        left.fetch_sub(1, Ordering::Relaxed);
+        progress.aside(|| match ended {
             Ok(stopped) => teller.stopped(job, stopped),
             // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
             Err(Error::NoSuchJob(_)) if args.jobs.is_empty() => {}
             Err(error) => teller.failed(error),
-        }
+        });
     });
-    if jobs.is_empty() && teller.failed.is_empty() && !args.json {
+    drop(progress);
+    if jobs.is_empty() && teller.failed.is_empty() && !args.json && !args.quiet {
         output::to_stderr("quell: no live job matches\n");
     }
     teller.close()
@@ -51,6 +66,8 @@ pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
 #[derive(Default)]
 struct Teller {
     json: bool,
+    /// Whether only errors are said.
+    quiet: bool,
     /// Whether a receipt has to name its job.
     several: bool,
     jobs: Vec<StoppedJob>,
@@ -66,14 +83,18 @@ impl Teller {
         if self.json {
             return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
         }
+        if self.quiet && receipt.verdict == Verdict::Gone {
+            return;
+        }
+        let columns = render::columns_of(&std::io::stdout());
         let text = match (was_over, &receipt.verdict) {
             (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
-            (true, verdict) => format!("{} had ended already, {}\n", job.id(), phrases::verdict(verdict)),
+            (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
             (false, _) if self.several => {
-                let (headline, tree) = (account::headline(&receipt), account::tree(&receipt));
-                format!("quell: {}: {headline}\n{tree}", phrases::job(job))
+                let line = format!("quell: {}: {}", format::job(job), account::headline(&receipt));
+                account::folded(&line, columns) + &account::tree(&receipt, columns)
             }
-            (false, _) => account::account(&receipt),
+            (false, _) => account::account(&receipt, columns),
         };
         if output::to_stdout(&text).is_some() {
             self.worst = output::FAILED;

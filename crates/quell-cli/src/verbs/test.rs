@@ -5,15 +5,16 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::testing::{TestAnswer, TestPlan, TestStatus, run_tests};
-use quell::{Error, Job, LogReader, Piece, Start, Stream};
-use quell_core::{Cause, Leak, Signal, StopPlan, Verdict, printable};
+use quell::{Error, Job, LogReader, Piece, Stream};
+use quell_core::{Background, Cause, JobRequest, Leak, Signal, StopPlan, Verdict, printable};
+use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
-use super::{envelope, fail, gate, phrases, quell};
+use super::{envelope, fail, guard_check, quell};
 use crate::args::{LeakArg, TestArgs};
 use crate::output;
-use crate::show::Filter;
+use crate::render::Filter;
+use crate::render::format;
 
 /// Exit code: tests failed, or left something behind.
 const FAILED_TESTS: u8 = 1;
@@ -40,24 +41,26 @@ pub fn test(args: TestArgs) -> ExitCode {
 fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let mut interrupts = Interrupts::hold();
     let quell = quell()?;
-    let loaded = gate::settings()?;
+    let loaded = guard_check::settings()?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
     let config = loaded.config.clone();
-    let mut start = Start::new(args.command);
-    start.contain = config.start.contain;
+    let background = Background { max_log: config.start.max_log, ..Background::default() };
+    let mut request = JobRequest::new(args.command, background);
+    request.contain = config.start.contain;
     let ask = args.ask.map_or(config.stop.ask, Into::into);
-    start.plan = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
-    start.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
-    start.leak = match args.leak {
+    request.stop = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
+    request.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
+    request.leak = match args.leak {
         LeakArg::Stop => Leak::Stop,
         LeakArg::Report => Leak::Report,
         LeakArg::Fail => Leak::Fail,
     };
-    (start.name, start.tags) = (args.name, args.tag.into_iter().collect());
-    start.max_log = config.start.max_log;
-    (start.hooks, start.mask) = (config.hooks, config.start.mask);
+    (request.name, request.tags) = (args.name, args.tag.into_iter().collect());
+    request.hooks = config.hooks;
+    request.mask = config.start.mask;
+    output::hide(request.masked_values());
     let plan = TestPlan {
         scope: args.scope,
         junit: args.junit,
@@ -65,9 +68,9 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         max_output: args.max_output,
         approved: args.approve,
         require_target: args.require_target,
-        ..TestPlan::new(start)
+        ..TestPlan::new(request)
     };
-    let gate = gate::of(&quell, args.reason)?;
+    let gate = guard_check::of(&quell, args.reason)?;
     let mut shown = None;
     let answer = run_tests(&quell, &gate, &plan, |job| {
         interrupts.stop(job, "test");
@@ -145,7 +148,7 @@ fn summary(answer: &TestAnswer) -> String {
         if open { "\n" } else { "" },
         answer.status.word(),
         answer.reason,
-        phrases::seconds(answer.duration)
+        format::seconds(answer.duration)
     );
     let counts = &answer.counts;
     let named = [
@@ -156,7 +159,7 @@ fn summary(answer: &TestAnswer) -> String {
     ];
     let known: Vec<String> = named
         .iter()
-        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", phrases::number(count))))
+        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", format::number(count))))
         .collect();
     if !known.is_empty() {
         let so_far = if counts.complete { "" } else { ", as far as it came" };
@@ -167,7 +170,7 @@ fn summary(answer: &TestAnswer) -> String {
     }
     let more = answer.failed_tests.len().saturating_sub(NAMES) as u64 + answer.failed_tests_omitted;
     if more > 0 {
-        text += &format!("  … and {} more\n", phrases::number(more));
+        text += &format!("  … and {} more\n", format::number(more));
     }
     if let Some(name) = &answer.running_test {
         text += &format!("  was running: {}\n", printable(name));
@@ -191,7 +194,7 @@ fn summary(answer: &TestAnswer) -> String {
     if let Some(receipt) = &answer.receipt
         && receipt.verdict != Verdict::Gone
     {
-        text += &format!("  {}\n", phrases::verdict(&receipt.verdict));
+        text += &format!("  {}\n", format::verdict(&receipt.verdict));
     }
     if let Some(job) = answer.job {
         text += &format!("  `quell logs {job}` has all that they wrote\n");

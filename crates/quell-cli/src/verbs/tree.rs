@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use quell::{Error, LiveMember, Quell, Tree};
 use quell_core::{JobId, account};
 
-use super::{envelope, fail, quell, select};
+use super::{envelope, fail, job_selection, quell};
 use crate::args::TreeArgs;
 use crate::output;
-use crate::show::{self, Cell, Reader, Style, Table};
+use crate::render::{self, Cell, Reader, Style, Table};
 
 /// How deep the drawing goes; what is deeper stands below that.
 const DEPTH: usize = 24;
@@ -43,14 +43,14 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
 }
 
 fn one(quell: &Quell, text: &str) -> Result<(JobId, Tree), Error> {
-    let job = select::meet(quell, text)?;
+    let job = job_selection::meet(quell, text)?;
     job.whole_tree().map(|tree| (job.id(), tree))
 }
 
 fn describe(id: JobId, tree: &Tree, reader: Reader) -> String {
     match tree {
         Tree::Alive(state, members) => {
-            let count = show::count(members.len() as u64, "process", "processes");
+            let count = render::count(members.len() as u64, "process", "processes");
             let head = Style::Bold.paint(&id.to_string(), reader.colours);
             format!("{head}  {state}, {count}\n{}", draw(members, reader))
         }
@@ -58,8 +58,8 @@ fn describe(id: JobId, tree: &Tree, reader: Reader) -> String {
             let head = Style::Bold.paint(&id.to_string(), reader.colours);
             let seen = receipt.members.len() as u64 + receipt.members_omitted;
             let was = if seen == 1 { "was" } else { "were" };
-            let count = show::count(seen, "process", "processes");
-            format!("{head}  ended, {count} {was} seen\n{}", account::tree(receipt))
+            let count = render::count(seen, "process", "processes");
+            format!("{head}  ended, {count} {was} seen\n{}", account::tree(receipt, reader.columns))
         }
     }
 }
@@ -89,8 +89,8 @@ fn draw(members: &[LiveMember], reader: Reader) -> String {
         table.row([
             member.id.pid.to_string().into(),
             Cell::from(state(member.state)),
-            show::seconds(member.cpu).into(),
-            show::bytes(member.memory).into(),
+            render::seconds(member.cpu).into(),
+            render::bytes(member.memory).into(),
             format!("{indent}{}", member.command).into(),
         ]);
     }

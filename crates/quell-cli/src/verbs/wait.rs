@@ -1,15 +1,17 @@
 //! `quell wait`: one bounded call for what is to happen to jobs.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quell::answers::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
-use quell_core::{account, printable};
+use quell_core::{account, format_duration, printable};
 
-use super::{envelope, fail, phrases, quell};
+use super::{envelope, fail, quell};
 use crate::args::WaitArgs;
 use crate::output;
+use crate::progress::Progress;
+use crate::render::format;
 
 /// Exit code: it was otherwise.
 const NO: u8 = 1;
@@ -50,6 +52,12 @@ fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditi
     let log = args.log.as_deref().map(Regex::new).transpose();
     let log = log.map_err(|error| Error::BadValue(format!("--log is no regular expression: {error}")))?;
     let conditions = Conditions { ready: args.ready, log, stall: args.stall };
+    let (names, limit) = (args.jobs.join(", "), args.timeout);
+    let _progress = Progress::show(!args.json, move |passed| {
+        let [passed, limit] =
+            [passed, limit].map(|time| format_duration(Duration::from_secs(time.as_secs())));
+        format!("quell: waiting for {names} ({passed} of {limit})")
+    });
     let waited = quell::wait(&jobs, &conditions, args.any, Some(deadline))?;
     Ok((waited, conditions))
 }
@@ -73,8 +81,8 @@ fn describe(waited: &Waited) -> String {
     let name = job.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let what = match waited.met {
         Met::Exit => {
-            let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), phrases::outcome);
-            let cause = job.cause.map(|cause| format!(", {}", phrases::cause(cause))).unwrap_or_default();
+            let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), format::outcome);
+            let cause = job.cause.map(|cause| format!(", {}", format::cause(cause))).unwrap_or_default();
             let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
             let unproven = if job.is_not_proven_dead() { "; not proven dead" } else { "" };
             format!("ended: {outcome}{cause}{}{unproven}", outlived.unwrap_or_default())

@@ -2,6 +2,7 @@
 //! with the job's environment.
 
 use std::borrow::Cow;
+use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use quell_core::{ProcId, Signal, SignalResult};
 use quell_sys::{PidFd, Polled, Stat};
 
-use super::cgroup::processes_in;
+use super::cgroup_fs::processes_in;
 use super::keeper_cgroup::{Origin, cgroups_of, origin};
 use super::member_log::{MemberLog, identity};
 use super::stop::Round;
@@ -53,7 +54,7 @@ pub(super) fn bears(pid: u32, marker: &str) -> bool {
         quell_sys::stat(pid).is_ok_and(|stat| stat.state == b'Z' && stat.threads > 1)
             && threads(pid).any(|thread| listed(thread) == Some(true))
     };
-    is_marker(marker) && listed(pid).unwrap_or_else(by_threads) && pid != quell_sys::pid()
+    is_marker(marker) && listed(pid).unwrap_or_else(by_threads)
 }
 
 /// Whether it is a marker as quell makes them.
@@ -67,10 +68,14 @@ fn threads(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Kills the processes outside the tree that are the job's by `mark`, and waits for their ends for `patience` at most.
-/// Those that are still alive then are returned.
+/// Those that are still alive then are returned, or why the processes could not be listed.
 ///
 /// Each process is pinned first and read again behind the pin, so that a number that was reused in between does no harm.
-pub(super) fn audit(mark: &Mark<'_>, member_log: &mut MemberLog, patience: Duration) -> (Round, Vec<ProcId>) {
+pub(super) fn audit(
+    mark: &Mark<'_>,
+    member_log: &mut MemberLog,
+    patience: Duration,
+) -> (Round, io::Result<Vec<ProcId>>) {
     let deadline = Instant::now() + patience;
     let mut round = Round::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
@@ -78,7 +83,11 @@ pub(super) fn audit(mark: &Mark<'_>, member_log: &mut MemberLog, patience: Durat
     // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
-        for pid in candidates(&here) {
+        let pids = match candidates(&here) {
+            Ok(pids) => pids,
+            Err(error) => return (round, Err(error)),
+        };
+        for pid in pids {
             // The cheapest question first: of most of them it is the only one.
             if pid == me
                 || quell_sys::is_keeper_or_kernel_thread(pid)
@@ -94,7 +103,7 @@ pub(super) fn audit(mark: &Mark<'_>, member_log: &mut MemberLog, patience: Durat
             }
         }
         if found.is_empty() {
-            return (round, Vec::new());
+            return (round, Ok(Vec::new()));
         }
         for (stat, pidfd) in &found {
             member_log.see(stat);
@@ -116,16 +125,15 @@ pub(super) fn audit(mark: &Mark<'_>, member_log: &mut MemberLog, patience: Durat
             }
         }
         if !left.is_empty() {
-            return (round, left);
+            return (round, Ok(left));
         }
     }
-    (round, Vec::new())
+    (round, Ok(Vec::new()))
 }
 
 /// Who may be in the cgroups `here`: the members of its cgroup v2, if they can be listed, else everybody.
-fn candidates(here: &Origin) -> Vec<u32> {
-    let listed = here.dir().and_then(processes_in);
-    listed.unwrap_or_else(|| quell_sys::pids().unwrap_or_default())
+fn candidates(here: &Origin) -> io::Result<Vec<u32>> {
+    here.dir().and_then(processes_in).map_or_else(quell_sys::pids, Ok)
 }
 
 #[cfg(test)]

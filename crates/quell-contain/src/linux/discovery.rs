@@ -13,6 +13,7 @@
 //!   session can't be another's as long as somebody is in it.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use quell_core::{ContainmentKind, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::audit::{self, Mark};
-use super::cgroup::{Cgroup, cgroup2_mount, dir_of, v2_path};
+use super::cgroup_fs::{Cgroup, cgroup2_mount, dir_of, v2_path};
 use super::doubt::Doubt;
 use super::keeper_cgroup::usual_homes;
 use super::member_log::identity;
@@ -31,9 +32,10 @@ const QUIET: Duration = Duration::from_millis(3);
 const QUIET_LOOKS: usize = 200;
 /// A chase also ends when this many processes were born, none of them the job's, for so long that a chain would have run.
 const STRANGERS: u32 = 64;
-const COLD: Duration = Duration::from_millis(500);
 /// How many of the latest pids one look of a chase reads.
 const LATEST: u32 = 1024;
+/// How many of them may be of forks that are under way.
+const UNDER_WAY: u32 = 64;
 
 /// What the record says of a job whose keeper and standby are gone.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +101,9 @@ impl<'a> Discovery<'a> {
     }
 
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
-    /// What carries the marker in a cgroup that is not the job's is left alone, and returned.
-    pub(super) fn pass(&self, mut show: impl FnMut(&Pinned, HeldVia)) -> Vec<ProcId> {
+    /// What carries the marker in a cgroup that is not the job's is left alone, and returned. After an error there may be
+    /// members that were not shown.
+    pub(super) fn pass(&self, mut show: impl FnMut(&Pinned, HeldVia)) -> io::Result<Vec<ProcId>> {
         let mut pass =
             Pass { discovery: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
         if let Some(root) = self.left.root
@@ -110,7 +113,7 @@ impl<'a> Discovery<'a> {
             let via = if init { HeldVia::Init } else { self.via(root.pid) };
             pass.meet(&seen, via, &mut show);
             if init {
-                pass.descend(|_| HeldVia::Namespace, &mut show);
+                pass.descend(|_| HeldVia::Namespace, &mut show)?;
             }
         }
         for id in self.left.members {
@@ -124,8 +127,10 @@ impl<'a> Discovery<'a> {
             }
         }
         let mut elsewhere = Vec::new();
-        for pid in quell_sys::pids().unwrap_or_default() {
-            if !audit::bears(pid, self.mark.marker) {
+        for pid in quell_sys::pids()? {
+            // The cheapest question first: most processes are older than the job.
+            let may_be = |stat: Stat| !stat.is_dead() && self.mark.is_on(&stat);
+            if !quell_sys::stat(pid).is_ok_and(may_be) {
                 continue;
             }
             // Asked again behind the pin.
@@ -136,56 +141,125 @@ impl<'a> Discovery<'a> {
                 elsewhere.push(identity(&seen.stat));
             }
         }
-        pass.descend(|pid| self.via(pid), &mut show);
-        pass.meet_session(&mut show);
-        pass.descend(|pid| self.via(pid), &mut show);
+        pass.descend(|pid| self.via(pid), &mut show)?;
+        pass.meet_session(&mut show)?;
+        pass.descend(|pid| self.via(pid), &mut show)?;
         // What is below a member is the job's, wherever it is.
         elsewhere.retain(|id| !pass.known.contains(id));
-        elsewhere
+        Ok(elsewhere)
+    }
+
+    /// This process and those above it, as far as they are of the job: quell was called from within it. No other process is
+    /// read, unless one of these may be in the root's session.
+    pub(super) fn members_above_us(&self) -> io::Result<Vec<Stat>> {
+        let (mut found, mut above_is_member) = (Vec::new(), false);
+        let above = lineage();
+        // What is below a member is one.
+        for stat in above.iter().rev() {
+            above_is_member |= self.is_member_by_itself(stat);
+            if above_is_member {
+                found.push(stat.clone());
+            }
+        }
+        let in_session = |stat: &Stat| self.own_session().is_some_and(|root| root.pid == stat.sid);
+        if found.is_empty() && above.iter().any(in_session) {
+            let own: BTreeSet<ProcId> = above.iter().map(identity).collect();
+            self.pass(|seen, _| {
+                found.extend(own.contains(&identity(&seen.stat)).then(|| seen.stat.clone()))
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Whether it is a member by what is known of it alone, without a look at others.
+    fn is_member_by_itself(&self, stat: &Stat) -> bool {
+        let recorded = || self.left.members.contains(&identity(stat)) && self.is_own_member(stat);
+        self.is_root(stat)
+            || recorded()
+            || self.via(stat.pid) == HeldVia::Cgroup
+            || (self.mark.is_on(stat) && self.mark.is_at_home(stat.pid))
+    }
+
+    /// The root, if it made a session.
+    fn own_session(&self) -> Option<ProcId> {
+        let own = self.left.session == SessionKind::Own && self.left.held != Some(ContainmentKind::Pidns);
+        self.left.root.filter(|_| own)
     }
 
     /// Looks for a chain of processes that fork and exit, each gone before a pass reads it: reads every pid that was given out
-    /// since the last look, until no process is born any more, or only processes that are not the job's. The living end of a
-    /// chain is always among the pids since the last look, also while it waits for a processor. Returns whether there was a
-    /// trace of a chain and the deadline came before it was lost.
-    pub(super) fn chase_forks(&self, deadline: Instant, mut show: impl FnMut(&Pinned)) -> bool {
+    /// since the last look, until no process is born any more, or for as long as `cold` only processes that are not the
+    /// job's. The living end of a chain is always among the pids since the last look, also while it waits for a processor.
+    /// Returns whether there was a trace of a chain and the deadline came before it was lost.
+    pub(super) fn chase_forks(
+        &self,
+        cold: Duration,
+        deadline: Instant,
+        mut show: impl FnMut(&Pinned),
+    ) -> bool {
+        // The chain must not get more of the processors than what chases it.
+        let _priority = quell_sys::raise_priority();
         let (mut last, mut looks, mut strangers, mut traced) = (None, 0, 0, false);
         let (mut born, mut trace) = (Instant::now(), Instant::now());
+        // Pids that were given out and had no process yet, or none any more.
+        let mut empty = Vec::new();
         // No event tells of a fork by another process's child; the loop is as tight as it can be, and short.
         while Instant::now() < deadline {
             let Some(newest) = quell_sys::newest_pid() else { return false };
             if last == Some(newest) {
                 looks += 1;
-                if looks > QUIET_LOOKS && born.elapsed() > QUIET {
+                if looks <= QUIET_LOOKS || born.elapsed() <= QUIET {
+                    continue;
+                }
+                // A fork that was under way is done by now.
+                let late = std::mem::take(&mut empty).into_iter().map(|pid| self.read_fork(pid, &mut show));
+                if late.filter(|read| *read == Read::Marked).count() == 0 {
                     return false;
                 }
+                (looks, trace, traced) = (0, Instant::now(), true);
                 continue;
             }
             let oldest = newest.saturating_sub(LATEST);
             // After a wrap-around of the pids the last one is above the newest.
-            let since = last.filter(|last| (oldest..newest).contains(last)).unwrap_or(oldest);
+            let known = last.filter(|last| (oldest..newest).contains(last));
+            let since = known.unwrap_or(oldest);
             (last, looks, born) = (Some(newest), 0, Instant::now());
             // The newest first: it has the most time left before it exits.
             for pid in (since + 1..=newest).rev() {
-                let mut marked = false;
-                let seen = pin(pid, |stat| {
-                    marked = self.mark.is_on(stat) && self.is_at_home(pid);
-                    marked
-                });
-                if let Some(seen) = seen {
-                    show(&seen);
-                }
-                if marked {
-                    (strangers, trace, traced) = (0, Instant::now(), true);
-                } else {
-                    strangers += 1;
+                match self.read_fork(pid, &mut show) {
+                    Read::Marked => (strangers, trace, traced) = (0, Instant::now(), true),
+                    Read::Stranger => strangers += 1,
+                    Read::Empty => {
+                        strangers += 1;
+                        if newest - pid < UNDER_WAY && empty.len() < UNDER_WAY as usize {
+                            empty.push(pid);
+                        }
+                    }
                 }
             }
-            if strangers > STRANGERS && trace.elapsed() > COLD {
+            if strangers > STRANGERS && trace.elapsed() > cold {
                 return false;
             }
         }
         traced
+    }
+
+    /// Reads a process that a chase has met.
+    fn read_fork(&self, pid: u32, show: &mut impl FnMut(&Pinned)) -> Read {
+        match quell_sys::stat(pid) {
+            Err(_) => return Read::Empty,
+            // Most of what a chain leaves.
+            Ok(stat) if stat.is_dead() => return Read::Stranger,
+            Ok(_) => {}
+        }
+        let mut marked = false;
+        let seen = pin(pid, |stat| {
+            marked = self.mark.is_on(stat) && self.is_at_home(pid);
+            marked
+        });
+        if let Some(seen) = seen {
+            show(&seen);
+        }
+        if marked { Read::Marked } else { Read::Stranger }
     }
 
     fn via(&self, pid: u32) -> HeldVia {
@@ -228,6 +302,17 @@ impl<'a> Discovery<'a> {
     }
 }
 
+/// What a chase finds at a pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// A process of the job.
+    Marked,
+    /// Another process, or a dead one, which has no environment.
+    Stranger,
+    /// No process, or none yet.
+    Empty,
+}
+
 struct Pass<'s, 'a> {
     discovery: &'s Discovery<'a>,
     known: BTreeSet<ProcId>,
@@ -251,43 +336,59 @@ impl Pass<'_, '_> {
         Below::Visit
     }
 
-    fn descend(&mut self, via: impl Fn(u32) -> HeldVia, show: &mut impl FnMut(&Pinned, HeldVia)) {
+    fn descend(
+        &mut self,
+        via: impl Fn(u32) -> HeldVia,
+        show: &mut impl FnMut(&Pinned, HeldVia),
+    ) -> io::Result<()> {
         let seeds = std::mem::take(&mut self.seeds);
-        walk_below(seeds, |seen| self.meet(seen, via(seen.stat.pid), show));
+        let walked = walk_below(seeds, |seen| self.meet(seen, via(seen.stat.pid), show));
         // The walk has been below all of them.
         self.seeds.clear();
+        walked
     }
 
-    fn meet_session(&mut self, show: &mut impl FnMut(&Pinned, HeldVia)) {
-        let left = self.discovery.left;
-        let own = left.session == SessionKind::Own && left.held != Some(ContainmentKind::Pidns);
-        let Some(root) = left.root.filter(|_| own) else { return };
+    fn meet_session(&mut self, show: &mut impl FnMut(&Pinned, HeldVia)) -> io::Result<()> {
+        let Some(root) = self.discovery.own_session() else { return Ok(()) };
         // A number that a process bears is no longer that of an older session.
         if quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) != root) {
-            return;
+            return Ok(());
         }
         let anchors = std::mem::take(&mut self.anchors);
-        let Some(anchor) = anchors.iter().find_map(ProcessRef::pin_again) else { return };
-        for pid in quell_sys::pids().unwrap_or_default() {
-            if let Some(seen) = pin(pid, |stat| stat.sid == root.pid && anchor.is_alive()) {
+        let Some(anchor) = anchors.iter().find_map(ProcessRef::pin_again) else { return Ok(()) };
+        for pid in quell_sys::pids()? {
+            let may_be = |stat: Stat| stat.sid == root.pid && !stat.is_dead();
+            if quell_sys::stat(pid).is_ok_and(may_be)
+                && let Some(seen) = pin(pid, |stat| stat.sid == root.pid && anchor.is_alive())
+            {
                 self.meet(&seen, self.discovery.via(pid), show);
             }
         }
+        Ok(())
     }
 }
 
-/// This process and those above it: who must never be signalled.
-pub(super) fn ourselves() -> BTreeSet<ProcId> {
-    let mut found = BTreeSet::new();
+/// This process and those above it, which must never be signalled; the lowest first.
+fn lineage() -> Vec<Stat> {
+    let mut found = Vec::<Stat>::new();
     let mut pid = quell_sys::pid();
     while let Ok(stat) = quell_sys::stat(pid) {
         // A number that was reused on the way up could lead in a circle.
-        if !found.insert(identity(&stat)) || stat.ppid == 0 {
+        if found.iter().any(|below| below.pid == stat.pid) {
             break;
         }
         pid = stat.ppid;
+        found.push(stat);
+        if pid == 0 {
+            break;
+        }
     }
     found
+}
+
+/// The identities of these.
+pub(super) fn ourselves() -> BTreeSet<ProcId> {
+    lineage().iter().map(identity).collect()
 }
 
 /// Where the cgroup v2 hierarchy is.

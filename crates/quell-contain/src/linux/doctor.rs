@@ -6,13 +6,13 @@ use std::time::Duration;
 use quell_core::{ContainmentKind, Limits};
 use quell_sys::UserNamespaces;
 
-use super::{cgroup, defeated_by, scope};
+use super::{cgroup_fs, defeated_by, systemd};
 use crate::{Ability, Doctor};
 
 /// Tries everything that a job may be held with.
 pub fn doctor() -> Doctor {
     let cgroup = try_cgroup();
-    let bus = scope::probe(Duration::from_secs(2));
+    let bus = systemd::probe(Duration::from_secs(2));
     let pidns = quell_sys::user_namespaces();
 
     let proc = quell_sys::proc_is_ours();
@@ -116,7 +116,7 @@ fn ability(name: &str, ok: bool, detail: String) -> Ability {
 /// Makes a cgroup as a job would, and removes it again.
 fn try_cgroup() -> Result<String, String> {
     let id = super::birth::new_job_id().map_err(|error| error.to_string())?;
-    let made = cgroup::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
+    let made = cgroup_fs::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
     let found =
         made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));
     made.remove().map_err(|error| error.to_string())?;
@@ -125,7 +125,7 @@ fn try_cgroup() -> Result<String, String> {
 
 /// The controllers that this process's cgroup has; below it, the kernel may still refuse to pass them on.
 fn controllers() -> String {
-    let own = cgroup::own_dir().map(|dir| dir.join("cgroup.controllers"));
+    let own = cgroup_fs::own_dir().map(|dir| dir.join("cgroup.controllers"));
     let text = own.ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     let found: Vec<&str> =
         text.split_whitespace().filter(|name| ["memory", "pids", "cpu"].contains(name)).collect();

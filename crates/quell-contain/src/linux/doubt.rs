@@ -5,17 +5,17 @@
 //! its PID namespace, or a subreaper above the job, which is older than the job.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use quell_core::{JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
-use super::cgroup::v2_path;
-use super::discovery::ourselves;
+use super::cgroup_fs::v2_path;
 use super::keeper_cgroup::cgroups_of;
 
-/// How often all processes are read again because one of them had exited meanwhile: its child may have been missed.
-const PASSES: usize = 64;
-/// The same in the namespaces of others, at each end of a job.
+/// How long all processes of the host are read at the end of a recovery, until none can have been missed.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+/// How often the processes in namespaces of others are read again because one of them had exited meanwhile.
 const FEW_PASSES: usize = 16;
 /// No host starts more processes in a second. It says how soon PIDs can be used again.
 const STARTS_PER_SECOND: u64 = 10_000;
@@ -85,36 +85,43 @@ impl Doubt {
         if quell_sys::uid() != 0 && quell_sys::proc_hides_processes() {
             return Some("its keepers were lost, and /proc hides processes here (hidepid)".into());
         }
-        let own = ourselves();
-        for _ in 0..PASSES {
-            let Some(all) = read_all() else { continue };
-            let adopted = |stat: &Stat| match all.get(&stat.ppid) {
-                Some(parent) => parent.start < self.begun || quell_sys::inner_pid(parent.pid) == Some(1),
-                None => true,
-            };
-            let strange = |stat: &Stat| {
-                own.contains(&super::member_log::identity(stat))
-                    // Another user's process is a limit of this containment that is known and told.
-                    || !is_of_this_user(stat.pid)
-                    // What is below the keeper of another job is that job's. A `quell run` is a process like any other.
-                    || super::remains::keeps_a_job(stat)
-            };
-            let may_be_ours =
-                |stat: &&Stat| self.fits(stat, all.get(&stat.ppid)) && adopted(stat) && !strange(stat);
-            let found: Vec<&Stat> = all.values().filter(may_be_ours).collect();
-            // One that has exited since may have left a child.
-            if !found.iter().all(|stat| lives(stat)) {
-                continue;
+        let mut host = Snapshot::default();
+        let deadline = Instant::now() + LAST_LOOK;
+        loop {
+            if let Err(why) = host.read(deadline) {
+                return Some(format!("its keepers were lost, and {why}"));
             }
-            return (!found.is_empty()).then(|| {
-                format!(
+            let found: Vec<Stat> =
+                host.living().filter(|stat| self.may_be_ours(stat, &host)).cloned().collect();
+            if found.is_empty() {
+                return None;
+            }
+            // One that has exited since may have left a child.
+            let (alive, gone): (Vec<&Stat>, Vec<&Stat>) = found.iter().partition(|stat| lives(stat));
+            if !alive.is_empty() {
+                return Some(format!(
                     "its keepers were lost, and {} that started after it can't be told from its own: {}",
-                    counted(found.len()),
-                    named(&found)
-                )
-            });
+                    counted(alive.len()),
+                    named(&alive)
+                ));
+            }
+            gone.iter().for_each(|stat| host.forget(stat.pid));
         }
-        Some("its keepers were lost, and processes start and exit faster than they can be looked at".into())
+    }
+
+    /// Whether a living process of the host may be an orphan of the job.
+    fn may_be_ours(&self, stat: &Stat, host: &Snapshot) -> bool {
+        // A parent that has died since has left it to a process that adopts orphans.
+        let parent = host.all.get(&stat.ppid).filter(|parent| !parent.is_dead());
+        let adopts = |parent: &Stat| parent.start < self.begun || quell_sys::inner_pid(parent.pid) == Some(1);
+        self.fits(stat, parent)
+            && parent.is_none_or(adopts)
+            // This command ends by itself. What it was called from may be the job's.
+            && stat.pid != quell_sys::pid()
+            // Another user's process is a limit of this containment that is known and told.
+            && is_of_this_user(stat.pid)
+            // What is below the keeper of another job is that job's. A `quell run` is a process like any other.
+            && !super::remains::keeps_a_job(stat)
     }
 
     /// Looks for orphans of the job in PID namespaces that are not the keeper's: a process that enters one leaves its
@@ -139,7 +146,10 @@ impl Doubt {
         };
         let here = quell_sys::pid_namespace(quell_sys::pid()).ok()?;
         for _ in 0..FEW_PASSES {
-            let mut pids = quell_sys::pids().unwrap_or_default();
+            let mut pids = match quell_sys::pids() {
+                Ok(pids) => pids,
+                Err(error) => return Some(format!("the processes of this host can't be listed: {error}")),
+            };
             pids.retain(|pid| *pid != quell_sys::pid() && (wrapped || in_turn(*pid)));
             let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
             let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
@@ -162,7 +172,9 @@ impl Doubt {
     fn is_foreign_orphan(&self, stat: &Stat, homes: &[String]) -> bool {
         let parent = quell_sys::stat(stat.ppid).ok();
         let own = quell_sys::pid();
-        let settled = || Some((Settled::of(stat.pid)?, Settled::of(stat.ppid)?, Settled::of(own)?));
+        // A process whose first thread has exited is asked by another one.
+        let thread = quell_sys::living_thread(stat.pid, stat);
+        let settled = || Some((Settled::of(thread)?, Settled::of(stat.ppid)?, Settled::of(own)?));
         self.fits(stat, parent.as_ref())
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
@@ -241,13 +253,68 @@ impl Settled {
     }
 }
 
-/// Every process; none if one was gone between the listing and the look at it.
-fn read_all() -> Option<BTreeMap<u32, Stat>> {
-    let mut all = BTreeMap::new();
-    for pid in quell_sys::pids().ok()? {
-        all.insert(pid, quell_sys::stat(pid).ok()?);
+/// All processes of the host, as they were read one after another.
+///
+/// It is complete if a process can't have been born unseen. Between two looks at the number that was given out last, all
+/// that is listed is read. If the number is the same and each process that was new in the listing was alive, then none was
+/// born meanwhile, and none had been forking while the listing passed it: its parent would have been read alive, or have
+/// been found dead.
+#[derive(Default)]
+struct Snapshot {
+    all: BTreeMap<u32, Stat>,
+    newest: u32,
+    passes: usize,
+}
+
+impl Snapshot {
+    /// Reads what is not known yet until it is complete. Why it can't be, after `deadline` at the latest.
+    fn read(&mut self, deadline: Instant) -> Result<(), String> {
+        loop {
+            let newest = newest_pid()?;
+            if newest < self.newest {
+                // Numbers that are known may be other processes' by now.
+                *self = Self::default();
+            }
+            self.newest = newest;
+            let mut is_settled = self.passes > 0;
+            for pid in quell_sys::pids().map_err(|error| format!("/proc can't be listed: {error}"))? {
+                if self.all.contains_key(&pid) {
+                    continue;
+                }
+                if Instant::now() >= deadline {
+                    return Err("processes start and exit faster than they can be looked at".into());
+                }
+                match quell_sys::stat(pid) {
+                    Ok(stat) => {
+                        is_settled &= !stat.is_dead();
+                        self.all.insert(pid, stat);
+                    }
+                    Err(error) if quell_sys::is_gone(&error) => is_settled = false,
+                    Err(error) => return Err(format!("process {pid} can't be read: {error}")),
+                }
+            }
+            self.passes += 1;
+            if is_settled && newest_pid()? == newest {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err("processes start and exit faster than they can be looked at".into());
+            }
+        }
     }
-    Some(all)
+
+    fn living(&self) -> impl Iterator<Item = &Stat> {
+        self.all.values().filter(|stat| !stat.is_dead())
+    }
+
+    /// Has the next look read what is there instead of a process that has exited.
+    fn forget(&mut self, pid: u32) {
+        self.all.remove(&pid);
+    }
+}
+
+fn newest_pid() -> Result<u32, String> {
+    quell_sys::newest_pid().ok_or_else(|| "/proc/loadavg can't be read".into())
 }
 
 /// Whether `pid` runs as a user that this user's jobs run as; to become another one is a known limit.

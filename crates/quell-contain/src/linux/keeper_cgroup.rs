@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 use quell_core::JobId;
 use quell_sys::Forked;
 
-use super::cgroup::{Cgroup, place_of_process, processes_in, usual_place};
-use super::hold::BUS_PATIENCE;
-use super::scope::{self, ScopeRequest};
+use super::backend::BUS_PATIENCE;
+use super::cgroup_fs::{Cgroup, place_of_process, processes_in, usual_place};
+use super::systemd::{self, ScopeRequest};
 
 /// What the cgroup of keepers is called.
 const NAME: &str = "quell-keepers";
@@ -92,7 +92,7 @@ impl KeeperCgroup {
             tasks_max: None,
             cpu_cores: None,
         };
-        scope::start(&request, BUS_PATIENCE).ok().map(|_| Self::Scope)
+        systemd::start(&request, BUS_PATIENCE).ok().map(|_| Self::Scope)
     }
 
     /// Below which the job's own cgroup is made, if that is not left to chance.

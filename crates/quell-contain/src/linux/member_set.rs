@@ -1,6 +1,7 @@
 //! A walk that remembers whom it has shown: the next one reads nothing of those again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub struct MemberSet {
     room: Option<usize>,
     /// Somebody was gone before it could be looked below.
     lost: bool,
+    /// Why children of some of them can't be listed.
+    unlisted: Option<io::Error>,
 }
 
 #[derive(Debug)]
@@ -87,12 +90,12 @@ impl MemberSet {
         self.descend(queue, Some(me), visit);
     }
 
-    /// The same for what is below processes that the caller has proven.
+    /// The same for what is below processes that the caller has proven. An error says that some of them can't be listed.
     pub fn walk_below(
         &mut self,
         from: impl IntoIterator<Item = ProcessRef>,
         visit: impl FnMut(&Pinned) -> Below,
-    ) {
+    ) -> io::Result<()> {
         let mut queue = VecDeque::new();
         for proven in from {
             let (id, threads) = (proven.id, proven.threads);
@@ -100,6 +103,7 @@ impl MemberSet {
             self.known.insert(id.pid, Known::new(id, threads, Grip::Again(proven), Below::Visit));
         }
         self.descend(queue, None, visit);
+        self.unlisted.take().map_or(Ok(()), Err)
     }
 
     /// Whether somebody has died since the last walk began, or was found dead by it: its children may have been missed.
@@ -198,7 +202,7 @@ impl MemberSet {
         };
         let children = match children {
             Some(children) => children.to_vec(),
-            None => quell_sys::children(parent, threads).unwrap_or_default(),
+            None => quell_sys::children(parent, threads).unwrap_or_else(|error| self.note_unlisted(error)),
         };
         for pid in children {
             if self.knows(pid) {
@@ -231,6 +235,13 @@ impl MemberSet {
         self.known.insert(id.pid, Known::new(id, threads, grip, below));
     }
 
+    fn note_unlisted(&mut self, error: io::Error) -> Vec<u32> {
+        if !quell_sys::is_gone(&error) {
+            self.unlisted = Some(error);
+        }
+        Vec::new()
+    }
+
     /// Whether so many lists of children cost more than a look at everybody who is not known yet.
     fn is_cheaper_by_scan(&self, lists: usize) -> bool {
         lists >= MANY
@@ -238,9 +249,9 @@ impl MemberSet {
     }
 
     /// The children that are not known yet of those who are: hints, as all that /proc says.
-    fn children_by_scan(&self) -> BTreeMap<u32, Vec<u32>> {
+    fn children_by_scan(&mut self) -> BTreeMap<u32, Vec<u32>> {
         let mut children = BTreeMap::<u32, Vec<u32>>::new();
-        for pid in quell_sys::pids().unwrap_or_default() {
+        for pid in quell_sys::pids().unwrap_or_else(|error| self.note_unlisted(error)) {
             if !self.knows(pid)
                 && let Ok(stat) = quell_sys::stat(pid)
                 && self.knows(stat.ppid)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
 
-use super::cgroup::{Cgroup, place_of_process};
+use super::cgroup_fs::{Cgroup, place_of_process};
 use super::discovery::OrphanedJob;
 use super::walk::Below;
 

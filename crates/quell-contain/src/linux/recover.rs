@@ -1,6 +1,7 @@
 //! The stop of a job that nobody keeps any more, from its record alone.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use quell_core::{
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent};
 
-use super::cgroup::Cgroup;
+use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
 use super::member_log::{MemberLog, identity};
 use super::place::Place;
@@ -20,9 +21,14 @@ use super::walk::{Pinned, ProcessRef, pin};
 
 /// How often the brake goes over the members in one round before the kill comes anyway.
 const BRAKE_PASSES: usize = 64;
+/// How long the init of a PID namespace may take to its end.
+const INIT_EXIT: Duration = Duration::from_millis(200);
 /// How often a cgroup is killed again while it is not empty: before Linux 6.14 a kill could miss a fork, and no event
 /// tells of that.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// How long the search for a chain of forks goes on that has left no trace: first of all, and when all else was found.
+const COLD_AT_FIRST: Duration = Duration::from_millis(100);
+const COLD: Duration = Duration::from_millis(500);
 /// How many steps are listed; a kill that takes its whole time has many rounds, all alike.
 const STEPS: usize = 64;
 
@@ -51,23 +57,26 @@ pub struct Recovered {
     pub warnings: Vec<String>,
 }
 
-/// Who of the job is alive now. Nobody is touched.
-pub fn look_for(left: &OrphanedJob<'_>) -> Vec<Member> {
+/// Who of the job is alive now. Nobody is touched. An error says that /proc could not be read to the end.
+pub fn look_for(left: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
     let place = Place::of(left);
     let mut member_log = MemberLog::default();
     Discovery::new(left, &place.found).pass(|seen, via| {
         if via != HeldVia::Init {
             member_log.see(&seen.stat);
         }
-    });
+    })?;
     let members = member_log.close(&[], Duration::ZERO).0.into_iter();
-    members.map(|member| Member { fate: Fate::Alive, ..member }).collect()
+    Ok(members.map(|member| Member { fate: Fate::Alive, ..member }).collect())
 }
 
 /// Why the job may have living processes; none if it can have none. Nothing is touched.
 pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
-    let alive = look_for(left).len();
-    if alive > 0 { Some(format!("{alive} of its processes are alive")) } else { left.doubt().after_loss() }
+    match look_for(left).map(|members| members.len()) {
+        Ok(0) => left.doubt().after_loss(),
+        Ok(alive) => Some(format!("{alive} of its processes are alive")),
+        Err(error) => Some(unlisted(&error)),
+    }
 }
 
 /// Kills what is left of a job whose keeper and standby are gone, and counts. `now` is the job's clock.
@@ -85,12 +94,16 @@ pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment
         now,
         tally: Tally::default(),
         steps: Vec::new(),
+        own: ourselves(),
         refused: BTreeSet::new(),
         elsewhere: Vec::new(),
+        inside: Vec::new(),
+        unlisted: None,
+        rounds: 0,
         fleeing: false,
     };
-    let inside = work.members_above_us();
-    if inside.is_empty() {
+    work.find_members_above_us();
+    if work.inside.is_empty() {
         while work.round(deadline) && Instant::now() < deadline {}
     } else {
         work.step(
@@ -99,7 +112,10 @@ pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment
             Round::default(),
         );
     }
-    let survivors = if inside.is_empty() { work.survivors() } else { inside };
+    let mut survivors = if work.rounds == 0 { Vec::new() } else { work.survivors() };
+    survivors.extend(std::mem::take(&mut work.inside));
+    survivors.sort_unstable();
+    survivors.dedup();
     let verdict = work.verdict(&place, &survivors);
     let note = match &verdict {
         Verdict::Gone => "0 left".into(),
@@ -124,6 +140,12 @@ struct Tally {
 struct Caught<'a> {
     root: Option<ProcId>,
     tally: &'a mut Tally,
+    /// This process and those above it.
+    own: &'a BTreeSet<ProcId>,
+    /// Those of them that are of the job.
+    inside: &'a mut Vec<ProcId>,
+    /// Whether what holds a PID namespace's members did not end them.
+    init_is_held: bool,
     known: BTreeSet<ProcId>,
     found: Vec<(ProcessRef, HeldVia)>,
 }
@@ -136,15 +158,19 @@ impl Caught<'_> {
         if !self.known.insert(id) {
             return false;
         }
-        match via {
-            HeldVia::Init | HeldVia::Cgroup => {}
-            // The first below init.
-            HeldVia::Namespace => {
-                self.tally.inner.get_or_insert(id);
-            }
-            HeldVia::Loose => {
-                seen.pidfd.signal(Signal::STOP);
-            }
+        // Found only now, as their parents or what they carry has changed. They are never signalled.
+        if self.own.contains(&id) {
+            self.tally.member_log.see(&seen.stat);
+            self.inside.push(id);
+            return false;
+        }
+        // The first below init.
+        if via == HeldVia::Namespace {
+            self.tally.inner.get_or_insert(id);
+        }
+        let is_loose = via == HeldVia::Loose || (via == HeldVia::Namespace && self.init_is_held);
+        if is_loose {
+            seen.pidfd.signal(Signal::STOP);
         }
         if via != HeldVia::Init {
             self.tally.member_log.see(&seen.stat);
@@ -154,7 +180,7 @@ impl Caught<'_> {
             self.tally.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
         }
         self.found.push((ProcessRef::of(seen), via));
-        via == HeldVia::Loose
+        is_loose
     }
 }
 
@@ -165,31 +191,39 @@ struct Recovery<'a> {
     now: &'a dyn Fn() -> Moment,
     tally: Tally,
     steps: Vec<Step>,
+    /// This process and those above it.
+    own: BTreeSet<ProcId>,
+    /// Those of them that are of the job: quell was called from within it.
+    inside: Vec<ProcId>,
     /// Whom we may not signal: trying again is of no use.
     refused: BTreeSet<ProcId>,
     /// Those that carry the marker in a cgroup that is not the job's.
     elsewhere: Vec<ProcId>,
+    /// Why the processes could not be listed to the end.
+    unlisted: Option<String>,
+    /// How many rounds there were.
+    rounds: usize,
     /// Whether the time was over before a chain of those who fork and die could be stopped.
     fleeing: bool,
 }
 
 impl Recovery<'_> {
-    /// We and those above us, as far as we are of the job ourselves: quell was called from within it.
-    fn members_above_us(&mut self) -> Vec<ProcId> {
-        let own = ourselves();
-        let mut met = Vec::new();
-        self.discovery.pass(|seen, _| {
-            if own.contains(&identity(&seen.stat)) {
-                self.tally.member_log.see(&seen.stat);
-                met.push(identity(&seen.stat));
+    fn find_members_above_us(&mut self) {
+        match self.discovery.members_above_us() {
+            Ok(found) => {
+                for stat in found {
+                    self.tally.member_log.see(&stat);
+                    self.inside.push(identity(&stat));
+                }
             }
-        });
-        met
+            Err(error) => self.unlisted = Some(unlisted(&error)),
+        }
     }
 
     /// One round: brake, kill, wait. Whether there was anyone whom another round might still meet.
     fn round(&mut self, deadline: Instant) -> bool {
         let began = (self.now)();
+        self.rounds += 1;
         let found = self.brake(deadline);
         fault_point(FaultPoint::LostBraked);
         let mut round = Round::default();
@@ -202,7 +236,9 @@ impl Recovery<'_> {
         }
         // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
         // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
-        for (member, via) in found.iter().rev().filter(|(_, via)| *via != HeldVia::Namespace) {
+        let init_is_held = self.is_init_held();
+        let is_signalled = |via: HeldVia| via != HeldVia::Namespace || init_is_held;
+        for (member, via) in found.iter().rev().filter(|(_, via)| is_signalled(*via)) {
             let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
             match via {
                 HeldVia::Loose if sent == Sent::Refused => {
@@ -216,9 +252,13 @@ impl Recovery<'_> {
         if !found.is_empty() {
             self.step_at(began, StepKind::Kill, round);
         }
-        for (member, _) in found.iter().filter(|(member, _)| !self.refused.contains(&member.id)) {
+        // A tracer in the namespace can keep its init from its end: then those below it are killed one by one.
+        let init_exit = deadline.min(Instant::now() + INIT_EXIT);
+        for (member, via) in found.iter().filter(|(member, _)| !self.refused.contains(&member.id)) {
+            let within = matches!(via, HeldVia::Init | HeldVia::Namespace);
+            let until = if within { init_exit } else { deadline };
             if let Some(pidfd) = member.pin_again() {
-                let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(deadline));
+                let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(until));
             }
         }
         fault_point(FaultPoint::KillRoundDone);
@@ -231,21 +271,43 @@ impl Recovery<'_> {
     fn brake(&mut self, deadline: Instant) -> Vec<(ProcessRef, HeldVia)> {
         self.cgroups.iter().for_each(Cgroup::brake);
         let may_flee = self.cgroups.is_empty() && self.left.held != Some(ContainmentKind::Pidns);
-        let mut caught =
-            Caught { root: self.left.root, tally: &mut self.tally, known: BTreeSet::new(), found: vec![] };
+        let init_is_held = self.is_init_held();
+        let mut caught = Caught {
+            root: self.left.root,
+            tally: &mut self.tally,
+            own: &self.own,
+            inside: &mut self.inside,
+            init_is_held,
+            known: BTreeSet::new(),
+            found: vec![],
+        };
+        // A chain leaves thousands of dead processes in a second, each of which makes a pass slower: it comes first.
+        if may_flee && self.rounds == 1 {
+            let mut show = |seen: &Pinned| {
+                caught.take(seen, HeldVia::Loose);
+            };
+            self.discovery.chase_forks(COLD_AT_FIRST, deadline, &mut show);
+        }
         for _ in 0..BRAKE_PASSES {
             let mut new = false;
-            let elsewhere = self.discovery.pass(|seen, via| new |= caught.take(seen, via));
-            self.elsewhere = elsewhere;
+            match self.discovery.pass(|seen, via| new |= caught.take(seen, via)) {
+                Ok(elsewhere) => (self.elsewhere, self.unlisted) = (elsewhere, None),
+                Err(error) => self.unlisted = Some(unlisted(&error)),
+            }
             if !new && may_flee {
-                self.fleeing =
-                    self.discovery.chase_forks(deadline, |seen| new |= caught.take(seen, HeldVia::Loose));
+                let mut show = |seen: &Pinned| new |= caught.take(seen, HeldVia::Loose);
+                self.fleeing = self.discovery.chase_forks(COLD, deadline, &mut show);
             }
             if !new || Instant::now() >= deadline {
                 break;
             }
         }
         caught.found
+    }
+
+    /// Whether the init of the job's PID namespace has outlived a KILL.
+    fn is_init_held(&self) -> bool {
+        self.left.held == Some(ContainmentKind::Pidns) && self.rounds > 1
     }
 
     /// Waits until the job's cgroups are empty. Whether one is not.
@@ -256,10 +318,13 @@ impl Recovery<'_> {
     fn survivors(&mut self) -> Vec<ProcId> {
         let mut alive = Vec::new();
         let Self { discovery, tally, left, .. } = self;
-        discovery.pass(|seen, _| {
+        let passed = discovery.pass(|seen, _| {
             tally.member_log.see(&seen.stat);
             alive.push(identity(&seen.stat));
         });
+        if let Err(error) = passed {
+            self.unlisted = Some(unlisted(&error));
+        }
         // A member that may not be signalled is not forgotten either.
         for id in left.survivors.iter().chain(left.members) {
             if alive.contains(id) {
@@ -290,7 +355,9 @@ impl Recovery<'_> {
                 )
             })
         };
-        let why = closed.or_else(populated).or_else(elsewhere).or_else(|| self.left.doubt().after_loss());
+        let unlisted = || self.unlisted.clone();
+        let why = closed.or_else(populated).or_else(elsewhere).or_else(unlisted);
+        let why = why.or_else(|| self.left.doubt().after_loss());
         why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
     }
 
@@ -361,6 +428,11 @@ fn becomes_empty(cgroup: &Cgroup, deadline: Instant) -> bool {
         }
     }
     true
+}
+
+/// Why nothing is proven without the processes of the host.
+fn unlisted(error: &io::Error) -> String {
+    format!("the processes of this host can't be listed: {error}")
 }
 
 /// Why `cgroup` is not known to be empty.

@@ -12,7 +12,7 @@ use quell_core::{JobId, ProcId};
 use quell_sys::Stat;
 use rustix::fs::XattrFlags;
 
-use super::cgroup::{Cgroup, own_dir};
+use super::cgroup_fs::{Cgroup, own_dir};
 use super::member_log::identity;
 use super::place::named_for_jobs;
 

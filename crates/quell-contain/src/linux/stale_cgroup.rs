@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quell_core::JobId;
 use quell_sys::Polled;
 
-use super::cgroup::{Cgroup, own_dir, remove_tree};
+use super::cgroup_fs::{Cgroup, own_dir, remove_tree};
 use super::keeper_cgroup::nests;
 
 /// A keeper that makes a cgroup has opened it long before it is this old.

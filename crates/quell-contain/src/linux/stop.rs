@@ -3,14 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use quell_core::{AskScope, ContainmentKind, Count, ProcId, SentSignal, Signal, SignalResult};
+use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
 use super::audit::{self, Mark};
-use super::cgroup::Cgroup;
+use super::backend::Brake;
+use super::cgroup_fs::Cgroup;
+use super::containment::Hold;
 use super::doubt::Doubt;
-use super::hold::{Hold, Place};
 use super::member_log::{MemberLog, identity};
 use super::member_set::MemberSet;
 use super::walk::{Below, Pinned, pin};
@@ -66,7 +67,7 @@ impl Hold {
     /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
     pub fn doubt(&self) -> Option<String> {
         // A process in a PID namespace can't enter one that is outside of it.
-        let root = self.recorded().root.filter(|_| self.kind() != ContainmentKind::Pidns)?;
+        let root = self.recorded().root.filter(|_| !self.backend.has_init())?;
         Doubt { born: root.start, begun: root.start, session: self.session }
             .in_other_namespaces(root, &self.homes)
     }
@@ -181,7 +182,7 @@ impl Hold {
     }
 
     fn init(&self) -> Option<ProcId> {
-        self.root.filter(|_| self.kind() == ContainmentKind::Pidns)
+        self.root.filter(|_| self.backend.has_init())
     }
 
     /// Every member that is alive now. All are noted in the log of members.
@@ -271,23 +272,9 @@ impl Hold {
             round.note = format!("KILL to the group {}", root.pid);
             fault_point(FaultPoint::GroupKilled);
         }
-        match (&self.place, self.root) {
-            (Place::Pidns { .. }, Some(init)) => {
-                // Our unreaped child: the number is its own.
-                let result =
-                    quell_sys::PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
-                round.push(Signal::KILL, init, result);
-                round.note = "KILL to the namespace's init".into();
-                fault_point(FaultPoint::InitKilled);
-            }
-            (Place::Pidns { .. } | Place::Reaper | Place::Cgroup(_) | Place::Scope { .. }, _) => {}
-        }
-        if let Some(cgroup) = self.cgroup() {
-            match cgroup.kill() {
-                Ok(()) => round.note = "cgroup.kill".into(),
-                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
-            }
-            fault_point(FaultPoint::CgroupKilled);
+        self.backend.kill(self.root, &mut round);
+        if let Some(cgroup) = self.cgroup().filter(|_| self.kill_rounds > 1) {
+            kill_members(cgroup, &member_set, &mut member_log, &mut round);
         }
         self.sweep(&mut member_log, &mut member_set, &mut round);
         (self.member_log, self.member_set) = (member_log, member_set);
@@ -316,17 +303,15 @@ impl Hold {
     /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
     /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
     fn brake(&self, member_log: &mut MemberLog, member_set: &mut MemberSet) {
-        if let Some(cgroup) = self.cgroup() {
-            cgroup.brake();
-        }
+        let brake = self.backend.brake();
         for _ in 0..BRAKE_PASSES {
             member_set.list_again();
             let new = self.each_new(member_set, member_log, |seen| {
-                if self.kind() == ContainmentKind::Reaper {
+                if brake == Brake::StopMembers {
                     seen.pidfd.signal(Signal::STOP);
                 }
             });
-            if new == 0 || self.kind() != ContainmentKind::Reaper {
+            if new == 0 || brake == Brake::Held {
                 break;
             }
         }
@@ -363,8 +348,9 @@ impl Hold {
         }
     }
 
-    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards.
-    pub fn audit(&mut self, patience: Duration) -> (Round, Vec<ProcId>) {
+    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards, or why
+    /// the processes could not be listed.
+    pub fn audit(&mut self, patience: Duration) -> (Round, io::Result<Vec<ProcId>>) {
         let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
         let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
         audit::audit(&mark, &mut self.member_log, patience)
@@ -387,6 +373,20 @@ impl Hold {
             Ok(true) => Err("a child is left after the root was collected".into()),
             Err(error) => Err(format!("the children can't be counted: {error}")),
         }
+    }
+}
+
+/// Kills the processes in the cgroup one by one that no walk has found: its own kill passes over a process whose first thread
+/// has exited, and one that the init of another PID namespace has adopted is not below us.
+fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut Round) {
+    let unknown = cgroup.members().into_iter().filter(|pid| !known.knows(*pid));
+    let pinned: Vec<Pinned> = unknown.filter_map(|pid| pin(pid, |_| true)).collect();
+    // Listed again behind the pins: what is alive then was in the cgroup.
+    let members = if pinned.is_empty() { Vec::new() } else { cgroup.members() };
+    for seen in pinned.iter().filter(|seen| members.contains(&seen.stat.pid) && seen.pidfd.is_alive()) {
+        member_log.see(&seen.stat);
+        member_log.killed(identity(&seen.stat), &seen.pidfd);
+        round.push(Signal::KILL, identity(&seen.stat), seen.pidfd.signal(Signal::KILL));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The walk over our descendants: who is in the tree right now, each pinned and proven before it is shown. The way it goes
 //! is in `member_set.rs`.
 
+use std::io;
 use std::rc::Rc;
 
 use quell_core::ProcId;
@@ -27,9 +28,12 @@ pub enum Below {
 }
 
 /// Shows what is below processes that the caller has proven, of which this one need be no ancestor: an orphan is nobody's
-/// child then, and has to be found in another way.
-pub fn walk_below(from: impl IntoIterator<Item = ProcessRef>, visit: impl FnMut(&Pinned) -> Below) {
-    MemberSet::default().walk_below(from, visit);
+/// child then, and has to be found in another way. An error says that some of them can't be listed.
+pub fn walk_below(
+    from: impl IntoIterator<Item = ProcessRef>,
+    visit: impl FnMut(&Pinned) -> Below,
+) -> io::Result<()> {
+    MemberSet::default().walk_below(from, visit)
 }
 
 /// A member that was proven, to be found again.

@@ -11,9 +11,13 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperCgroup, Unavailable};
-use quell_core::{ContainmentKind, LaunchFile, OnOwnerExit, Owner, ProcId, SessionKind, Signal, Stdin};
+use quell_core::{
+    Background, ContainmentKind, JobRequest, JobSpec, Mask, OnOwnerExit, Owner, ProcId, SessionKind, Signal,
+    Stdin,
+};
 use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, FifoHold, Forked, PidFd, SignalFd};
@@ -24,13 +28,11 @@ use super::front::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
 use super::helper::{self, Brief};
 use super::input::Input;
 use super::prepare;
-use super::spec::job_of;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::{Ends, Taps};
 use super::waiting::pause;
 use super::wire::{Line, Note, StartFailure};
-use crate::mask::Mask;
-use crate::{BackgroundRequest, RunError, RunRequest, StartReply};
+use crate::{RunError, StartMessage, StartReply};
 
 /// The name of a standby.
 const STANDBY_NAME: &str = "quell-standby";
@@ -44,7 +46,7 @@ const REFUSED: u8 = 4;
 /// Before: this process was executed for nothing else, and has one thread. `admit` decides whether the request may be
 /// carried out, or gives the reply: any process can execute this one with a request of its own.
 pub fn stand_by(
-    admit: impl FnOnce(RunRequest, OwnedFd) -> Result<(RunRequest, OwnedFd), StartReply>,
+    admit: impl FnOnce(StartMessage, OwnedFd) -> Result<(StartMessage, OwnedFd), StartReply>,
 ) -> std::process::ExitCode {
     let inherited = quell_sys::inherited_descriptors();
     let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
@@ -57,12 +59,12 @@ pub fn stand_by(
     let mut text = String::new();
     let read = BufReader::new(&socket).read_line(&mut text);
     let starter = UnixStream::from(OwnedFd::from(socket));
-    let request = match read.map(|_| serde_json::from_str::<RunRequest>(&text)) {
-        Ok(Ok(request)) => request,
+    let message = match read.map(|_| serde_json::from_str::<StartMessage>(&text)) {
+        Ok(Ok(message)) => message,
         // Whoever called it by hand, or died while it spoke.
         Ok(Err(_)) | Err(_) => return std::process::ExitCode::FAILURE,
     };
-    let (request, stdin) = match admit(request, stdin) {
+    let (StartMessage { home, request }, stdin) = match admit(message, stdin) {
         Ok(admitted) => admitted,
         Err(answer) => {
             reply(&mut { starter }, &answer);
@@ -72,7 +74,7 @@ pub fn stand_by(
             };
         }
     };
-    let nested = request.background.as_ref().is_some_and(|background| background.nested);
+    let nested = request.as_background().is_some_and(|background| background.nested);
     // The caller may live long and have other things to do than to collect us.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
@@ -84,7 +86,7 @@ pub fn stand_by(
     fault_point(FaultPoint::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
-    match serve(request, keeper_cgroup, &mut starter, stdin) {
+    match serve(home, request, keeper_cgroup, &mut starter, stdin) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             if let Some(starter) = &mut starter {
@@ -116,12 +118,13 @@ pub struct Backstage {
 }
 
 fn serve(
-    request: RunRequest,
+    home: PathBuf,
+    request: JobRequest,
     keeper_cgroup: Option<KeeperCgroup>,
     starter: &mut Option<UnixStream>,
     stdin: OwnedFd,
 ) -> Result<(), RunError> {
-    let Some(background) = request.background.clone() else {
+    let Some(background) = request.as_background().cloned() else {
         return Err(RunError::Start("no background job was asked for".into()));
     };
     if !quell_sys::proc_is_ours() {
@@ -137,6 +140,7 @@ fn serve(
     quell_sys::restore_default(Signal::CHLD);
     signals(&["XFSZ", "PIPE"]).into_iter().for_each(quell_sys::ignore);
     let id = quell_contain::new_job_id().map_err(system("get random bytes"))?;
+    fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     let _ = std::env::set_current_dir("/");
@@ -149,23 +153,24 @@ fn serve(
         preexisting_children: Vec::new(),
         front: None,
         inherited: Vec::new(),
+        home: Some(home.clone()),
     };
-    let owner = open_owner(&request, &background)?;
-    let mask = Mask::new(&background.rules.mask, &request.environment.set);
-    let job = job_of(&request, &plan, Vec::new(), &mask);
+    let owner = open_owner(&home, &background)?;
+    let mask = request.masked_values();
+    let job = Job::new(&request, &plan, Vec::new(), &mask);
     let Some(store) = job.store.clone() else {
         return Err(RunError::Start("a background job needs a record".into()));
     };
-    let ends = Ends::open(background.rules.pty).map_err(system("make the pipes for its output"))?;
+    let ends = Ends::open(background.pty).map_err(system("make the pipes for its output"))?;
     fault_point(FaultPoint::PipesMade);
-    let lock = record(&request, &job)?;
+    let lock = record(&home, &request, &job)?;
     let name = request.name.clone();
     if let Some(name) = &name {
         store.home().claim(name, id).map_err(|error| {
             let _ = store.remove();
             match error {
                 NameError::Taken { name, by } => RunError::NameTaken { name, by },
-                NameError::Io { error, .. } => record_error(&request, &error),
+                NameError::Io { error, .. } => record_error(&home, &error),
             }
         })?;
         fault_point(FaultPoint::NameClaimed);
@@ -181,13 +186,11 @@ fn serve(
         keeper_cgroup.or_else(|| if background.nested { None } else { KeeperCgroup::enter_scope(id) });
     let helper = helper::start(&Brief {
         job: Some(&store),
-        command: job.spec.command.clone(),
+        command: job.spec.request.words(),
         cwd: request.cwd.as_deref(),
-        environment: &request.environment.set,
-        hooks: &background.rules.hooks,
-        ready: &background.rules.ready,
-        interval: background.ready_interval,
-        timeout: background.ready_timeout,
+        environment: &request.env.set,
+        hooks: &request.hooks,
+        ready: &background.ready,
     });
     let helper = helper.map_err(|error| failed(system("start a helper")(error)))?;
     fault_point(FaultPoint::HelperStarted);
@@ -198,7 +201,7 @@ fn serve(
 
 /// Forks the keeper; this process watches it from then on.
 fn split(
-    request: RunRequest,
+    request: JobRequest,
     plan: Plan,
     job: Job,
     backstage: Backstage,
@@ -224,8 +227,8 @@ fn split(
     }
 }
 
-fn record_error(request: &RunRequest, error: &io::Error) -> RunError {
-    let (path, error_text) = (request.home.clone().unwrap_or_default(), error.to_string());
+fn record_error(home: &Path, error: &io::Error) -> RunError {
+    let (path, error_text) = (home.to_owned(), error.to_string());
     if quell_sys::is_out_of_descriptors(error) {
         return RunError::System {
             what: format!("write the job's record in {}", path.display()),
@@ -236,23 +239,10 @@ fn record_error(request: &RunRequest, error: &io::Error) -> RunError {
 }
 
 /// Puts the job on record, with what is needed to start it again.
-fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
-    let background = request.background.as_ref();
-    let launch = LaunchFile {
-        command: request.command.clone(),
-        cwd: request.cwd.clone().unwrap_or_default(),
-        environment: request.environment.set.clone(),
-        stdin_file: background.and_then(|background| background.stdin_file.clone()),
-        tags: Some(request.tags.clone()),
-        ready: background.map(|background| background.rules.ready.clone()),
-        ready_interval: background.map(|background| background.ready_interval),
-        ready_timeout: background.map(|background| background.ready_timeout),
-        test: background.is_some_and(|background| background.test.is_some()),
-        marker: job.spec.marker.clone(),
-    };
-    let store =
-        job.store.as_ref().ok_or_else(|| record_error(request, &io::Error::other("there is no home")))?;
-    let failed = |error: io::Error| record_error(request, &error);
+fn record(home: &Path, request: &JobRequest, job: &Job) -> Result<Lock, RunError> {
+    let failed = |error: io::Error| record_error(home, &error);
+    let store = job.store.as_ref().ok_or_else(|| failed(io::Error::other("there is no home")))?;
+    let launch = JobSpec { request: request.clone(), ..job.spec.clone() };
     let lock = store.create(&job.spec, Some(&launch)).map_err(failed)?;
     if let Err(error) = store.reserve_space() {
         let _ = store.remove();
@@ -262,12 +252,12 @@ fn record(request: &RunRequest, job: &Job) -> Result<Lock, RunError> {
 }
 
 /// The owner, pinned and checked.
-fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Option<PidFd>, RunError> {
-    let (owner, what) = match background.rules.owner {
+fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, RunError> {
+    let (owner, what) = match background.owner {
         None => return Ok(None),
         Some(Owner::Process { id }) => (Some(id), format!("process {}", id.pid)),
         Some(Owner::Job { job }) => {
-            let outer = Home::at(request.home.clone().unwrap_or_default()).job(job);
+            let outer = Home::at(home).job(job);
             let record = outer.record().ok();
             let held = record.as_ref().and_then(|record| record.held);
             let keeper = record.and_then(|record| record.keeper);
@@ -283,7 +273,7 @@ fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Op
         }
     };
     let pinned = owner.and_then(|owner| pin_owner(owner).ok());
-    match (pinned, background.rules.on_owner_exit) {
+    match (pinned, background.on_owner_exit) {
         (None, OnOwnerExit::Stop) => Err(RunError::OwnerGone(what)),
         (pinned, OnOwnerExit::Stop | OnOwnerExit::Keep) => Ok(pinned),
     }
@@ -291,7 +281,7 @@ fn open_owner(request: &RunRequest, background: &BackgroundRequest) -> Result<Op
 
 /// The keeper's whole life.
 fn keep(
-    request: &RunRequest,
+    request: &JobRequest,
     plan: &Plan,
     job: Job,
     backstage: Backstage,
@@ -337,21 +327,27 @@ pub struct Crew {
 
 type Prepared = (Desk, SignalFd, Lock, Crew, OwnedFd);
 
-fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Result<Prepared, StartFailure> {
+fn prepare_keeper(request: &JobRequest, job: &Job, backstage: Backstage) -> Result<Prepared, StartFailure> {
     let other = |error: io::Error| StartFailure::Other(error.to_string());
-    let (Some(background), Some(store)) = (&request.background, &job.store) else {
+    let (Some(background), Some(store)) = (request.as_background(), &job.store) else {
         return Err(StartFailure::Other("no background job was asked for".into()));
     };
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
     let record = StartFailure::record;
-    let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, false).map_err(record)?;
+    let taps = Taps::open(store.dir(), backstage.ends, background.max_log, false).map_err(record)?;
     fault_point(FaultPoint::TapsOpened);
     let listener = store.listen().map_err(record)?;
     fault_point(FaultPoint::Listening);
     listener.set_nonblocking(true).map_err(record)?;
-    let mut desk =
-        Desk::new(background.rules.clone(), taps, Some(listener), backstage.owner, backstage.helper);
+    let mut desk = Desk::new(
+        background.clone(),
+        request.hooks.clone(),
+        taps,
+        Some(listener),
+        backstage.owner,
+        backstage.helper,
+    );
     desk.socket = store.socket();
     let crew = Crew {
         keeper: quell_contain::identify(quell_sys::pid()),
@@ -364,7 +360,7 @@ fn prepare_keeper(request: &RunRequest, job: &Job, backstage: Backstage) -> Resu
 
 /// The keeper over all runs of its program.
 struct Keeper<'a> {
-    request: &'a RunRequest,
+    request: &'a JobRequest,
     plan: &'a Plan,
     /// What the caller gave the program to read.
     stdin: OwnedFd,
@@ -417,7 +413,7 @@ impl Keeper<'_> {
     /// The standard streams of the next run. What the program reads is open as long as the second part lives.
     fn open_stdio(&self, supervisor: &mut Supervisor) -> Result<(ChildStdio, OwnedFd), StartFailure> {
         let other = |error: io::Error| StartFailure::Other(format!("its standard input: {error}"));
-        let (Some(background), Some(desk)) = (&self.request.background, supervisor.desk()) else {
+        let (Some(background), Some(desk)) = (self.request.as_background(), supervisor.desk()) else {
             return Err(StartFailure::Other("no background job was asked for".into()));
         };
         let output = desk.taps.ends.for_program();
@@ -426,19 +422,19 @@ impl Keeper<'_> {
             let stdio = ChildStdio { descriptors: [output[0]; 3], terminal: true };
             return Ok((stdio, quell_sys::null().map_err(other)?));
         }
-        let read = match (background.rules.stdin, &background.stdin_file) {
-            (Stdin::Pipe, _) => {
+        let read = match &background.stdin {
+            Stdin::Pipe => {
                 let (read, write) = quell_sys::pipe().map_err(other)?;
                 desk.input = Input::open(write, false).map_err(other)?;
                 read
             }
-            (Stdin::Given, Some(file)) => {
+            Stdin::File(file) => {
                 let read = if self.run > 1 { quell_sys::open_to_read(file) } else { self.stdin.try_clone() };
                 let read = read.map_err(other)?;
                 desk.fifo = FifoHold::open(&read).map_err(other)?;
                 read
             }
-            (Stdin::Null | Stdin::Given, _) => self.stdin.try_clone().map_err(other)?,
+            Stdin::Null | Stdin::Inherited => self.stdin.try_clone().map_err(other)?,
         };
         let stdio = ChildStdio { descriptors: [read.as_raw_fd(), output[0], output[1]], terminal: false };
         Ok((stdio, read))

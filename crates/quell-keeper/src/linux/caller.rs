@@ -1,8 +1,7 @@
 //! The process behind a request: the one that called quell, not the short-lived quell that carries the request.
 
+use quell_core::Mask;
 use quell_sys::Stat;
-
-use crate::mask::Mask;
 
 /// How much of its command line is kept.
 const LONGEST: usize = 200;
@@ -23,7 +22,7 @@ pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
         }
         caller = stat.ppid;
     }
-    let command = mask.apply(&quell_sys::cmdline(caller).join(" "));
+    let command = mask.apply(&quell_sys::whole_cmdline(caller).join(" "));
     let cut = command.char_indices().nth(LONGEST).map_or(command.len(), |(at, _)| at);
     let end = if cut < command.len() { "…" } else { "" };
     (caller, Some(format!("{}{end}", &command[..cut])).filter(|command| !command.is_empty()))

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Background, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
+use quell_core::{Actor, Background, Hook, JobEvent, OnOwnerExit, RestartPolicy, RootOutcome, Verdict};
 use quell_core::{Cause, Receipt};
-use quell_store::JobDir;
-use quell_sys::{FifoHold, PidFd, Polled};
+use quell_store::{JobDir, Stream};
+use quell_sys::{FifoHold, PidFd, Polled, Ready, Sources};
 
 use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
@@ -59,9 +59,31 @@ pub enum Next {
     Nothing,
 }
 
+/// What a keeper waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeeperSource {
+    /// SIGCHLD and a knock.
+    Signals,
+    /// The front or the standby.
+    Front,
+    /// The stub's word on its exec.
+    ExecStatus,
+    /// What tells of the tree.
+    Tree,
+    Output(Stream),
+    Input,
+    Fifo,
+    Owner,
+    Helper,
+    Listener,
+    /// A client by its key, to be read or written.
+    Client(u64),
+}
+
 /// The keeper's desk.
 pub struct Desk {
     pub rules: Background,
+    hooks: Vec<Hook>,
     pub taps: Taps,
     pub input: Input,
     /// The fifo that the program reads, until a writer has come and gone.
@@ -87,6 +109,7 @@ pub struct Desk {
 impl Desk {
     pub fn new(
         rules: Background,
+        hooks: Vec<Hook>,
         taps: Taps,
         listener: Option<UnixListener>,
         owner: Option<PidFd>,
@@ -96,6 +119,7 @@ impl Desk {
             ends_by: rules.ttl.map(|ttl| Instant::now() + ttl),
             delay: rules.restart.delay,
             rules,
+            hooks,
             taps,
             input: Input::default(),
             fifo: None,
@@ -113,24 +137,24 @@ impl Desk {
         }
     }
 
-    /// What to poll; as many flags are to be given to [`Desk::handle`].
-    pub fn polled<'a>(&'a self, fds: &mut Vec<Polled<'a>>) -> usize {
-        let before = fds.len();
-        self.taps.polled(fds);
-        fds.extend(self.input.polled());
-        fds.extend(self.fifo.as_ref().map(|fifo| Polled::Read(fifo.as_fd())));
-        fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
-        fds.extend(self.helper.as_ref().map(|helper| Polled::Read(helper.as_fd())));
-        fds.extend(self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd())));
+    /// What to wait for.
+    pub fn add_sources<'a>(&'a self, sources: &mut Sources<'a, KeeperSource>) {
+        self.taps.add_sources(sources);
+        sources.add_any(KeeperSource::Input, self.input.polled());
+        sources.add_any(KeeperSource::Fifo, self.fifo.as_ref().map(|fifo| Polled::Read(fifo.as_fd())));
+        sources.add_any(KeeperSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+        let helper = self.helper.as_ref().map(|helper| Polled::Read(helper.as_fd()));
+        sources.add_any(KeeperSource::Helper, helper);
+        let listener = self.listener.as_ref().map(|listener| Polled::Read(listener.as_fd()));
+        sources.add_any(KeeperSource::Listener, listener);
         for client in &self.clients {
             if !client.line.is_unheard() {
-                fds.push(Polled::Read(client.line.as_fd()));
+                sources.add(KeeperSource::Client(client.key), Polled::Read(client.line.as_fd()));
             }
             if client.line.has_more_to_say() {
-                fds.push(Polled::Write(client.line.as_fd()));
+                sources.add(KeeperSource::Client(client.key), Polled::Write(client.line.as_fd()));
             }
         }
-        fds.len() - before
     }
 
     /// When something is due that no descriptor tells of.
@@ -139,49 +163,33 @@ impl Desk {
         self.ends_by.into_iter().chain(readiness).chain(self.input.deadline()).min()
     }
 
-    /// Takes in what has come. `ready` goes with what [`Desk::polled`] had put down.
-    pub fn handle(&mut self, ready: &[bool]) -> Vec<Wish> {
+    /// Takes in what has come.
+    pub fn handle(&mut self, ready: &Ready<KeeperSource>) -> Vec<Wish> {
         let mut wishes = Vec::new();
-        let mut ready = ready.iter().copied();
-        let mut next = || ready.next().unwrap_or(false);
-        let taps = [next(), if self.taps.ends.terminal().is_none() { next() } else { false }];
-        let input = self.input.polled().is_some() && next();
-        let fifo = self.fifo.is_some() && next();
-        let owner = self.owner.is_some() && next();
-        let helper = self.helper.is_some() && next();
-        let listener = self.listener.is_some() && next();
-        let calling: Vec<bool> = self
-            .clients
-            .iter()
-            .map(|client| {
-                let read = !client.line.is_unheard() && next();
-                let write = client.line.has_more_to_say() && next();
-                read || write
-            })
-            .collect();
+        let taps = [Stream::Stdout, Stream::Stderr].map(|stream| ready.has(KeeperSource::Output(stream)));
         if taps.contains(&true) {
             let readiness = &mut self.readiness;
-            self.taps.read(&taps, |stream, bytes| {
+            self.taps.read(taps, |stream, bytes| {
                 if let Some(readiness) = readiness {
                     readiness.read(stream, bytes);
                 }
             });
         }
-        if input {
+        if ready.has(KeeperSource::Input) {
             self.write_input();
         }
-        if fifo {
+        if ready.has(KeeperSource::Fifo) {
             self.fifo = None;
         }
-        if owner {
+        if ready.has(KeeperSource::Owner) {
             self.owner = None;
             wishes.push(Wish::OwnerGone);
         }
-        if helper {
+        if ready.has(KeeperSource::Helper) {
             self.hear_helper();
         }
-        self.hear_clients(&calling, &mut wishes);
-        if listener {
+        self.hear_clients(ready, &mut wishes);
+        if ready.has(KeeperSource::Listener) {
             self.accept();
         }
         let expired = self.input.expire(Instant::now());
@@ -206,9 +214,10 @@ impl Desk {
         }
     }
 
-    fn hear_clients(&mut self, calling: &[bool], wishes: &mut Vec<Wish>) {
+    fn hear_clients(&mut self, ready: &Ready<KeeperSource>, wishes: &mut Vec<Wish>) {
         let mut gone = Vec::new();
-        for (client, _) in self.clients.iter_mut().zip(calling).filter(|(_, calling)| **calling) {
+        let is_calling = |client: &&mut Client| ready.has(KeeperSource::Client(client.key));
+        for client in self.clients.iter_mut().filter(is_calling) {
             client.line.say_more();
             if client.line.is_unheard() {
                 continue;
@@ -342,7 +351,7 @@ impl Desk {
     /// Tells the helper of an event that hooks wait for.
     pub fn tell(&mut self, event: &JobEvent) {
         if let Some(helper) = &mut self.helper {
-            helper::tell(helper, &self.rules.hooks, event);
+            helper::tell(helper, &self.hooks, event);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use quell_core::{
     Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Lifecycle, Moment, ProcId, Receipt, RootOutcome,
     RootReport, SCHEMA, SentSignal, Signal, Step, StepKind, Verdict,
 };
-use quell_store::now_rfc3339;
+use quell_store::now;
 use quell_sys::Polled;
 
 /// How many steps a receipt lists; a kill that takes its whole time has hundreds of rounds, all alike.
@@ -36,7 +37,7 @@ impl Clock {
 
     /// This instant on both clocks.
     pub fn now(&self) -> Moment {
-        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: now_rfc3339() }
+        Moment { at: self.start.elapsed().as_micros() as f64 / 1e6, wall: now() }
     }
 }
 
@@ -78,6 +79,7 @@ impl Evidence {
 
     /// Notes a step that was taken.
     pub fn add(&mut self, new: Step) {
+        tracing::debug!("{new}");
         let step = new.step;
         let alike = |old: &Step| old.step == new.step && old.note == new.note && new.signals.is_empty();
         if self.steps.last().is_some_and(alike) {
@@ -147,11 +149,11 @@ impl Evidence {
             schema: SCHEMA.into(),
             job: JobBrief {
                 id: spec.id,
-                name: spec.name.clone(),
-                tags: spec.tags.clone(),
-                command: spec.command.clone(),
-                cwd: spec.cwd.display().to_string(),
-                timeout: spec.timeout.map(|timeout| timeout.as_secs_f64()),
+                name: spec.request.name.clone(),
+                tags: spec.request.tags.clone(),
+                command: spec.request.words(),
+                cwd: spec.request.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default(),
+                timeout: spec.request.timeout.map(|timeout| timeout.as_secs_f64()),
             },
             boot_id: spec.boot_id.clone(),
             started: self.started.clone(),
@@ -194,6 +196,8 @@ pub struct Outlet {
     pub is_ours: bool,
     /// Where it is, if it was not there before.
     pub made: Option<PathBuf>,
+    /// Where it is, if it is a plain file that had a name when it was opened.
+    pub named: Option<PathBuf>,
 }
 
 impl Outlet {
@@ -203,7 +207,12 @@ impl Outlet {
         let mut bytes = serde_json::to_vec(receipt)?;
         bytes.push(b'\n');
         // A file never makes its writer wait for a reader.
-        if self.file.metadata()?.is_file() {
+        let found = self.file.metadata()?;
+        if found.is_file() {
+            if let Some(path) = self.named.as_ref().filter(|_| found.nlink() == 0) {
+                // The command has removed it, or put another one in its place.
+                self.file = quell_sys::open_to_write(path)?;
+            }
             if self.is_ours {
                 self.file.set_len(0)?;
                 self.file.rewind()?;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use quell_core::{
-    EventKind, JobEvent, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step, StepKind,
-    Verdict,
+    EventKind, JobEvent, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step,
+    StepKind, Verdict,
 };
-use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now_rfc3339};
+use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::desk::Next;
@@ -23,25 +23,26 @@ const TOLD_AT_ONCE: usize = 16;
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
     pub(super) fn publish(&mut self) {
-        if matches!(self.life.state(), Phase::Asking | Phase::Killing) {
+        tracing::debug!("state {}", self.state());
+        if matches!(self.engine.life.state(), Phase::Asking | Phase::Killing) {
             self.say(&Note::Stopping {
-                killing: self.life.state() == Phase::Killing,
-                grace: self.life.grace(),
-                ending: self.life.ending().cloned(),
-                leaked: self.life.leaked(),
-                ask: self.life.ask_scope(),
+                killing: self.engine.life.state() == Phase::Killing,
+                grace: self.engine.life.grace(),
+                ending: self.engine.life.ending().cloned(),
+                leaked: self.engine.life.leaked(),
+                ask: self.engine.life.ask_scope(),
             });
         }
         // What is on record of the end is whole, or not there at all.
-        if self.life.state() != Phase::Ended {
+        if self.engine.life.state() != Phase::Ended {
             self.write_state();
         }
     }
 
     fn write_state(&mut self) {
-        let word = self.word();
-        if self.since.as_ref().is_none_or(|(known, _)| *known != word) {
-            self.since = Some((word, self.evidence.now()));
+        let state = self.state();
+        if self.since.as_ref().is_none_or(|(known, _)| *known != state) {
+            self.since = Some((state, self.evidence.now()));
         }
         let Some(store) = &self.job.store else { return };
         let record = self.record(None, vec![]);
@@ -52,21 +53,18 @@ impl Supervisor {
         }
     }
 
-    fn word(&self) -> &'static str {
-        match self.life.state() {
-            Phase::Running | Phase::Draining if self.ready.is_some() => "ready",
-            state => state.word(),
-        }
+    fn state(&self) -> JobState {
+        self.engine.life.state().job_state(self.ready.is_some())
     }
 
     fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
-        let (cause, actor) = self.life.ending().cloned().unzip();
+        let (cause, actor) = self.engine.life.ending().cloned().unzip();
         let recorded = self.hold.recorded();
-        let since = self.since.clone().filter(|(word, _)| *word == self.word()).map(|(_, since)| since);
+        let since = self.since.clone().filter(|(state, _)| *state == self.state()).map(|(_, since)| since);
         Record {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
-            state: self.word().into(),
+            state: self.state(),
             since: since.unwrap_or_else(|| self.evidence.now()),
             held: recorded.held,
             cgroup: recorded.cgroup,
@@ -76,7 +74,7 @@ impl Supervisor {
             run: self.run,
             ready: self.ready.clone(),
             session: self.job.session,
-            outcome: self.life.root().cloned(),
+            outcome: self.engine.life.root().cloned(),
             cause,
             actor,
             verdict,
@@ -94,7 +92,7 @@ impl Supervisor {
         if new || asked.is_some() {
             self.tell_members(&living, asked);
         }
-        if new && self.life.state() != Phase::Ended {
+        if new && self.engine.life.state() != Phase::Ended {
             self.write_state();
         }
     }
@@ -129,9 +127,10 @@ impl Supervisor {
     pub(super) fn finish_up(&mut self) {
         self.look_no_more();
         fault_point(FaultPoint::FinishBegun);
-        let mut verdict = self.life.verdict().cloned().unwrap_or(Verdict::Gone);
+        let mut verdict = self.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
         let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
         survivors.extend(self.hold.ambiguous_children());
+        let mut unlisted = None;
         if self.evidence.acted() {
             let (round, left) = self.hold.audit(AUDIT_PATIENCE);
             let found = round.signals.len();
@@ -141,7 +140,11 @@ impl Supervisor {
                 round.signals,
             );
             fault_point(FaultPoint::Audited);
-            survivors.extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>());
+            match left {
+                Ok(left) => survivors
+                    .extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>()),
+                Err(error) => unlisted = Some(format!("the processes of this host can't be listed: {error}")),
+            }
         }
         match (&verdict, self.hold.collect_root()) {
             (Verdict::Gone, Err(why)) => verdict = Verdict::Unproven { why },
@@ -149,15 +152,21 @@ impl Supervisor {
                 verdict = Verdict::Survivors { count: survivors.len() }
             }
             (Verdict::Gone, Ok(())) => {
-                verdict = self.hold.doubt().map_or(Verdict::Gone, |why| Verdict::Unproven { why })
+                let why = unlisted.or_else(|| self.hold.doubt());
+                verdict = why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
             }
             (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
             (Verdict::Unproven { .. }, _) => {}
         }
         fault_point(FaultPoint::RootCollected);
         self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
-        let mut receipt =
-            self.evidence.receipt(&self.job.spec, &self.life, &self.hold, verdict.clone(), survivors.clone());
+        let mut receipt = self.evidence.receipt(
+            &self.job.spec,
+            &self.engine.life,
+            &self.hold,
+            verdict.clone(),
+            survivors.clone(),
+        );
         self.finish_output(&mut receipt);
         if self.kit.desk.is_some() {
             fault_point(FaultPoint::OutputFinished);
@@ -179,6 +188,8 @@ impl Supervisor {
             }
             Some(Next::Nothing) | None => {}
         }
+        let state = if self.again.is_some() { JobState::Waiting } else { JobState::Ended };
+        tracing::debug!("state {state}: {:?}, {}", receipt.cause, describe_verdict(&receipt.verdict));
         self.write_record(&mut receipt, survivors);
         for outlet in &mut self.job.outlets {
             if let Err(error) = outlet.write(&receipt) {
@@ -196,7 +207,7 @@ impl Supervisor {
         let Some(store) = self.job.store.clone() else { return self.happen(EventKind::ended(receipt)) };
         let first = self.run == 1;
         if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
-            if let Err(error) = JobEnd::discard(&store, self.job.spec.name.as_deref()) {
+            if let Err(error) = JobEnd::discard(&store, self.job.spec.request.name.as_deref()) {
                 receipt.warnings.push(format!("the record could not be removed: {error}"));
             }
             return;
@@ -206,13 +217,13 @@ impl Supervisor {
         record.actor = Some(receipt.actor.clone());
         let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
         if self.again.is_some() {
-            (record.state, record.ready) = ("waiting".into(), None);
+            (record.state, record.ready) = (JobState::Waiting, None);
         } else if survived {
             // It is not over: the next process that finds it without a keeper tries again.
-            record.state = Phase::Killing.word().into();
+            record.state = JobState::Stopping;
         }
         let last = self.kit.desk.is_some() && self.again.is_none();
-        let event = |what| JobEvent::new(&self.job.spec, now_rfc3339(), self.run, what);
+        let event = |what| JobEvent::new(&self.job.spec, now(), self.run, what);
         let mut events = Vec::new();
         if self.kit.desk.is_some() && !survived {
             events.push(event(EventKind::ended(receipt)));

@@ -1,31 +1,30 @@
 //! The front: the process that the user called. It prepares, forks the keeper, passes requests on, and finishes the
 //! stop itself if the keeper is killed.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
-    Actor, Cause, ContainmentKind, JobId, LastKnown, Member, Owner, Phase, ProcId, ReadyRules, RootOutcome,
-    SessionKind, Signal, Step, Verdict,
+    Actor, Cause, ContainmentKind, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown,
+    Mask, Member, Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo};
+use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo, Sources, Timers};
 
 use super::background::{Backstage, Crew};
 use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::helper::{self, Brief};
 use super::prepare::{self, open_outlets};
-use super::spec::job_of;
 use super::supervise::{AUDIT_PATIENCE, Job, Kit, LASTING, Supervisor};
 use super::wire::{Line, Note, Order, StartFailure};
-use crate::mask::Mask;
-use crate::{Finished, RunError, RunRequest};
+use crate::{Finished, RunError};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOPPERS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -59,13 +58,15 @@ pub struct Plan {
     pub front: Option<ProcId>,
     /// Descriptors that the caller had passed on, for the program and nobody else.
     pub inherited: Vec<i32>,
+    /// quell's home, below which the record is kept; none for no record.
+    pub home: Option<PathBuf>,
 }
 
 /// Runs a job in the foreground and waits until it is proven gone.
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
 /// receipt names the survivors. With an error, nothing has run and nothing is left behind.
-pub fn run(request: RunRequest) -> Result<Finished, RunError> {
+pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunError> {
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     if !quell_sys::proc_is_ours() {
@@ -73,9 +74,12 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
         return Err(RunError::Proc(why.into()));
     }
-    let outlets = open_outlets(&request.receipts, &mut inherited)?;
+    let Some(foreground) = request.as_foreground().cloned() else {
+        return Err(RunError::Start("no foreground job was asked for".into()));
+    };
+    let outlets = open_outlets(&foreground.receipts, &mut inherited)?;
     let made: Vec<PathBuf> = outlets.iter().filter_map(|outlet| outlet.made.clone()).collect();
-    let finished = run_with(request, inherited, outlets);
+    let finished = run_with(request, &foreground, home, inherited, outlets);
     if finished.is_err() {
         // What never ran leaves nothing, but for a receipt that says why.
         let is_empty = |path: &PathBuf| path.metadata().is_ok_and(|found| found.len() == 0);
@@ -84,22 +88,33 @@ pub fn run(request: RunRequest) -> Result<Finished, RunError> {
     finished
 }
 
-fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> Result<Finished, RunError> {
-    let owner = request.owner.map(pin_owner).transpose()?;
-    if let Some(path) = &request.stdin {
+fn run_with(
+    request: JobRequest,
+    foreground: &Foreground,
+    home: Option<PathBuf>,
+    inherited: Vec<i32>,
+    outlets: Vec<Outlet>,
+) -> Result<Finished, RunError> {
+    let owner = foreground.owner.map(pin_owner).transpose()?;
+    let mask = request.masked_values();
+    if request.name.as_ref().is_some_and(|name| mask.hides(name)) {
+        return Err(RunError::MaskedName);
+    }
+    if let Some(path) = &foreground.stdin {
         let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
-    let id = match request.id {
+    let id = match foreground.id {
         Some(id) => id,
         None => quell_contain::new_job_id().map_err(system("get random bytes"))?,
     };
+    fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
     let program = prepare::program(&request, id, &marker)?;
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
-    let helper = start_helper(&request, id)?;
+    let helper = start_helper(&request, home.as_deref(), id)?;
     let plan = Plan {
         id,
         program,
@@ -107,9 +122,10 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
         // Whatever the caller ignores on purpose (nohup, a background job of a script) stays ignored, here and there.
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
         preexisting_children: quell_contain::preexisting_children(),
-        front: if request.home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
+        front: if home.is_some() { quell_contain::identify(quell_sys::pid()) } else { None },
         marker,
         inherited,
+        home,
     };
     let watched: Vec<Signal> = signals(&[&STOPPERS[..], &PASSED[..], &["CHLD"]].concat())
         .into_iter()
@@ -125,13 +141,13 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
     match quell_sys::fork().map_err(system("fork"))? {
         Forked::Child => {
             drop((line, signal_fd));
-            keep(&request, &plan, outlets, evidence, keeper_line, helper)
+            keep(&request, &plan, outlets, evidence, keeper_line, helper, mask)
         }
         Forked::Parent(keeper) => {
             drop(keeper_line);
             fault_point(FaultPoint::KeeperForked);
             // What the program closes must be closed; only what quell says something on stays open here.
-            let _ = quell_sys::redirect_to_null(true, !request.uses_stdout, false);
+            let _ = quell_sys::redirect_to_null(true, foreground.stdout == StdoutUse::Release, false);
             quell_sys::close_inherited(&plan.inherited);
             let front = Front::new(request, plan, keeper, line, signal_fd);
             Front { owner, helper, ..front }.wait(outlets, evidence)
@@ -140,17 +156,15 @@ fn run_with(request: RunRequest, inherited: Vec<i32>, outlets: Vec<Outlet>) -> R
 }
 
 /// The process that runs the hooks of a job in the foreground, if there are any.
-fn start_helper(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunError> {
-    let job = request.home.as_ref().map(|home| Home::at(home).job(id));
+fn start_helper(request: &JobRequest, home: Option<&Path>, id: JobId) -> Result<Option<Line>, RunError> {
+    let job = home.map(|home| Home::at(home).job(id));
     let brief = Brief {
         job: job.as_ref(),
-        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: request.words(),
         cwd: None,
         environment: &[],
         hooks: &request.hooks,
-        ready: &ReadyRules::default(),
-        interval: Duration::ZERO,
-        timeout: Duration::ZERO,
+        ready: &ReadyCheck::default(),
     };
     helper::start(&brief).map_err(system("start a helper"))
 }
@@ -158,12 +172,13 @@ fn start_helper(request: &RunRequest, id: JobId) -> Result<Option<Line>, RunErro
 /// The keeper's whole life. It makes everything that has to be put away again, so that a front that is killed leaves
 /// nothing lying about.
 fn keep(
-    request: &RunRequest,
+    request: &JobRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
     evidence: Evidence,
     mut front: Line,
     helper: Option<Line>,
+    mask: Mask,
 ) -> ! {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
@@ -173,7 +188,7 @@ fn keep(
     for signal in signals(&[&STOPPERS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
-    match prepare_keeper(request, plan, outlets) {
+    match prepare_keeper(request, plan, outlets, &mask) {
         Ok((job, hold, watch, lock)) => {
             let rules = ChildRules {
                 own_session: plan.session == SessionKind::Own,
@@ -187,6 +202,7 @@ fn keep(
             let crew = Crew {
                 keeper: quell_contain::identify(quell_sys::pid()),
                 standby: plan.front,
+                mask,
                 ..Crew::default()
             };
             let kit = Kit {
@@ -213,16 +229,19 @@ fn keep(
 }
 
 fn prepare_keeper(
-    request: &RunRequest,
+    request: &JobRequest,
     plan: &Plan,
     outlets: Vec<Outlet>,
+    mask: &Mask,
 ) -> Result<(Job, Hold, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
-    let job = job_of(request, plan, outlets, &Mask::default());
+    let job = Job::new(request, plan, outlets, mask);
     // On record first: a cgroup that is left by one who is killed here is found by the next sweep.
-    let lock = job.store.as_ref().map(|store| store.create(&job.spec, None)).transpose();
+    // The values are for the command that shows the job or finishes it.
+    let launch = (!request.mask.is_empty()).then(|| masked_variables(request, &job));
+    let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(StartFailure::record)?;
     let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
     let hold = hold.map_err(|error| {
@@ -236,8 +255,40 @@ fn prepare_keeper(
     Ok((job, hold, watch, lock))
 }
 
+/// What a record of a job in the foreground has of its environment: what is masked elsewhere.
+fn masked_variables(request: &JobRequest, job: &Job) -> JobSpec {
+    let is_masked = |(key, _): &(OsString, OsString)| request.mask.iter().any(|name| key == name.as_str());
+    let set = request.env.variables().into_iter().filter(is_masked).collect();
+    let env = Environment { clear: true, set };
+    JobSpec { request: JobRequest { env, ..request.clone() }, ..job.spec.clone() }
+}
+
+/// What a front or a standby waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchSource {
+    Channel,
+    Signals,
+    Keeper,
+    Root,
+    Starter,
+    Owner,
+}
+
+/// What is due in a front or a standby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchTimer {
+    /// The keeper must have said anything at all: it was asked something, or the root has ended.
+    Answer,
+    /// The present part of the job's life must be over, and the keeper have said so.
+    Phase,
+    /// The keeper is continued, if it is still stopped.
+    ResumeKeeper,
+    /// Memory that is not needed for waiting is given back.
+    TrimMemory,
+}
+
 pub struct Front {
-    pub(super) request: RunRequest,
+    pub(super) request: JobRequest,
     pub(super) plan: Plan,
     keeper: PidFd,
     line: Line,
@@ -251,10 +302,7 @@ pub struct Front {
     pub(super) interrupted: bool,
     /// When the first stop signal came.
     asked: Option<Instant>,
-    /// When the keeper must have said anything at all: it was asked something, or the root has ended.
-    answer_due: Option<Instant>,
-    /// When the present part of the job's life must be over, and the keeper have said so.
-    phase_due: Option<Instant>,
+    timers: Timers<WatchTimer>,
     woken: bool,
     /// How many runs the keeper has told of.
     pub(super) births: u32,
@@ -262,10 +310,6 @@ pub struct Front {
     pub(super) members: Vec<(Vec<Member>, Option<Step>)>,
     /// The clocks of a run that is not the first.
     pub(super) run_evidence: Option<Evidence>,
-    /// When the keeper is continued, if it is still stopped then.
-    asleep: Option<Instant>,
-    /// When memory that is not needed for waiting is given back.
-    slim_at: Option<Instant>,
     /// Who started a background job, until it runs.
     pub(super) starter: Option<UnixStream>,
     /// Whom a foreground job lives for, besides us.
@@ -284,7 +328,7 @@ pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
 }
 
 impl Front {
-    pub fn new(request: RunRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
+    pub fn new(request: JobRequest, plan: Plan, keeper: PidFd, line: Line, signals: SignalFd) -> Self {
         let mut front = Self {
             request,
             plan,
@@ -297,19 +341,16 @@ impl Front {
             stopping: false,
             interrupted: false,
             asked: None,
-            answer_due: None,
-            phase_due: None,
+            timers: Timers::default(),
             woken: false,
             births: 0,
             members: Vec::new(),
             run_evidence: None,
-            asleep: None,
-            slim_at: None,
             starter: None,
             owner: None,
             helper: None,
         };
-        front.phase_due = front.request.timeout.map(|timeout| Instant::now() + timeout + front.patience());
+        front.expect_phase_within_timeout();
         front
     }
 
@@ -350,35 +391,32 @@ impl Front {
     fn watch(&mut self) -> Option<Result<Finished, RunError>> {
         loop {
             // Somebody waits for the program to run, and there is no other word that would be missed.
-            if self.starter.is_some() && self.answer_due.is_none() {
+            if self.starter.is_some() && self.timers.due(WatchTimer::Answer).is_none() {
                 self.expect_answer();
             }
-            let mut fds = vec![
-                Polled::Read(self.line.as_fd()),
-                Polled::Read(self.signals.as_fd()),
-                Polled::Read(self.keeper.as_fd()),
-            ];
-            let root_at = fds.len();
-            fds.extend(self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
-            let starter_at = fds.len();
-            fds.extend(self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd())));
-            let owner_at = fds.len();
-            fds.extend(self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
-            // poll fails only for want of memory; the keeper goes on meanwhile, and so do we.
-            let Ok(ready) = quell_sys::poll_until(&fds, self.due()) else { continue };
-            if ready[1] {
+            let mut sources = Sources::default();
+            sources.add(WatchSource::Channel, Polled::Read(self.line.as_fd()));
+            sources.add(WatchSource::Signals, Polled::Read(self.signals.as_fd()));
+            sources.add(WatchSource::Keeper, Polled::Read(self.keeper.as_fd()));
+            sources.add_any(WatchSource::Root, self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
+            let starter = self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd()));
+            sources.add_any(WatchSource::Starter, starter);
+            sources.add_any(WatchSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+            // Without memory for that the keeper goes on meanwhile, and so do we.
+            let Ok(ready) = sources.wait(self.timers.next()) else { continue };
+            if ready.has(WatchSource::Signals) {
                 while let Some(signal) = self.signals.next() {
                     self.on_signal(signal);
                 }
                 // A child's stop is told as its end is.
                 if !self.is_asleep() {
-                    self.asleep = None;
-                } else if self.asleep.is_none() {
-                    self.asleep = Some(Instant::now() + SILENCE);
+                    self.timers.disarm(WatchTimer::ResumeKeeper);
+                } else {
+                    self.timers.bring_forward(WatchTimer::ResumeKeeper, SILENCE);
                 }
             }
-            let keeper_gone = ready[2];
-            if ready[0] || keeper_gone {
+            let keeper_gone = ready.has(WatchSource::Keeper);
+            if ready.has(WatchSource::Channel) || keeper_gone {
                 let arrived = self.line.hear();
                 for note in arrived.messages {
                     if let Some(end) = self.on_note(note) {
@@ -392,43 +430,36 @@ impl Front {
                 return None;
             }
             // Whoever wanted the job is gone before it was told of it: nobody would ever know of it.
-            if starter_at < owner_at && ready.get(starter_at) == Some(&true) && self.starter.take().is_some()
-            {
+            if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
                 let _ = self.line.mention(&Order::Stop(Actor::Unknown));
                 self.expect_answer();
             }
-            if ready.get(owner_at) == Some(&true) && self.owner.take().is_some() {
+            if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
                 let _ = self.line.mention(&Order::OwnerGone);
                 self.expect_answer();
             }
-            if root_at < starter_at && ready.get(root_at) == Some(&true) {
+            if ready.has(WatchSource::Root) {
                 self.root = None;
                 // The keeper sees this too, and will say so, if it has not yet.
                 if self.known.root.is_none() {
                     self.expect_answer();
                 }
             }
-            if self.asleep.is_some_and(|due| due <= Instant::now()) {
-                // Its output would stand still, and of its end nobody would hear.
-                self.asleep = None;
-                if self.is_asleep() {
-                    self.keeper.signal(Signal::CONT);
-                }
+            let now = Instant::now();
+            // Its output would stand still, and of its end nobody would hear.
+            if self.timers.take_due(WatchTimer::ResumeKeeper, now) && self.is_asleep() {
+                tracing::debug!("the keeper is stopped: sent CONT to pid {}", self.keeper.pid());
+                self.keeper.signal(Signal::CONT);
             }
-            if self.slim_at.is_some_and(|due| due <= Instant::now()) {
-                self.slim_at = None;
+            if self.timers.take_due(WatchTimer::TrimMemory, now) {
                 quell_sys::drop_code_pages();
             }
-            let due = self.answer_due.into_iter().chain(self.phase_due).min();
-            if due.is_some_and(|due| due <= Instant::now()) {
+            let overdue =
+                [WatchTimer::Answer, WatchTimer::Phase].map(|timer| self.timers.take_due(timer, now));
+            if overdue.contains(&true) {
                 self.rouse_keeper();
             }
         }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        let dues = [self.answer_due, self.phase_due, self.asleep, self.slim_at];
-        dues.into_iter().flatten().min()
     }
 
     fn is_asleep(&self) -> bool {
@@ -440,9 +471,15 @@ impl Front {
         if self.told.root.is_some() { SILENCE } else { SILENCE + BIRTH }
     }
 
+    fn expect_phase_within_timeout(&mut self) {
+        match self.request.timeout {
+            Some(timeout) => self.timers.arm(WatchTimer::Phase, timeout + self.patience()),
+            None => self.timers.disarm(WatchTimer::Phase),
+        }
+    }
+
     fn expect_answer(&mut self) {
-        let by = Instant::now() + self.patience();
-        self.answer_due = Some(self.answer_due.map_or(by, |due| due.min(by)));
+        self.timers.bring_forward(WatchTimer::Answer, self.patience());
     }
 
     /// The keeper should have spoken. Somebody may have stopped it: it is continued, and if that doesn't help, killed, and
@@ -450,17 +487,21 @@ impl Front {
     fn rouse_keeper(&mut self) {
         // An exec takes as long as it takes: a keeper that waits for one is not given up.
         if self.starter.is_some() && !quell_sys::is_stopped(self.keeper.pid()) {
-            (self.phase_due, self.answer_due) = (None, Some(Instant::now() + SILENCE));
+            self.timers.disarm(WatchTimer::Phase);
+            self.timers.arm(WatchTimer::Answer, SILENCE);
             return;
         }
-        self.keeper.signal(if self.woken { Signal::KILL } else { Signal::CONT });
+        let signal = if self.woken { Signal::KILL } else { Signal::CONT };
+        tracing::debug!("the keeper does not answer: sent {signal} to pid {}", self.keeper.pid());
+        self.keeper.signal(signal);
         self.woken = true;
-        self.phase_due = None;
-        self.answer_due = Some(Instant::now() + SILENCE);
+        self.timers.disarm(WatchTimer::Phase);
+        self.timers.arm(WatchTimer::Answer, SILENCE);
     }
 
     fn on_signal(&mut self, info: SignalInfo) {
         let name = info.signal.to_string();
+        tracing::debug!("received {name} from pid {}", info.pid);
         if PASSED.contains(&name.as_str()) {
             let _ = self.line.mention(&Order::Pass(info.signal));
         } else if STOPPERS.contains(&name.as_str()) {
@@ -481,7 +522,7 @@ impl Front {
             let actor = if info.from_kernel {
                 Actor::Kernel
             } else {
-                let (pid, command) = caller_of(info.pid, &Mask::default());
+                let (pid, command) = caller_of(info.pid, &self.request.masked_values());
                 Actor::Sender { signal: info.signal, pid, uid: info.uid, command }
             };
             let _ = self.line.mention(&Order::Stop(actor));
@@ -492,17 +533,15 @@ impl Front {
     /// Whether `sender` is the keeper of the job that this one lives for, and is stopping that one: it asks its whole tree,
     /// and we are in it.
     fn outer_job_stops(&self, sender: u32) -> bool {
-        let rules = self.request.background.as_ref().map(|background| &background.rules);
-        let (Some(Owner::Job { job }), Some(home)) =
-            (rules.and_then(|rules| rules.owner), &self.request.home)
-        else {
+        let owner = self.request.as_background().and_then(|background| background.owner);
+        let (Some(Owner::Job { job }), Some(home)) = (owner, &self.plan.home) else {
             return false;
         };
         let is_keeper = |keeper: ProcId| keeper.pid == sender;
         Home::at(home).job(job).record().is_ok_and(|outer| {
             // Who is outside of our PID namespace has no number here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == Phase::Asking.word()
+            sent_by_it && outer.state == JobState::Stopping
         })
     }
 
@@ -525,7 +564,7 @@ impl Front {
     fn on_note(&mut self, note: Note) -> Option<Result<Finished, RunError>> {
         // It lives.
         self.woken = false;
-        self.answer_due = None;
+        self.timers.disarm(WatchTimer::Answer);
         match note {
             Note::Born { held, root, inner, cgroup } => {
                 self.births += 1;
@@ -543,12 +582,14 @@ impl Front {
             Note::Running => {
                 // The keeper has told it.
                 self.starter = None;
-                self.slim_at = self.request.background.as_ref().map(|_| Instant::now() + LASTING);
+                if self.request.as_background().is_some() {
+                    self.timers.arm(WatchTimer::TrimMemory, LASTING);
+                }
                 None
             }
             Note::Resting(outcome) => {
                 self.begin_run();
-                self.phase_due = None;
+                self.timers.disarm(WatchTimer::Phase);
                 // As long as there is no other run, the job has ended as this one has.
                 self.known.root = Some(outcome);
                 None
@@ -563,9 +604,9 @@ impl Front {
                 self.known.ending = ending;
                 self.known.leaked = leaked;
                 // After the grace comes the kill, after the kill the proof, the audit and the receipt; each says so.
-                let plan = self.request.plan;
+                let plan = self.request.stop;
                 let phase = if killing { plan.verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
-                self.phase_due = Some(Instant::now() + phase + SILENCE);
+                self.timers.arm(WatchTimer::Phase, phase + SILENCE);
                 None
             }
             Note::RootStopped => {
@@ -596,14 +637,14 @@ impl Front {
     fn begin_run(&mut self) {
         (self.known, self.root, self.stopping) = (LastKnown::default(), None, false);
         self.members.clear();
-        self.phase_due = self.request.timeout.map(|timeout| Instant::now() + timeout + self.patience());
+        self.expect_phase_within_timeout();
     }
 
     fn error_of(&self, failure: StartFailure) -> RunError {
         let program =
             || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
         match failure {
-            StartFailure::Exec(why) => RunError::NotExecutable { program: program(), why },
+            StartFailure::Exec(why, remedy) => RunError::NotExecutable { program: program(), why, remedy },
             StartFailure::Interpreter(why) => RunError::NoInterpreter { program: program(), why },
             StartFailure::Cwd(why) => {
                 RunError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error: why }
@@ -611,7 +652,7 @@ impl Front {
             StartFailure::Containment(why) => RunError::Containment(why),
             StartFailure::Limit(why) => RunError::Limit(why),
             StartFailure::Record(why) => {
-                RunError::Record { path: self.request.home.clone().unwrap_or_default(), error: why }
+                RunError::Record { path: self.plan.home.clone().unwrap_or_default(), error: why }
             }
             StartFailure::Other(why) => RunError::Start(why),
         }

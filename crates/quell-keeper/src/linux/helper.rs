@@ -15,11 +15,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use quell_core::{
-    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyRules, Signal, format_duration,
+    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyCheck, Signal, format_duration,
 };
-use quell_store::{Home, JobDir, now_rfc3339};
+use quell_store::{Home, JobDir, now};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{Forked, PidFd, Polled, SignalFd, Stat};
+use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::ready::{Found, Probe};
@@ -60,9 +60,7 @@ pub struct Brief<'a> {
     pub cwd: Option<&'a Path>,
     pub environment: &'a [(OsString, OsString)],
     pub hooks: &'a [Hook],
-    pub ready: &'a ReadyRules,
-    pub interval: Duration,
-    pub timeout: Duration,
+    pub ready: &'a ReadyCheck,
 }
 
 impl Brief<'_> {
@@ -97,7 +95,7 @@ pub fn tell(line: &mut Line, hooks: &[Hook], event: &JobEvent) {
 ///
 /// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
 pub fn start(brief: &Brief<'_>) -> io::Result<Option<Line>> {
-    if brief.hooks.is_empty() && brief.ready.http.is_none() && brief.ready.cmd.is_none() {
+    if brief.hooks.is_empty() && brief.ready.rules.http.is_none() && brief.ready.rules.cmd.is_none() {
         return Ok(None);
     }
     let (line, helpers) = Line::pair()?;
@@ -156,17 +154,22 @@ pub fn tell_hooks(news: News) -> ExitCode {
     let _ = quell_sys::redirect_to_null(true, true, true);
     let _ = quell_sys::leave_session();
     quell_sys::restore_default(Signal::CHLD);
+    fault::work_for(&news.job);
     let job = Home::at(news.home).job(news.job);
     let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
+    // What the specification has of them may be masked.
+    let hooks = match job.launch() {
+        Ok(launch) => launch.request.hooks,
+        Err(_) if spec.request.mask.is_empty() => spec.request.hooks.clone(),
+        Err(_) => return ExitCode::FAILURE,
+    };
     let brief = Brief {
         job: Some(&job),
-        command: spec.command.clone(),
+        command: spec.request.words(),
         cwd: None,
         environment: &[],
-        hooks: spec.hooks(),
-        ready: &ReadyRules::default(),
-        interval: Duration::ZERO,
-        timeout: Duration::ZERO,
+        hooks: &hooks,
+        ready: &ReadyCheck::default(),
     };
     if let Ok(Some(mut line)) = start(&brief) {
         for event in news.events {
@@ -205,24 +208,30 @@ struct Helper<'a> {
     next: Option<Instant>,
 }
 
+/// What a helper waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HelperSource {
+    Signals,
+    Probe,
+    Channel,
+}
+
 impl Helper<'_> {
     fn serve(&mut self) {
         let mut closed = false;
         while !closed || !self.running.is_empty() {
-            let mut fds = vec![Polled::Read(self.signals.as_fd())];
-            let answer_at = fds.len();
-            fds.extend(self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd())));
-            let line_at = fds.len();
-            if !closed {
-                fds.push(Polled::Read(self.line.as_fd()));
-            }
-            let Ok(ready) = quell_sys::poll_until(&fds, self.next) else { return };
+            let mut sources = Sources::default();
+            sources.add(HelperSource::Signals, Polled::Read(self.signals.as_fd()));
+            let asking = self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd()));
+            sources.add_any(HelperSource::Probe, asking);
+            sources.add_any(HelperSource::Channel, (!closed).then(|| Polled::Read(self.line.as_fd())));
+            let Ok(ready) = sources.wait(self.next) else { return };
             while self.signals.next().is_some() {}
             self.collect();
-            if answer_at < line_at && ready[answer_at] {
+            if ready.has(HelperSource::Probe) {
                 self.hear_answer();
             }
-            if ready.get(line_at) == Some(&true) {
+            if ready.has(HelperSource::Channel) {
                 let arrived = self.line.hear::<Task>();
                 arrived.messages.into_iter().for_each(|task| self.take(task));
                 closed = arrived.closed;
@@ -241,7 +250,7 @@ impl Helper<'_> {
         match task {
             Task::Event(event) => self.on_event(&event),
             Task::Probe => {
-                let ready = self.brief.ready;
+                let ready = &self.brief.ready.rules;
                 self.probing.clear();
                 self.probing.extend(ready.http.as_ref().map(|_| Probe::Http));
                 self.probing.extend(ready.cmd.as_ref().map(|_| Probe::Cmd));
@@ -249,7 +258,7 @@ impl Helper<'_> {
             }
             Task::AskAgain => {
                 self.probing.push(Probe::Http);
-                self.next.get_or_insert_with(|| Instant::now() + self.brief.interval);
+                self.next.get_or_insert_with(|| Instant::now() + self.brief.ready.interval);
             }
             Task::Rest => self.rest(),
         }
@@ -332,19 +341,19 @@ impl Helper<'_> {
     fn probe(&mut self) {
         if self.probing.contains(&Probe::Http)
             && self.asking.is_none()
-            && let Some(url) = &self.brief.ready.http
+            && let Some(url) = &self.brief.ready.rules.http
         {
-            self.asking = ask(url, self.brief.timeout).ok();
+            self.asking = ask(url, self.brief.ready.timeout).ok();
         }
         let runs = self.running.iter().any(|running| matches!(running.what, What::Probe));
         if self.probing.contains(&Probe::Cmd)
             && !runs
-            && let Some(text) = &self.brief.ready.cmd
+            && let Some(text) = &self.brief.ready.rules.cmd
         {
             self.try_command(text);
         }
         // Neither a server nor a command tells when it will be ready.
-        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.interval);
+        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.ready.interval);
     }
 
     fn hear_answer(&mut self) {
@@ -356,7 +365,7 @@ impl Helper<'_> {
     }
 
     fn try_command(&mut self, text: &str) {
-        let mut command = quell_run(self.brief.timeout);
+        let mut command = quell_run(self.brief.ready.timeout);
         command.args(["/bin/sh", "-c", text]).env_clear().envs(self.brief.environment.iter().cloned());
         command.stdin(Stdio::null()).current_dir(self.brief.cwd.unwrap_or("/".as_ref()));
         if let Ok(child) = command.spawn() {
@@ -375,7 +384,7 @@ impl Helper<'_> {
         let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
         // Where not even this can be written, there is no one else to report it to.
         if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
-            let _ = job.log_event(&JobEvent::new(&spec, now_rfc3339(), run, what));
+            let _ = job.log_event(&JobEvent::new(&spec, now(), run, what));
         }
     }
 }
@@ -388,6 +397,8 @@ fn quell_run(timeout: Duration) -> Command {
     let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    // Its path may be meant from another directory than ours.
+    command.env_remove(fault::LOG_VARIABLE);
     command
 }
 
@@ -466,8 +477,8 @@ fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -
     let mut stream = TcpStream::connect_timeout(address, patience)?;
     stream.set_write_timeout(Some(patience))?;
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: quell\r\n\r\n")?;
-    // `HTTP/1.1 200`: all that is wanted.
-    let mut head = [0u8; 12];
+    // `HTTP/1.1 200` and what ends the number: all that is wanted.
+    let mut head = [0u8; 13];
     let mut got = 0;
     while got < head.len() {
         // The time is for all of it: a server may send a byte now and then.
@@ -479,6 +490,13 @@ fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -
             length => got += length,
         }
     }
-    let text = String::from_utf8_lossy(&head);
-    text.rsplit(' ').next().and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
+    status_in(&head).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The status in the beginning of an answer: three digits behind the version.
+fn status_in(head: &[u8; 13]) -> Option<u16> {
+    let text = std::str::from_utf8(head).ok()?;
+    let (status, end) = text.strip_prefix("HTTP/1.")?.get(2..)?.split_at(3);
+    let is_number = status.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && matches!(end, " " | "\r" | "\n") { status.parse().ok() } else { None }
 }

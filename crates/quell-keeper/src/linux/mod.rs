@@ -12,7 +12,6 @@ mod input;
 mod prepare;
 mod ready;
 mod service;
-mod spec;
 mod supervise;
 mod takeover;
 mod taps;

@@ -10,17 +10,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use quell_contain::{JOB_VARIABLE, MARK_VARIABLE};
-use quell_core::JobId;
+use quell_core::{Environment, JobId, JobRequest, ReceiptTarget};
 use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
 use crate::request::DESCRIPTOR;
-use crate::{Environment, ReceiptTarget, RunError, RunRequest};
+use crate::{ExecRemedy, RunError};
 
 /// The program of `request`, found and ready to execute.
-pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
+pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
     let cwd = working_dir(request.cwd.as_deref())?;
-    let environment = environment(&request.environment, id, marker);
+    let environment = environment(&request.env, id, marker);
     let name = request.command.first().ok_or_else(|| RunError::NotFound(String::new()))?;
     let path = find_program(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
     let variables = environment.into_iter().map(|(mut key, value)| {
@@ -41,7 +41,7 @@ pub fn program(request: &RunRequest, id: JobId, marker: &str) -> Result<Program,
 }
 
 /// Whether the program of `request` could be executed now: its directory and its file are there, for this user.
-pub fn check(request: &RunRequest) -> Result<(), RunError> {
+pub fn check(request: &JobRequest) -> Result<(), RunError> {
     let id = JobId::new(quell_sys::unix_ms(), 0);
     program(request, id, "").map(drop)
 }
@@ -95,7 +95,10 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
             Ok(()) => Ok(PathBuf::from(name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(RunError::Directory(shown)),
-            Err(error) => Err(RunError::NotExecutable { program: shown, why: error.to_string() }),
+            Err(error) => {
+                let (why, remedy) = (error.to_string(), remedy(&error));
+                Err(RunError::NotExecutable { program: shown, why, remedy })
+            }
         };
     }
     let mut refused = None;
@@ -111,9 +114,19 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
         }
     }
     Err(match refused {
-        Some(why) => RunError::NotExecutable { program: shown, why },
+        Some(why) => RunError::NotExecutable { program: shown, why, remedy: ExecRemedy::Right },
         None => RunError::NotFound(shown),
     })
+}
+
+/// What helps against a failed exec.
+pub fn remedy(error: &io::Error) -> ExecRemedy {
+    match error.kind() {
+        io::ErrorKind::ArgumentListTooLong => ExecRemedy::ShorterArguments,
+        io::ErrorKind::ExecutableFileBusy => ExecRemedy::ClosedFile,
+        _ if quell_sys::is_link_loop(error) => ExecRemedy::FewerLinks,
+        _ => ExecRemedy::Right,
+    }
 }
 
 fn executable(file: &Path) -> io::Result<()> {
@@ -143,7 +156,7 @@ pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Resu
             }
             let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
             inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None });
+            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None, named: None });
         }
     }
     for target in targets {
@@ -169,7 +182,13 @@ fn open_outlet(path: &Path) -> std::io::Result<Outlet> {
     };
     // Through their own descriptor, so that what both write stands one behind the other.
     match same(std::io::stdout().as_fd()).or_else(|| same(std::io::stderr().as_fd())) {
-        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None }),
-        None => Ok(Outlet { name, file, is_ours: true, made: is_new.then(|| path.to_owned()) }),
+        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None, named: None }),
+        None => {
+            let made = is_new.then(|| path.to_owned());
+            // The descriptors below /dev/fd are others in the keeper.
+            let has_name = found.is_file() && found.nlink() > 0;
+            let named = if has_name { Some(std::path::absolute(path)?) } else { None };
+            Ok(Outlet { name, file, is_ours: true, made, named })
+        }
     }
 }

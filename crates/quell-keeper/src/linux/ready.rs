@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use quell_contain::Hold;
-use quell_core::ReadyRules;
+use quell_core::ReadyCheck;
 use quell_store::{MATCHED, Stream, line_matches};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,8 @@ pub struct Readiness {
 
 impl Readiness {
     /// Everything is still missing.
-    pub fn new(rules: &ReadyRules, interval: Duration) -> Result<Self, String> {
+    pub fn new(check: &ReadyCheck) -> Result<Self, String> {
+        let ReadyCheck { rules, interval, .. } = check;
         let log = rules.log.as_deref().map(Regex::new).transpose();
         let log = log.map_err(|error| format!("--ready-log is no regular expression: {error}"))?;
         let probes = [(rules.http.is_some(), Probe::Http), (rules.cmd.is_some(), Probe::Cmd)];
@@ -63,7 +64,7 @@ impl Readiness {
             port: rules.port,
             probes: probes.into_iter().filter(|(wanted, _)| *wanted).map(|(_, probe)| probe).collect(),
             partial: [Vec::new(), Vec::new()],
-            interval,
+            interval: *interval,
             next_look: None,
             answered: None,
             began: Instant::now(),

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, Phase, Receipt, StopMode, Until};
-use quell_store::now_rfc3339;
+use quell_core::{Actor, Cause, EventKind, JobEvent, Mask, Phase, Receipt, StopMode, Until};
+use quell_store::now;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
@@ -13,9 +13,11 @@ use super::helper::{self, Task};
 use super::ready::Readiness;
 use super::supervise::Supervisor;
 use crate::control::{Answer, Call, LiveMember};
-use crate::mask::Mask;
 
 /// Whoever is behind a call from `pid`.
+/// How many bytes of a command line a tree shows.
+const LONGEST_SHOWN: usize = 4096;
+
 pub(super) fn client(pid: u32, uid: u32, reason: Option<String>, mask: &Mask) -> Actor {
     let (pid, command) = caller_of(pid, mask);
     Actor::Client { pid, uid, command, reason: reason.map(|reason| mask.apply(&reason)) }
@@ -46,6 +48,7 @@ impl Supervisor {
     }
 
     fn on_call(&mut self, key: u64, pid: u32, uid: u32, call: Call) {
+        tracing::debug!("request {} from pid {pid}, uid {uid}", call.name());
         let answer = match call {
             Call::Stop { kill, grace, ask, reason, leftovers } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);
@@ -54,7 +57,7 @@ impl Supervisor {
                     desk.answer(key, &Answer::Heard);
                     fault_point(FaultPoint::StopHeard);
                 }
-                let (cause, actor) = match self.life.own_end().filter(|_| leftovers) {
+                let (cause, actor) = match self.engine.life.own_end().filter(|_| leftovers) {
                     Some(own_end) => own_end,
                     None => (Cause::User, client(pid, uid, reason, &self.kit.crew.mask)),
                 };
@@ -68,7 +71,7 @@ impl Supervisor {
                 };
                 if sent > 0 {
                     let actor = client(pid, uid, None, &self.kit.crew.mask);
-                    self.life.signal_sent(signal, actor.clone());
+                    self.engine.life.signal_sent(signal, actor.clone());
                     self.happen(EventKind::Signaled { signal, actor, members: sent });
                 }
                 Answer::Signaled { sent }
@@ -98,8 +101,15 @@ impl Supervisor {
         let mut members = Vec::new();
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
         self.hold.each_member(|stat| {
-            let words = quell_sys::cmdline(stat.pid);
+            let words = quell_sys::whole_cmdline(stat.pid);
             let command = if words.is_empty() { format!("[{}]", stat.comm) } else { words.join(" ") };
+            let mut command = self.kit.crew.mask.apply(&command);
+            if command.len() > LONGEST_SHOWN {
+                // Masked first: a value may lie across the cut.
+                let end = (0..=LONGEST_SHOWN).rev().find(|&end| command.is_char_boundary(end)).unwrap_or(0);
+                command.truncate(end);
+                command.push('…');
+            }
             members.push(LiveMember {
                 id: quell_core::ProcId { pid: stat.pid, start: stat.start },
                 ppid: stat.ppid,
@@ -109,7 +119,7 @@ impl Supervisor {
                 state: stat.state as char,
                 cpu: stat.cpu as f64 / tick,
                 memory: stat.resident * page,
-                command: self.kit.crew.mask.apply(&command),
+                command,
             });
         });
         members
@@ -125,9 +135,8 @@ impl Supervisor {
 
     /// Gets ready to see what shows that the job is ready: before the program can say anything.
     pub(super) fn expect_readiness(&mut self) {
-        let interval = self.job.ready_interval;
         let Some(desk) = self.desk() else { return };
-        match Readiness::new(&desk.rules.ready, interval) {
+        match Readiness::new(&desk.rules.ready) {
             Ok(readiness) => desk.readiness = Some(readiness),
             // The caller was told already, where it could be.
             Err(why) => self.warn(why),
@@ -155,8 +164,8 @@ impl Supervisor {
 
     fn check_readiness(&mut self) {
         // A server may have gone into the background, and its root with it.
-        let lives_on = self.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;
-        if self.life.state() != Phase::Running && !lives_on {
+        let lives_on = self.engine.life.state() == Phase::Draining && self.job.rules.until == Until::Tree;
+        if self.engine.life.state() != Phase::Running && !lives_on {
             return;
         }
         let Some(desk) = self.kit.desk.as_deref_mut() else { return };
@@ -188,9 +197,9 @@ impl Supervisor {
             return;
         }
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, now_rfc3339(), run, what);
+        let event = JobEvent::new(spec, now(), run, what);
         if let Some(helper) = &mut self.kit.helper {
-            helper::tell(helper, spec.hooks(), &event);
+            helper::tell(helper, &spec.request.hooks, &event);
         }
         let (Some(desk), Some(store)) = (self.kit.desk.as_deref_mut(), &self.job.store) else { return };
         // A record that was removed on purpose needs no history.

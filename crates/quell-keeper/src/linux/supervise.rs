@@ -9,19 +9,21 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Birth, Hold, SpawnError};
+use quell_contain::{Birth, Hold, Pace, SpawnError, StopEngine, Tree};
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, EventKind, JobSpec, LastKnown, Lifecycle, LifecycleEvent,
-    LifecycleRules, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SessionKind, Step, StepKind,
-    StopMode, StopRequest, Until,
+    Actor, AskScope, Cause, Count, EventKind, JobRequest, JobSpec, JobState, LastKnown, Lifecycle,
+    LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA,
+    SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
 };
-use quell_store::{JobDir, Lock};
+use quell_store::{Home, JobDir, Lock, now};
 use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{ChildRules, Polled, Program, SignalFd, Stage};
+use quell_sys::{ChildRules, Polled, Program, SignalFd, Sources, Stage};
 
 use super::background::{self, Crew};
-use super::desk::Desk;
+use super::desk::{Desk, KeeperSource};
 use super::evidence::{Evidence, Outlet};
+use super::front::Plan;
+use super::prepare;
 use super::takeover::{Claim, claim};
 use super::wire::{Line, Note, Order, StartFailure};
 use crate::StartReply;
@@ -32,8 +34,6 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// How many times as long as it took to go over all children or members is waited before that is done again for another
 /// death: those who are dying need the processors too. A count of zero ends the wait at once.
 const REST: u32 = 3;
-/// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
-const COUNT_AGAIN: Duration = Duration::from_millis(500);
 /// How long a stop waits for an exec that is under way: a program that runs is asked politely. An exec can hang, on a file
 /// system that does not answer.
 const EXEC_PATIENCE: Duration = Duration::from_millis(100);
@@ -55,8 +55,24 @@ pub struct Job {
     pub store: Option<JobDir>,
     /// Where its receipt goes.
     pub outlets: Vec<Outlet>,
-    /// How often readiness is looked for where nothing tells of it.
-    pub ready_interval: Duration,
+}
+
+impl Job {
+    /// The job that `request` asks for. What `mask` has of it is in no record that may be shown.
+    pub fn new(request: &JobRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Self {
+        let cwd = mask.apply(&plan.program.cwd.to_string_lossy());
+        let spec = JobSpec {
+            schema: SCHEMA.into(),
+            id: plan.id,
+            marker: plan.marker.clone(),
+            boot_id: quell_sys::boot_id(),
+            pid_namespace: quell_sys::own_pid_namespace(),
+            created: now(),
+            request: JobRequest { cwd: Some(cwd.into()), ..request.masked(mask) },
+        };
+        let store = plan.home.as_ref().map(|home| Home::at(home).job(plan.id));
+        Self { spec, rules: request.rules(), session: plan.session, store, outlets }
+    }
 }
 
 /// What a supervised job came to.
@@ -95,7 +111,7 @@ pub struct Kit {
 /// One run of a job under supervision.
 pub struct Supervisor {
     pub(super) job: Job,
-    pub(super) life: Lifecycle,
+    pub(super) engine: StopEngine,
     pub(super) hold: Hold,
     pub(super) evidence: Evidence,
     pub(super) kit: Kit,
@@ -103,12 +119,11 @@ pub struct Supervisor {
     birth: Option<Birth>,
     pub(super) failed: Option<StartFailure>,
     pub(super) unwritten: bool,
-    deadline: Option<Instant>,
     pub(super) end: Option<Receipt>,
     /// When it was found ready.
     pub(super) ready: Option<Moment>,
     /// The state that is on record, and since when.
-    pub(super) since: Option<(&'static str, Moment)>,
+    pub(super) since: Option<(JobState, Moment)>,
     /// The members that are on record.
     pub(super) members: Vec<ProcId>,
     /// After which wait the program is started again.
@@ -116,11 +131,6 @@ pub struct Supervisor {
     kill_told: bool,
     /// When memory that is not needed for waiting is given back.
     slim_at: Option<Instant>,
-    /// Whether the last count failed.
-    uncounted: bool,
-    /// Until when there is no other round of the kill, and whether an event has asked for one.
-    resting: Option<Instant>,
-    round_owed: bool,
     /// From when on the dead are collected again, while many die.
     collect_from: Instant,
 }
@@ -135,7 +145,7 @@ impl Supervisor {
     fn with(job: Job, life: Lifecycle, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
         Self {
             job,
-            life,
+            engine: StopEngine::new(life),
             hold,
             evidence,
             kit,
@@ -143,7 +153,6 @@ impl Supervisor {
             birth: None,
             failed: None,
             unwritten: false,
-            deadline: None,
             end: None,
             ready: None,
             since: None,
@@ -151,9 +160,6 @@ impl Supervisor {
             again: None,
             kill_told: false,
             slim_at: None,
-            uncounted: false,
-            resting: None,
-            round_owed: false,
             collect_from: Instant::now(),
         }
     }
@@ -174,7 +180,7 @@ impl Supervisor {
         let record = this.job.store.as_ref().and_then(|store| store.record().ok());
         this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
         this.happen(EventKind::Lost { finished_by: "its standby".into() });
-        this.carry_out(actions);
+        StopEngine::carry_out(&mut this, actions);
         this.run()
     }
 
@@ -215,7 +221,7 @@ impl Supervisor {
             SpawnError::Process(error) => StartFailure::Other(error.to_string()),
         })?;
         fault_point(FaultPoint::StubBorn);
-        self.evidence.warnings.extend(self.hold.take_concession());
+        self.evidence.warnings.extend(self.hold.take_fallback_note());
         if let Some(root) = self.hold.root() {
             let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
             let inner = self.hold.recorded().inner;
@@ -270,7 +276,12 @@ impl Supervisor {
             self.wait_and_handle();
         }
         let Some(receipt) = self.end else { unreachable!("the loop ends with a receipt") };
-        let end = End { receipt, leaked: self.life.leaked(), failed: self.failed, unwritten: self.unwritten };
+        let end = End {
+            receipt,
+            leaked: self.engine.life.leaked(),
+            failed: self.failed,
+            unwritten: self.unwritten,
+        };
         if self.again.is_some() {
             if let Some(front) = &mut self.kit.front {
                 let _ = front.mention(&Note::Resting(end.receipt.root.outcome.clone()));
@@ -293,46 +304,35 @@ impl Supervisor {
     }
 
     fn wait_and_handle(&mut self) {
-        let killing = self.life.state() == Phase::Killing;
         let status = self.birth.as_ref().map(|birth| birth.status.as_fd());
         // The cgroup's news matter only for a count, and would be read again and again before one is wanted.
-        let counting = matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing);
+        let counting = self.engine.is_counting();
         let news = self.hold.polled().filter(|polled| counting || matches!(polled, Polled::Read(_)));
-        let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
-        let front_at = self.kit.front.as_ref().map(|front| push(&mut fds, Polled::Read(front.as_fd())));
-        let status_at = status.map(|status| push(&mut fds, Polled::Read(status)));
-        if let Some(news) = news {
-            push(&mut fds, news);
-        }
-        let desk_at = fds.len();
-        let mut wake = self.deadline;
+        let mut sources = Sources::default();
+        sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
+        let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
+        sources.add_any(KeeperSource::Front, front);
+        sources.add_any(KeeperSource::ExecStatus, status.map(Polled::Read));
+        sources.add_any(KeeperSource::Tree, news);
+        let mut wake = self.engine.next_wake(Self::PACE);
         if let Some(desk) = &self.kit.desk {
-            desk.polled(&mut fds);
+            desk.add_sources(&mut sources);
             wake = wake.into_iter().chain(desk.deadline()).min();
         }
         wake = wake.into_iter().chain(self.slim_at).min();
-        if killing || (counting && self.uncounted) {
-            let again = Instant::now() + if killing { KILL_AGAIN } else { COUNT_AGAIN };
-            wake = wake.into_iter().chain(Some(again)).chain(self.resting.filter(|_| self.round_owed)).min();
-        }
-        // poll fails only for want of memory. Then everything is looked at, as if it were ready.
-        let ready = quell_sys::poll_until(&fds, wake).unwrap_or_else(|_| vec![true; fds.len()]);
-        let is_ready = |at: Option<usize>| at.is_some_and(|at| ready[at]);
-        let (front_ready, status_ready) = (is_ready(front_at), is_ready(status_at));
-        drop(fds);
-        // Right away, as the flags go with what was polled.
-        let wishes = self.desk().map(|desk| desk.handle(&ready[desk_at..])).unwrap_or_default();
+        let ready = sources.wait_or_all(wake);
+        let wishes = self.desk().map(|desk| desk.handle(&ready)).unwrap_or_default();
 
         // The order settles ties: an exit that is there already goes before a deadline that has passed meanwhile.
-        if status_ready {
+        if ready.has(KeeperSource::ExecStatus) {
             self.read_status();
         }
         self.kit.hear_signals(&self.job);
         self.look_at_children();
         if counting && self.end.is_none() {
-            self.count();
+            StopEngine::count(self);
         }
-        if front_ready {
+        if ready.has(KeeperSource::Front) {
             self.hear_front();
         }
         self.grant(wishes);
@@ -340,13 +340,11 @@ impl Supervisor {
             self.slim_at = None;
             quell_sys::drop_code_pages();
         }
-        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= Instant::now());
-        if is_due(self.deadline) {
+        if self.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.await_exec();
         }
-        if is_due(self.deadline) {
-            self.deadline = None;
-            if matches!(self.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
+        if self.engine.take_deadline() {
+            if matches!(self.engine.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
                 self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
                 self.happen(EventKind::TimedOut);
             }
@@ -358,7 +356,7 @@ impl Supervisor {
         let Some(birth) = self.birth.take() else { return };
         match quell_sys::read_status(&birth.status) {
             // The stub's death closes the pipe as an exec does: what was killed before it ran has not begun.
-            Ok(()) if self.life.state() != Phase::Starting && !self.hold.has_executed() => {}
+            Ok(()) if self.engine.life.state() != Phase::Starting && !self.hold.has_executed() => {}
             Ok(()) => {
                 self.hold.executed();
                 fault_point(FaultPoint::ExecSeen);
@@ -383,7 +381,7 @@ impl Supervisor {
                     Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
                         StartFailure::Interpreter(text)
                     }
-                    Stage::Exec => StartFailure::Exec(text),
+                    Stage::Exec => StartFailure::Exec(text, prepare::remedy(&error.error)),
                     Stage::Cwd => StartFailure::Cwd(text),
                     Stage::Proc => StartFailure::Containment(error.to_string()),
                     Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),
@@ -405,19 +403,19 @@ impl Supervisor {
 
     /// Waits a little for an exec that is under way.
     fn await_exec(&mut self) {
-        if self.life.state() == Phase::Starting {
+        if self.engine.life.state() == Phase::Starting {
             self.read_status_within(EXEC_PATIENCE);
         }
     }
 
     fn look_at_children(&mut self) {
         self.notice_root_exit();
-        let running = self.life.state() == Phase::Running;
+        let running = self.engine.life.state() == Phase::Running;
         if running && self.job.session == SessionKind::Shared && self.hold.root_stopped() {
             self.say(&Note::RootStopped);
         }
         let now = Instant::now();
-        let due = match self.life.state() {
+        let due = match self.engine.life.state() {
             Phase::Running | Phase::Draining => true,
             Phase::Asking | Phase::Killing => self.collect_from <= now,
             Phase::Created | Phase::Starting | Phase::Ended => false,
@@ -433,7 +431,7 @@ impl Supervisor {
             fault_point(FaultPoint::RootExitSeen);
             // What the stub had to say before it died goes first: a start that failed is no death from outside.
             self.read_status_within(Duration::ZERO);
-            if self.life.state() == Phase::Ended {
+            if self.engine.life.state() == Phase::Ended {
                 return;
             }
             self.read_last_signs();
@@ -450,36 +448,12 @@ impl Supervisor {
         }
     }
 
-    /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
-    fn count(&mut self) {
-        let count = self.hold.count();
-        self.uncounted = matches!(count, Count::Unknown(_));
-        self.notice_root_exit();
-        if self.end.is_none() {
-            if self.life.state() == Phase::Draining
-                && count != Count::Alive(0)
-                && self.evidence.left.is_empty()
-            {
-                self.evidence.left = self.hold.look();
-                self.note_members(self.evidence.left.clone(), None);
-                if self.job.rules.until == Until::Root {
-                    self.happen(EventKind::Leaked { members: self.evidence.left.len() });
-                }
-            }
-            let rests = self.resting.is_some_and(|until| Instant::now() < until);
-            self.round_owed = rests && count != Count::Alive(0);
-            if self.round_owed {
-                return;
-            }
-            self.step(LifecycleEvent::Counted(count));
-        }
-    }
-
     fn hear_front(&mut self) {
         let Some(front) = &mut self.kit.front else { return };
         let arrived = front.hear();
         for order in arrived.messages {
             self.say(&Note::Heard);
+            tracing::debug!("order {order}");
             match order {
                 Order::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
                 Order::OwnerGone => {
@@ -496,10 +470,11 @@ impl Supervisor {
             }
         }
         if arrived.closed {
+            tracing::debug!("the front or standby is gone");
             self.kit.front = None;
             // A background job lives for its own sake: it goes on, with one to watch over it less. One that has not begun
             // is not begun: whoever wanted it would not be told.
-            let begun = !matches!(self.life.state(), Phase::Created | Phase::Starting);
+            let begun = !matches!(self.engine.life.state(), Phase::Created | Phase::Starting);
             if self.kit.desk.is_some() && begun {
                 self.happen(EventKind::StandbyLost);
                 self.kit.crew.standby = None;
@@ -523,7 +498,7 @@ impl Supervisor {
         if let Some(desk) = self.desk() {
             desk.ending.get_or_insert((cause, actor.clone()));
         }
-        if self.life.state() != Phase::Ended {
+        if self.engine.life.state() != Phase::Ended {
             self.evidence.step(StepKind::StopAsked, who_asked(cause, &actor), vec![]);
             self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
             fault_point(FaultPoint::StopNoted);
@@ -532,69 +507,7 @@ impl Supervisor {
     }
 
     fn step(&mut self, event: LifecycleEvent) {
-        let actions = self.life.step(event);
-        self.carry_out(actions);
-    }
-
-    fn carry_out(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Publish => self.publish(),
-                Action::Arm(duration) => self.deadline = Some(Instant::now() + duration),
-                Action::Shorten(duration) => {
-                    let sooner = Instant::now() + duration;
-                    if self.deadline.is_some_and(|deadline| sooner < deadline) {
-                        self.deadline = Some(sooner);
-                        self.evidence.hurry(duration);
-                    }
-                }
-                Action::Extend(duration) => {
-                    let later = Instant::now() + duration;
-                    self.deadline = self.deadline.map(|deadline| deadline.max(later));
-                }
-                Action::Disarm => self.deadline = None,
-                Action::Count => self.count(),
-                Action::Ask { signal, to } => {
-                    let (began, again) = (self.evidence.now(), self.evidence.acted());
-                    let round = self.hold.ask(signal, to);
-                    let note = match to {
-                        AskScope::Tree => "each followed by CONT",
-                        AskScope::Root => "to the root alone, followed by CONT",
-                    };
-                    let living = round.signals.iter().map(|sent| sent.to).collect();
-                    let (note, signals) = (note.to_owned(), round.signals);
-                    let step = Step { moment: began, step: StepKind::Ask, note, signals };
-                    self.note_members(living, Some(&step));
-                    self.evidence.add(step);
-                    let members = self.evidence.asked();
-                    let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
-                    let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
-                    let grace = left.filter(|_| again).unwrap_or(self.life.grace());
-                    self.happen(EventKind::Asked { signal, grace, members, to });
-                }
-                Action::Kill => {
-                    let ran = !matches!(self.life.root(), Some(RootOutcome::NotStarted { .. }));
-                    // One who takes over may find that nobody is left to be killed.
-                    if self.is_told() && ran && !self.kill_told && self.hold.count() != Count::Alive(0) {
-                        self.kill_told = true;
-                        let (reason, ending) = (self.life.kill_reason(), self.life.ending());
-                        let cause = ending.map(|(cause, _)| *cause);
-                        self.happen(EventKind::Killed { reason, cause });
-                    }
-                    let (began, since) = (self.evidence.now(), Instant::now());
-                    let round = self.hold.kill_round();
-                    // A tree that still grows is not given any time.
-                    let rest = (REST * since.elapsed()).min(KILL_AGAIN);
-                    self.resting = round.settled.then(|| Instant::now() + rest);
-                    self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
-                    // Who is not gone yet is waited for, not killed again at once.
-                    if self.hold.count() == Count::Alive(0) {
-                        self.count();
-                    }
-                }
-                Action::Finish => self.finish_up(),
-            }
-        }
+        StopEngine::handle(self, event);
     }
 
     pub(super) fn say(&mut self, note: &Note) {
@@ -610,6 +523,82 @@ impl Supervisor {
     }
 }
 
+impl Tree for Supervisor {
+    const PACE: Pace = Pace { again: KILL_AGAIN, rest_factor: REST, longest_rest: KILL_AGAIN };
+
+    fn engine(&mut self) -> &mut StopEngine {
+        &mut self.engine
+    }
+
+    fn count(&mut self) -> Count {
+        self.hold.count()
+    }
+
+    fn ask(&mut self, signal: Signal, to: AskScope) {
+        let (began, again) = (self.evidence.now(), self.evidence.acted());
+        let round = self.hold.ask(signal, to);
+        let note = match to {
+            AskScope::Tree => "each followed by CONT",
+            AskScope::Root => "to the root alone, followed by CONT",
+        };
+        let living = round.signals.iter().map(|sent| sent.to).collect();
+        let (note, signals) = (note.to_owned(), round.signals);
+        let step = Step { moment: began, step: StepKind::Ask, note, signals };
+        self.note_members(living, Some(&step));
+        self.evidence.add(step);
+        let members = self.evidence.asked();
+        let left = self.engine.deadline().map(|due| due.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
+        let grace = left.filter(|_| again).unwrap_or(self.engine.life.grace());
+        self.happen(EventKind::Asked { signal, grace, members, to });
+    }
+
+    fn kill_round(&mut self) -> bool {
+        let began = self.evidence.now();
+        let round = self.hold.kill_round();
+        self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
+        round.settled
+    }
+
+    fn finish(&mut self) {
+        self.finish_up();
+    }
+
+    fn look_at_root(&mut self) {
+        self.notice_root_exit();
+    }
+
+    fn state_changed(&mut self) {
+        self.publish();
+    }
+
+    fn hurried(&mut self, by: Duration) {
+        self.evidence.hurry(by);
+    }
+
+    fn outlived(&mut self) {
+        if self.evidence.left.is_empty() {
+            self.evidence.left = self.hold.look();
+            self.note_members(self.evidence.left.clone(), None);
+            if self.job.rules.until == Until::Root {
+                self.happen(EventKind::Leaked { members: self.evidence.left.len() });
+            }
+        }
+    }
+
+    fn killing(&mut self) {
+        let life = &self.engine.life;
+        let ran = !matches!(life.root(), Some(RootOutcome::NotStarted { .. }));
+        // One who takes over may find that nobody is left to be killed.
+        if self.is_told() && ran && !self.kill_told && self.hold.count() != Count::Alive(0) {
+            self.kill_told = true;
+            let life = &self.engine.life;
+            let (reason, cause) = (life.kill_reason(), life.ending().map(|(cause, _)| *cause));
+            self.happen(EventKind::Killed { reason, cause });
+        }
+    }
+}
+
 /// Who wants a job stopped, for its receipt.
 pub fn who_asked(cause: Cause, actor: &Actor) -> String {
     match actor {
@@ -618,11 +607,6 @@ pub fn who_asked(cause: Cause, actor: &Actor) -> String {
         Actor::Kernel => "the terminal hung up".into(),
         Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
     }
-}
-
-fn push<'a>(fds: &mut Vec<Polled<'a>>, fd: Polled<'a>) -> usize {
-    fds.push(fd);
-    fds.len() - 1
 }
 
 fn describe(outcome: &RootOutcome) -> String {

@@ -12,10 +12,8 @@ use super::desk::Desk;
 use super::evidence::{Evidence, Outlet};
 use super::front::Front;
 use super::helper;
-use super::spec::job_of;
 use super::supervise::{Job, Kit, Supervisor};
 use super::taps::Taps;
-use crate::mask::Mask;
 use crate::{Finished, RunError};
 
 /// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
@@ -33,7 +31,8 @@ impl Front {
         let lost = self.collect_keeper();
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
-        let mut job = job_of(&self.request, plan, outlets, &Mask::default());
+        let mask = self.request.masked_values();
+        let mut job = Job::new(&self.request, plan, outlets, &mask);
         // It may have died before there was a record; none is made for what never ran.
         job.store = job.store.filter(JobDir::exists);
         if let Some(receipt) = job.store.as_ref().and_then(|store| ended_already(store, None, |_| {})) {
@@ -56,7 +55,7 @@ impl Front {
             signals: self.signals,
             desk: None,
             lock: None,
-            crew: Crew::default(),
+            crew: Crew { mask, ..Crew::default() },
             starter: None,
             published: None,
             helper: self.helper,
@@ -78,10 +77,12 @@ impl Front {
         let lost = self.collect_keeper();
         fault_point(FaultPoint::KeeperCollected);
         let plan = &self.plan;
-        let (Some(background), Some(store)) = (&self.request.background, &job.store) else { return Ok(()) };
+        let (Some(background), Some(store)) = (self.request.as_background(), &job.store) else {
+            return Ok(());
+        };
         let tell = |event: &JobEvent| {
             if let Some(helper) = &mut backstage.helper {
-                helper::tell(helper, &background.rules.hooks, event);
+                helper::tell(helper, &self.request.hooks, event);
             }
         };
         if ended_already(store, Some(&backstage.lock), tell).is_some() {
@@ -92,9 +93,10 @@ impl Front {
         let mut evidence = self.run_evidence.unwrap_or(evidence);
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         fault_point(FaultPoint::HoldTaken);
-        let taps = Taps::open(store.dir(), backstage.ends, background.rules.max_log, true);
+        let taps = Taps::open(store.dir(), backstage.ends, background.max_log, true);
         let desk = taps.ok().map(|taps| {
-            let mut desk = Desk::new(background.rules.clone(), taps, None, None, backstage.helper);
+            let mut desk =
+                Desk::new(background.clone(), self.request.hooks.clone(), taps, None, None, backstage.helper);
             // Without a keeper there is no other run, whatever has ended this one.
             desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
             Box::new(desk)

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::{Output, StreamTotals};
 use quell_store::{CaptureWriter, Stream, Taken};
-use quell_sys::Polled;
+use quell_sys::{Polled, Sources};
 
+use super::desk::KeeperSource;
 use super::flood::{self, Flood};
 
 /// How much is read of a terminal at a time.
@@ -106,16 +107,15 @@ impl Taps {
         })
     }
 
-    /// What to poll; as many as [`Taps::read`] takes.
-    pub fn polled<'a>(&'a self, fds: &mut Vec<Polled<'a>>) -> usize {
-        fds.push(Polled::Read(self.ends.out.0.as_fd()));
-        fds.extend(self.ends.err.as_ref().map(|err| Polled::Read(err.0.as_fd())));
-        1 + usize::from(self.ends.err.is_some())
+    /// What to wait for.
+    pub fn add_sources<'a>(&'a self, sources: &mut Sources<'a, KeeperSource>) {
+        sources.add(KeeperSource::Output(Stream::Stdout), Polled::Read(self.ends.out.0.as_fd()));
+        let err = self.ends.err.as_ref().map(|err| Polled::Read(err.0.as_fd()));
+        sources.add_any(KeeperSource::Output(Stream::Stderr), err);
     }
 
-    /// Takes what has come, and shows it to `see`.
-    pub fn read(&mut self, ready: &[bool], mut see: impl FnMut(Stream, &[u8])) {
-        let streams = [ready.first() == Some(&true), ready.get(1) == Some(&true)];
+    /// Takes what has come on these streams, and shows it to `see`.
+    pub fn read(&mut self, streams: [bool; 2], mut see: impl FnMut(Stream, &[u8])) {
         // In bytes, not in rounds: where little is kept, a round is small. Nobody is woken by what is left in the relay.
         let mut total = 0;
         while total < IN_A_ROW || self.relayed > 0 {
@@ -279,7 +279,7 @@ mod tests {
                 let line = format!("{number:>50000}\n").into_bytes();
                 say(&taps.ends, &line);
                 said.extend(line);
-                taps.read(&[true, false], |_, bytes| seen.extend_from_slice(bytes));
+                taps.read([true, false], |_, bytes| seen.extend_from_slice(bytes));
                 assert!(taps.relayed == 0 && seen.len() == said.len(), "{number}");
             }
             assert!(seen == said);

@@ -4,12 +4,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, Moment, Phase, Receipt, Record, Step, StepKind};
-use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now_rfc3339};
-use quell_sys::Polled;
+use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Record, Step, StepKind};
+use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
+use quell_sys::{Polled, Sources};
 
-use super::desk::Wish;
+use super::desk::{KeeperSource, Wish};
 use super::finish::DISK_PATIENCE;
 use super::service::client;
 use super::supervise::{Job, Kit, who_asked};
@@ -40,17 +40,17 @@ impl Pause<'_> {
                 self.end(cause, actor);
                 return false;
             }
-            let mut fds = vec![Polled::Read(self.kit.signals.as_fd())];
-            fds.extend(self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd())));
-            let desk_at = fds.len();
-            desk.polled(&mut fds);
+            let mut sources = Sources::default();
+            sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
+            let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
+            sources.add_any(KeeperSource::Front, front);
+            desk.add_sources(&mut sources);
             let wake = desk.deadline().map_or(until, |due| due.min(until));
-            let ready = quell_sys::poll_until(&fds, Some(wake)).unwrap_or_default();
-            drop(fds);
+            let ready = sources.wait(Some(wake)).unwrap_or_default();
             self.kit.hear_signals(self.job);
             let mut stop = self.hear_front();
             let wishes = match &mut self.kit.desk {
-                Some(desk) => desk.handle(ready.get(desk_at..).unwrap_or_default()),
+                Some(desk) => desk.handle(&ready),
                 None => Vec::new(),
             };
             for wish in wishes {
@@ -126,7 +126,7 @@ impl Pause<'_> {
     /// Writes the history, and tells the hooks.
     fn happen(&mut self, what: EventKind) {
         let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, now_rfc3339(), run, what);
+        let event = JobEvent::new(spec, now(), run, what);
         // A record that was removed on purpose needs no history; and the end does not depend on it.
         if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
             let _ = store.log_event(&event);
@@ -143,17 +143,17 @@ impl Pause<'_> {
         fault_point(FaultPoint::WaitEnding);
         self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
         let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
-        let ended = Moment { at, wall: now_rfc3339() };
+        let ended = Moment { at, wall: now() };
         let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
         let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
         receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
         // What is on disk may be older than the last run, if the disk was full then.
         let published = self.kit.published.clone().map_or_else(|| store.record(), Ok);
-        let event = JobEvent::new(&self.job.spec, now_rfc3339(), self.run, EventKind::ended(&receipt));
+        let event = JobEvent::new(&self.job.spec, now(), self.run, EventKind::ended(&receipt));
         let Kit { front, desk, lock, .. } = &mut *self.kit;
         let kept = published.and_then(|record| {
             let record = Record {
-                state: Phase::Ended.word().into(),
+                state: JobState::Ended,
                 run: self.run,
                 cause: Some(cause),
                 actor: Some(actor),

@@ -1,5 +1,6 @@
 //! What front and keeper say to each other: one JSON object a line over a socket pair.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -12,6 +13,8 @@ use quell_core::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::ExecRemedy;
+
 /// From the front to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
@@ -21,6 +24,16 @@ pub enum Order {
     OwnerGone,
     /// Pass a signal to the root.
     Pass(Signal),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stop(_) => f.write_str("stop"),
+            Self::OwnerGone => f.write_str("stop: the owner is gone"),
+            Self::Pass(signal) => write!(f, "pass {signal} to the root"),
+        }
+    }
 }
 
 /// From the keeper to the front.
@@ -86,7 +99,7 @@ pub enum Note {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartFailure {
     /// It could not be executed.
-    Exec(String),
+    Exec(String, ExecRemedy),
     /// The interpreter that it names is not there.
     Interpreter(String),
     /// Its directory could not be entered.
@@ -111,7 +124,7 @@ impl StartFailure {
     /// In words.
     pub fn text(&self) -> &str {
         match self {
-            Self::Exec(text)
+            Self::Exec(text, _)
             | Self::Interpreter(text)
             | Self::Cwd(text)
             | Self::Containment(text)

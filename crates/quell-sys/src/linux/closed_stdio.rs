@@ -1,5 +1,5 @@
 //! What only the first instructions of a process can see: the standard library opens /dev/null on closed standard
-//! descriptors before `main`, and then nobody can tell that the caller had closed them.
+//! descriptors before `main`. After that, nothing shows that the caller had closed them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

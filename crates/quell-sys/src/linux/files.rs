@@ -1,5 +1,5 @@
-//! Files that somebody may have laid out as a trap: a link to elsewhere, a fifo that never opens, a stranger's file, one
-//! that fills the memory. And sockets that nobody answers.
+//! Files that may be a trap: a link to another place, a fifo that never opens, a file of another user, a file that fills the
+//! memory. And sockets on which nothing accepts connections.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// The flags with which an open, of a fifo too, waits for nobody and takes no terminal.
+/// The flags with which an open never blocks, not even on a fifo, and never makes a terminal the controlling one.
 pub const OPEN_NONBLOCK: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// What a file is opened for.
@@ -28,8 +28,8 @@ pub enum OpenMode {
     Append,
 }
 
-/// Whether what bears `found` may be believed: it is this user's, or root's, who could be this user anyway. For root the
-/// two are one: what an ordinary user can write is nothing that root acts on.
+/// Whether a file with the metadata `found` may be trusted: it belongs to this user, or to root, which could become this user
+/// anyway. Root trusts its own files only, never what an ordinary user can write.
 pub fn is_trusted(found: &Metadata) -> bool {
     [super::uid(), 0].contains(&found.uid())
 }
@@ -44,7 +44,7 @@ pub fn open_private(path: &Path, to: OpenMode) -> io::Result<File> {
         OpenMode::Extend => options.read(true).append(true),
         OpenMode::Append => options.read(true).append(true).create(true).mode(0o600),
     };
-    // What is no file at all is as good as a damaged one: whoever can do without it does.
+    // A path that is not a regular file counts as a damaged file, so that callers which can do without it go on.
     let no_file = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
     options.custom_flags(libc::O_NOFOLLOW | OPEN_NONBLOCK);
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
@@ -81,7 +81,7 @@ pub(super) fn open_kernels(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
 }
 
-/// All of a file whose size nobody tells before, as the kernel's own are: read in one go where it can be.
+/// Reads a whole file whose size is not known beforehand, such as those in /proc, in one read where possible.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::with_capacity(8192);
     // Without the limit a file is asked for its size, which is 0 here, and then read in pieces that begin with 32 bytes.
@@ -89,28 +89,30 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Connects to the socket at `path`, for `patience` at most: one whose queue is full, because nobody takes from it, would
-/// be waited for without an end. Who listens there must be this user or root.
+/// Connects to the socket at `path` within `patience`: without a limit, a socket with a full queue would block forever. The
+/// listening process must run as this user or as root.
 pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // The kernel heeds it for connecting too.
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| match error {
-        rustix::io::Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "nobody takes calls there"),
+        rustix::io::Errno::AGAIN => {
+            io::Error::new(io::ErrorKind::TimedOut, "the listening process does not accept connections")
+        }
         other => other.into(),
     })?;
     set_socket_timeout(&socket, Timeout::Send, None)?;
     let stream = UnixStream::from(socket);
     let (_, uid) = super::peer(&stream)?;
     if ![super::uid(), 0].contains(&uid) {
-        let why = format!("who listens there is another user (uid {uid})");
+        let why = format!("the listening process belongs to another user (uid {uid})");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(stream)
 }
 
-/// Why this program has more rights than whoever called it, if it has: then the caller's environment, files and arguments
-/// would steer what is not the caller's.
+/// Why this program has more rights than its caller, if it has. Then the caller's environment, files and arguments would
+/// control rights that the caller does not have.
 pub fn raised_rights() -> Option<&'static str> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() {
@@ -134,6 +136,11 @@ fn has_capabilities() -> bool {
 /// Whether a file could not be opened because this process, or the host, has too many open: that says nothing of the file.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether a path leads through more symbolic links, or a script through more interpreters, than the kernel follows.
+pub fn is_link_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
 }
 
 /// Fails if this process can't open `count` more descriptors at once. Without them what can't be opened would be taken for

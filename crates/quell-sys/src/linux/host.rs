@@ -74,11 +74,12 @@ pub fn collected_ticks() -> u64 {
     ((usage.cpu_user + usage.cpu_system) * ticks_per_second() as f64) as u64
 }
 
-/// How long this boot has lasted, in the clock ticks in which /proc gives start times.
+/// How long this boot has lasted, in the clock ticks of [`Stat::start`](super::Stat::start).
 pub fn ticks_since_boot() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let per_second = rustix::param::clock_ticks_per_second();
-    now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
+    let shown = now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000;
+    shown.saturating_add_signed(-super::procfs::time_shift())
 }
 
 /// How many seconds ago something started, by its start time as /proc gives it.

@@ -39,8 +39,8 @@ pub struct ChildRules {
     pub open_files: Option<u64>,
     /// RLIMIT_NPROC, where that serves as the limit of processes.
     pub procs: Option<u64>,
-    /// A descriptor of this process that it is not to hold even while it waits for its go: somebody waits for the last one
-    /// who does to be gone, and a stub that was stopped stays.
+    /// A descriptor of this process that the stub closes before it waits for its go. Another process waits until the last
+    /// holder has closed it, and a stub that was stopped would hold it forever.
     pub not_held: Option<RawFd>,
 }
 
@@ -186,7 +186,7 @@ impl Arrays {
     }
 }
 
-/// Waits for the go; false if the keeper is gone and nobody will ever give it.
+/// Waits for the go; false if the keeper is gone, so that the go will never come.
 pub(crate) fn wait_for_go(go: &OwnedFd) -> bool {
     let mut byte = [0u8; 1];
     matches!(rustix::io::retry_on_intr(|| rustix::io::read(go, &mut byte)), Ok(1))
@@ -198,7 +198,7 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// The end of a stub that never became the program. Not by an exit: whoever takes over would have to take its code for the
+/// Ends a stub that never became the program. It does not exit: a process that takes over would take the exit code for the
 /// program's own.
 pub(crate) fn give_up() -> ! {
     // SAFETY: the signal goes to this process alone, which has nothing to lose.

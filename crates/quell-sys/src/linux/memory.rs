@@ -5,7 +5,7 @@
 pub fn drop_code_pages() {
     #[cfg(target_pointer_width = "64")]
     for (start, length) in segments() {
-        // SAFETY: these are private mappings of a file that nobody has written to: what is read there later is the same.
+        // SAFETY: these are private mappings of a file that nothing has written to: what is read there later is the same.
         unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     }
 }
@@ -21,7 +21,7 @@ fn segments() -> Vec<(usize, usize)> {
     if at == 0 || page != PAGE {
         return Vec::new();
     }
-    // SAFETY: the kernel says that so many headers of the program are there, and nobody ever changes them.
+    // SAFETY: the kernel says that so many headers of the program are there, and they never change.
     let headers = unsafe { std::slice::from_raw_parts(at as *const libc::Elf64_Phdr, count as usize) };
     // They stand behind the first header of the file, in the first page of it. Where that was put, beside where the file says:
     let start = at & !(PAGE - 1);

@@ -14,7 +14,7 @@ use super::{PidFd, signals, wait};
 /// A PID namespace whose root waits for its go.
 #[derive(Debug)]
 pub struct PidnsChild {
-    /// Its init. SIGKILL to it ends the namespace; its corpse appears when everyone in it is gone.
+    /// Its init. SIGKILL to it ends the namespace; it becomes a zombie when every process in it is gone.
     pub init: PidFd,
     /// A byte written here lets init's one child, the root, become the program.
     pub go: OwnedFd,
@@ -126,7 +126,7 @@ fn init_main(to_root: &ToRoot<'_>, mapped: &OwnedFd, born: OwnedFd, report: RawF
     reap_all(root, report)
 }
 
-/// A /proc that shows this namespace, seen by nobody outside.
+/// Mounts a /proc that shows this namespace, invisible outside of it.
 fn mount_proc() -> Result<(), i32> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: every pointer is to a constant C string or null where the kernel allows null.
@@ -147,7 +147,7 @@ fn mount_proc() -> Result<(), i32> {
     Ok(())
 }
 
-/// Closes everything but one descriptor: init must hold nobody's pipe open.
+/// Closes everything but one descriptor: init must not hold another process's pipe open.
 fn keep_only(keep: RawFd) {
     let ranges = [(0, keep as u32 - 1), (keep as u32 + 1, u32::MAX)];
     for (first, last) in ranges {
@@ -162,16 +162,16 @@ fn keep_only(keep: RawFd) {
     }
 }
 
-/// How many stops of the root are reported: nobody may be reading, and init must not wait for that.
+/// How many stops of the root are reported. The reader may not be reading, and init must not block on the pipe.
 const STOPS: usize = 1000;
 
-/// Init's life: reap whoever ends, report the root, and leave when nobody is left.
+/// What init does: reap every child that ends, report the root, and exit when no process is left.
 fn reap_all(root: i32, report: RawFd) -> ! {
     // SAFETY: eight bytes from a valid place; into a pipe with room they are written as one.
     let tell = |words: [i32; 2]| unsafe { libc::write(report, words.as_ptr().cast(), 8) };
     let (mut ended, mut stops) = (None, 0);
     loop {
-        // Once the root has ended, what is dead already is reaped before the report: it says whether anybody is left.
+        // Once the root has ended, what is dead already is reaped before the report, which says whether a process is left.
         let options = libc::__WALL | libc::WUNTRACED | if ended.is_some() { libc::WNOHANG } else { 0 };
         let mut wait_status = 0;
         // SAFETY: the status is written to a valid place.
@@ -203,7 +203,7 @@ pub enum Report {
     Ended {
         /// How.
         outcome: RootOutcome,
-        /// Whether anybody was alive in the namespace then. If not, init exits with its report.
+        /// Whether another process was alive in the namespace then. If not, init exits with its report.
         others: bool,
     },
 }

@@ -28,15 +28,15 @@ pub enum Forked {
 pub fn fork() -> io::Result<Forked> {
     check_threads()?;
     // The C library's own fork: musl remembers the thread's number, to which its abort() sends a signal. A copy that it does
-    // not know of would send it to whoever bears the number of the original by then.
+    // not know of would send that signal to the process that has the number of the original by then.
     match plain_fork()? {
         None => Ok(Forked::Child),
         Some(child) => Ok(Forked::Parent(child)),
     }
 }
 
-/// The same into a cgroup, where the new process is from its first instruction on. It is nobody's child: what this one gets
-/// to hold is what was between the two, and has ended. If that was killed, there may be no new process.
+/// The same into a cgroup, where the new process is from its first instruction on. It is not a child of
+/// this process: the process between the two is, and has ended. If that was killed, there may be no new process.
 pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     check_threads()?;
     let Some(between) = clone3(0, Some(cgroup))? else {
@@ -61,8 +61,8 @@ fn check_threads() -> io::Result<()> {
     Ok(())
 }
 
-/// A soft limit that the kernel has not looked at since Linux 2.4, at a number that nobody chooses, says that a process keeps
-/// a job. It can be read of thousands of processes in the time that it takes to open files of a few.
+/// A soft limit that the kernel has ignored since Linux 2.4, set to a number that other programs do not choose, marks a keeper.
+/// Reading it of thousands of processes takes as long as opening files of a few.
 const KEEPS: (Resource, u64) = (Resource::Locks, 0x7175_656c);
 
 /// Lets others know that this process keeps a job and has none of a job's own environment.
@@ -112,6 +112,31 @@ pub fn uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
+/// The nice value that gets the most of a processor.
+const HIGHEST_PRIORITY: i32 = -20;
+
+/// A higher priority of this thread than it had; it gets the old one back when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct RaisedPriority {
+    before: Option<i32>,
+}
+
+/// Gives this thread the highest priority that its user may give, which may be none but its own.
+pub fn raise_priority() -> RaisedPriority {
+    let before = rustix::process::getpriority_process(None).ok();
+    let raise = |_: &i32| rustix::process::setpriority_process(None, HIGHEST_PRIORITY).is_ok();
+    RaisedPriority { before: before.filter(raise) }
+}
+
+impl Drop for RaisedPriority {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = rustix::process::setpriority_process(None, before);
+        }
+    }
+}
+
 /// This process's process group.
 pub fn pgid() -> u32 {
     rustix::process::getpgrp().as_raw_nonzero().get() as u32
@@ -141,7 +166,7 @@ pub fn has_terminal() -> bool {
     rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
 }
 
-/// Lets go of standard descriptors: /dev/null takes their places, so that nobody waits for this process to close a pipe.
+/// Replaces standard descriptors by /dev/null, so that no reader of a pipe waits for this process to close it.
 pub fn redirect_to_null(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     if stdin {
@@ -189,14 +214,14 @@ pub fn close_inherited(descriptors: &[i32]) {
 /// Closes all descriptors from 3 on but `kept`, in a process that has just been forked and uses nothing of what its
 /// parent had open.
 ///
-/// Before: nobody in this process uses, or drops, what owns the others any more.
+/// Before: nothing in this process uses, or drops, an owner of the other descriptors any more.
 pub fn keep_open_only(kept: BorrowedFd<'_>) {
     let mut others = inherited_descriptors();
     others.retain(|&fd| fd != kept.as_raw_fd());
     close_inherited(&others);
 }
 
-/// Stops this process until somebody continues it.
+/// Stops this process until another process continues it.
 pub fn stop_self() {
     // SAFETY: raising a signal at oneself has no memory effects.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -212,7 +237,7 @@ pub fn exit_by_signal(signal: Signal) {
     // SAFETY: SIG_DFL is a valid disposition; setrlimit reads a whole struct.
     unsafe {
         libc::signal(signal.number(), libc::SIG_DFL);
-        // The program may have dumped its core; ours would be of no use to anyone.
+        // The program may have dumped its core; a core of quell's own would be of no use.
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         signals::unblock_all();
@@ -223,7 +248,7 @@ pub fn exit_by_signal(signal: Signal) {
 /// Sends `signal` to the process group `pgid`.
 ///
 /// Before: the caller holds the group's leader as an unreaped child that has made the group (so the number can't be
-/// anyone else's), and is not a member itself.
+/// another group's), and is not a member itself.
 pub fn signal_group(pgid: u32, signal: Signal) -> io::Result<()> {
     debug_assert!(pgid > 1);
     // SAFETY: kill has no memory effects.

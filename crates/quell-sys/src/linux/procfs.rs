@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::files::open_kernels;
 
@@ -28,7 +29,7 @@ pub struct Stat {
     pub flags: u32,
     /// How many threads.
     pub threads: u32,
-    /// When it started, in clock ticks since boot.
+    /// When it started, in clock ticks since boot, as the host counts them: the same in every time namespace.
     pub start: u64,
     /// What it and its collected children have used of the CPU, in clock ticks.
     pub cpu: u64,
@@ -118,8 +119,10 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
     let path = format!("/proc/{pid}/stat");
     let mut buffer = [0; 4096];
     let bytes = read_piece(&path, &mut buffer)?;
-    Stat::parse(&String::from_utf8_lossy(bytes))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))
+    let mut stat = Stat::parse(&String::from_utf8_lossy(bytes))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))?;
+    stat.start = stat.start.saturating_add_signed(-time_shift());
+    Ok(stat)
 }
 
 /// Whether /proc shows the PID namespace that this process lives in. Anywhere else its numbers mean other processes.
@@ -153,7 +156,7 @@ pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
     if threads <= 1 {
         return match read(&format!("/proc/{pid}/task/{pid}/children"), u64::MAX) {
             Ok(bytes) => Ok(numbers(&bytes)),
-            // A kernel without CONFIG_PROC_CHILDREN: ask everyone who their parent is.
+            // A kernel without CONFIG_PROC_CHILDREN: read the parent of every process.
             Err(error) if error.kind() == io::ErrorKind::NotFound && stat(pid).is_ok() => {
                 children_by_scan(pid)
             }
@@ -161,8 +164,13 @@ pub fn children(pid: u32, threads: u32) -> io::Result<Vec<u32>> {
         };
     }
     let mut all = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        let name = entry.file_name();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let name = match entry {
+            Ok(entry) => entry.file_name(),
+            // The process has ended since, and its children have another parent.
+            Err(error) if is_gone(&error) => break,
+            Err(error) => return Err(error),
+        };
         let Some(tid) = name.to_str() else { continue };
         match read(&format!("/proc/{pid}/task/{tid}/children"), u64::MAX) {
             Ok(bytes) => all.extend(numbers(&bytes)),
@@ -271,10 +279,13 @@ pub fn inner_pid(pid: u32) -> Option<u32> {
     numbers.split_ascii_whitespace().skip(1).last()?.parse().ok()
 }
 
-/// Every pid in /proc.
+/// Every pid in /proc. A listing that breaks off is an error: what it has not shown may be there.
 pub fn pids() -> io::Result<Vec<u32>> {
-    let entries = fs::read_dir("/proc")?.flatten();
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(pids)
 }
 
 /// How many threads there are on the host, at least as many as processes.
@@ -415,6 +426,29 @@ pub fn in_first_time_namespace() -> bool {
     fs::metadata("/proc/self/ns/time").map_or(true, |found| found.ino() == 0xEFFF_FFFA)
 }
 
+/// How many clock ticks later this time namespace shows a start time than the host does. 0 where that can't be told.
+pub(super) fn time_shift() -> i64 {
+    static SHIFT: OnceLock<i64> = OnceLock::new();
+    let shift = || {
+        // The file tells of the namespace that children are born in.
+        let namespace = |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map(|found| found.ino());
+        let is_own = namespace("time").ok()? == namespace("time_for_children").ok()?;
+        let text = fs::read_to_string("/proc/self/timens_offsets").ok().filter(|_| is_own)?;
+        boot_shift(&text, super::ticks_per_second())
+    };
+    *SHIFT.get_or_init(|| if in_first_time_namespace() { 0 } else { shift().unwrap_or(0) })
+}
+
+/// The shift of the clock since boot in the text of /proc/PID/timens_offsets; none if it is not a whole number of ticks.
+fn boot_shift(text: &str, per_second: u64) -> Option<i64> {
+    let mut words = text.lines().find_map(|line| line.strip_prefix("boottime"))?.split_ascii_whitespace();
+    let mut number = || words.next()?.parse::<i64>().ok();
+    let (seconds, nanos, per_second) = (number()?, number()?, i64::try_from(per_second).ok()?);
+    let in_ticks = seconds.checked_mul(per_second)?;
+    let fraction = nanos.checked_mul(per_second)?;
+    (fraction % 1_000_000_000 == 0).then(|| in_ticks.checked_add(fraction / 1_000_000_000))?
+}
+
 /// Whether /proc does not show all processes of this user: with `hidepid`, those that can't be traced are left out.
 pub fn proc_hides_processes() -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -520,6 +554,13 @@ mod tests {
         let stat = Stat::parse(LINE).unwrap();
         assert_eq!((stat.comm.as_str(), stat.ppid, stat.pgid, stat.sid), ("a) b (c", 7, 42, 41));
         assert_eq!((stat.state, stat.threads, stat.start), (b'S', 3, 98765));
+    }
+
+    #[test]
+    fn the_shift_of_a_time_namespace_is_read() {
+        let shift = |boot: &str| boot_shift(&format!("monotonic 5 0\nboottime  {boot}\n"), 100);
+        assert_eq!((shift("1000  0"), shift("-7         500000000")), (Some(100_000), Some(-650)));
+        assert_eq!((shift("1 1"), shift("1"), boot_shift("", 100)), (None, None, None));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl SignalFd {
     }
 }
 
-/// Lets `signals` reach this thread again, as they are set to. Those that have come meanwhile, and that nobody has read, do so
+/// Lets `signals` reach this thread again, as they are set to. Those that are pending and were not read arrive
 /// at once.
 pub fn unblock(signals: &[Signal]) {
     let set = set_of(signals);
@@ -102,13 +102,13 @@ pub fn ignored_at_start(signals: &[Signal]) -> Vec<Signal> {
 
 /// Lets this process ignore `signal` from now on.
 pub fn ignore(signal: Signal) {
-    // SAFETY: SIG_IGN is a valid disposition and no handler is replaced that anybody relies on.
+    // SAFETY: SIG_IGN is a valid disposition and no handler that quell relies on is replaced.
     unsafe { libc::signal(signal.number(), libc::SIG_IGN) };
 }
 
 /// Puts `signal` back to its default.
 pub fn restore_default(signal: Signal) {
-    // SAFETY: SIG_DFL is a valid disposition and no handler is replaced that anybody relies on.
+    // SAFETY: SIG_DFL is a valid disposition and no handler that quell relies on is replaced.
     unsafe { libc::signal(signal.number(), libc::SIG_DFL) };
 }
 

@@ -38,8 +38,8 @@ pub fn null() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens `path` for reading without waiting for anybody: of a fifo that nobody writes to, the end is read at once, unless it is
-/// held ([`super::FifoHold`]).
+/// Opens `path` for reading without blocking. A fifo without a writer reads as ended at once, unless it is held
+/// ([`super::FifoHold`]).
 pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -49,12 +49,12 @@ pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Opens `path` for writing, and makes it if it is not there; what it holds stays. Waits for nobody: a fifo without a reader
+/// Opens `path` for writing, and makes it if it is not there; what it holds stays. Never blocks: a fifo without a reader
 /// is an error.
 pub fn open_to_write(path: &std::path::Path) -> io::Result<std::fs::File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)).map_err(|error| match error {
-        rustix::io::Errno::NXIO => io::Error::other("nobody reads from it"),
+        rustix::io::Errno::NXIO => io::Error::other("no process reads from it"),
         error => error.into(),
     })?;
     // Only the opening was not to wait.
@@ -69,14 +69,14 @@ pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Sends as much of `bytes` as there is room for, and waits for nobody.
+/// Sends as much of `bytes` as there is room for, without blocking.
 pub fn send_at_once(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     Ok(rustix::io::retry_on_intr(|| rustix::net::send(&socket, bytes, flags))?)
 }
 
-/// Adds what has arrived to `bytes`, at most as much as they have room for, and waits for nobody. 0 means: no more will
-/// ever come.
+/// Adds what has arrived to `bytes`, at most as much as they have room for, without blocking. 0 means that no more
+/// will ever come.
 pub fn receive_at_once(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
     let receive = || rustix::net::recv(&socket, spare_capacity(bytes), RecvFlags::DONTWAIT);
     Ok(rustix::io::retry_on_intr(receive)?.0)

@@ -1,4 +1,4 @@
-//! Who reaps: this module alone. `peek` leaves the corpse, and with it the pid, where it is; `reap` takes it away.
+//! The only place that reaps. `peek` leaves the zombie, so that its PID can't be reused; `reap` collects it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -30,7 +30,7 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<libc
             }
             return Err(error);
         }
-        // SAFETY: si_pid is in the part of the union that a wait fills, zero where nobody was found.
+        // SAFETY: si_pid is in the part of the union that a wait fills, zero where no child was found.
         return Ok((unsafe { filled.si_pid() } != 0).then_some(filled));
     }
 }
@@ -62,7 +62,7 @@ pub fn has_child() -> io::Result<bool> {
     }
 }
 
-/// Collects the child `pid` if it has ended. Its pid is free for anyone afterwards.
+/// Collects the child `pid` if it has ended. Its PID can be reused afterwards.
 pub fn reap(pid: u32) -> io::Result<Option<Exit>> {
     Ok(waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG)?.as_ref().map(exit_of))
 }

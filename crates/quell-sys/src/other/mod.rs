@@ -28,7 +28,7 @@ pub fn stack_limit() -> Option<u64> {
     None
 }
 
-/// Why this program has more rights than whoever called it, where that can be.
+/// Why this program has more rights than its caller, where that can be.
 pub fn raised_rights() -> Option<&'static str> {
     None
 }

@@ -1,26 +1,28 @@
 //! One file: from its text to checked settings, hooks and trusted directories, each with its line.
+//!
+//! The document is a tree of `toml::Spanned` keys and values: one walk finds the key of each entry, serde reads its value.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use quell_core::Hook;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Error as TomlError, ValueDeserializer};
 
-use super::guard::{self, Said};
-use super::hooks;
-use super::keys::{Form, KEYS, Key, Problem, SECTIONS};
-use super::source::Layer;
-use super::{Config, find, suggest};
+use super::keys::{KEYS, Key, Problem, SECTIONS};
+use super::origin::Layer;
+use super::{find, guard, hooks, suggest};
 use crate::Error;
 
-/// What a file says. Every text in it can be read.
+/// What a file says. All of it is checked.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub values: Vec<Setting>,
     pub hooks: Vec<(Hook, usize)>,
-    pub guard: Vec<Said>,
-    /// The directories that the user trusts, and the line where that is said.
+    pub guard: Vec<guard::Rule>,
+    /// The directories that the user trusts, and their line.
     pub trusted: Option<(Vec<PathBuf>, usize)>,
 }
 
@@ -31,235 +33,204 @@ pub(crate) struct Setting {
     pub line: usize,
 }
 
-/// A file in the midst of being read, with all that is wrong with it.
-pub(crate) struct Reader<'f> {
-    pub path: &'f Path,
-    pub layer: Layer,
-    /// What `~` is.
-    pub home: Option<&'f Path>,
-    /// Whether it is a file about nothing but the guard.
-    guard_only: bool,
+/// A file that is being read, with everything that is wrong with it.
+struct Reader<'f> {
+    path: &'f Path,
+    layer: Layer,
+    /// What `~` stands for.
+    home: Option<&'f Path>,
     text: &'f str,
     problems: Vec<(usize, Problem)>,
+    settings: Settings,
 }
 
-/// Reads the text of a file; of several problems the first is told, with the lines of the others.
+/// Reads the text of a file. The error has the first problem, and the lines of the others.
 pub(crate) fn parse(path: &Path, layer: Layer, home: Option<&Path>, text: &str) -> Result<Settings, Error> {
-    let guard_only = path.file_name().is_some_and(|name| name == find::GUARD_FILE);
-    let mut reader = Reader { path, layer, home, guard_only, text, problems: Vec::new() };
-    let settings = match DeTable::parse(text) {
-        Ok(document) => reader.document(document.get_ref()),
+    let (problems, settings) = (Vec::new(), Settings::default());
+    let mut reader = Reader { path, layer, home, text, problems, settings };
+    match DeTable::parse(text) {
+        Ok(document) => reader.table("", document.into_inner()),
         Err(error) => {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            let problem = Problem::new(message, "see https://toml.io for how TOML is written");
-            // Without a place it is the end that is missing something.
-            reader.report(error.span().unwrap_or(text.len()..text.len()), problem);
-            Settings::default()
+            // Without a place, something is missing at the end.
+            let span = error.span().unwrap_or(text.len()..text.len());
+            reader.report(&span, Problem::new(message, "see https://toml.io for how TOML is written"));
         }
-    };
-    reader.verdict().map(|()| settings)
+    }
+    reader.finish()
+}
+
+/// Reads a value with serde.
+pub(crate) fn read<'d, T: Deserialize<'d>>(value: Spanned<DeValue<'d>>) -> Result<T, Problem> {
+    T::deserialize(ValueDeserializer::from(value)).map_err(|error: TomlError| {
+        let (message, hint) = reword(error.message());
+        // The document's text is not known here: then the last line names the key below this value.
+        let shown = error.to_string();
+        let key = shown.trim_end().rsplit_once("\nin `").map_or("", |(_, key)| key.trim_end_matches('`'));
+        Problem { span: error.span(), ..Problem::new(message, hint).below(key) }
+    })
+}
+
+/// One of a few words, as serde knows them.
+pub(crate) fn word<'d, T: Deserialize<'d>>(text: &'d str) -> Result<T, Problem> {
+    let word = IntoDeserializer::<TomlError>::into_deserializer(text);
+    T::deserialize(word)
+        .map_err(|error| reword(error.message()))
+        .map_err(|(message, hint)| Problem::new(message, hint))
+}
+
+/// A message of serde's as quell says it; and the hint, if it is about an unknown word.
+fn reword(message: &str) -> (String, String) {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let word = words.next().unwrap_or_default();
+    let known: Vec<&str> = words.collect();
+    if message.starts_with("unknown field") {
+        (format!("unknown key `{word}`"), suggest::hint(word, "keys", known))
+    } else if message.starts_with("unknown variant") {
+        (format!("`{word}` is none of {}", known.join(", ")), suggest::did_you_mean(word, known))
+    } else if let Some((found, wanted)) = message.split_once(", expected ") {
+        let found = found.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
+        let wanted = match wanted {
+            "a sequence" => "a list of strings",
+            "a boolean" => "true or false",
+            "u32" => "a whole number from 0 on",
+            wanted => wanted,
+        };
+        (format!("must be {wanted}, not {}", found.replace("sequence", "a list")), String::new())
+    } else {
+        (message.to_owned(), String::new())
+    }
 }
 
 impl Reader<'_> {
-    /// Notes that something is wrong there.
-    pub(crate) fn report(&mut self, span: Range<usize>, problem: Problem) {
-        let line = self.line(&span);
+    fn report(&mut self, span: &Range<usize>, problem: Problem) {
+        let line = self.line(problem.span.as_ref().unwrap_or(span));
         self.problems.push((line, problem));
     }
 
     /// The line where that begins, from 1 on.
-    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
+    fn line(&self, span: &Range<usize>) -> usize {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    fn verdict(mut self) -> Result<(), Error> {
+    fn finish(mut self) -> Result<Settings, Error> {
         self.problems.sort_by_key(|(line, _)| *line);
         let mut problems = self.problems.into_iter();
-        let Some((line, Problem { mut message, hint })) = problems.next() else { return Ok(()) };
+        let Some((line, problem)) = problems.next() else { return Ok(self.settings) };
+        let (mut message, hint) = problem.shown();
         let more: Vec<String> = problems.map(|(line, _)| line.to_string()).collect();
         if !more.is_empty() {
             message += &format!(" (more is wrong in line {})", more.join(", "));
         }
-        let hint = if hint.is_empty() { "docs/config.md lists all settings".into() } else { hint };
         Err(Error::Config { file: self.path.to_owned(), line, message, hint })
     }
 
-    fn document(&mut self, document: &DeTable<'_>) -> Settings {
-        let mut settings = Settings::default();
-        for (name, value) in document {
-            match name.get_ref().as_ref() {
-                "hooks" => settings.hooks = hooks::read(self, value),
-                "guard" => settings.guard = guard::read(self, value),
-                _ if self.layer == Layer::Machine || self.guard_only => {
-                    let hint = "what is not about the guard belongs into config.toml or quell.toml";
-                    self.report(
-                        name.span(),
-                        Problem::new(format!("`{}` in a guard.toml", name.get_ref()), hint),
-                    );
-                }
-                "trust" => settings.trusted = self.trust(name, value),
-                section if SECTIONS.contains(&section) => self.section(section, value, &mut settings.values),
-                unknown => {
-                    let problem = unknown_table(unknown, value.get_ref());
-                    self.report(name.span(), problem);
-                }
-            }
-        }
-        settings
-    }
-
-    /// The table that this is, or a report that it is none.
-    pub(crate) fn table<'v, 'i>(
-        &mut self,
-        name: &str,
-        value: &'v Spanned<DeValue<'i>>,
-    ) -> Option<&'v DeTable<'i>> {
-        if let DeValue::Table(table) = value.get_ref() {
-            return Some(table);
-        }
-        let message = format!("`{name}` must be a table, not {}", kind(value.get_ref()));
-        self.report(value.span(), Problem::new(message, format!("write [{name}] in a line of its own")));
-        None
-    }
-
-    fn section(&mut self, section: &str, value: &Spanned<DeValue<'_>>, values: &mut Vec<Setting>) {
-        let Some(table) = self.table(section, value) else { return };
+    fn table(&mut self, above: &str, table: DeTable<'_>) {
         for (name, value) in table {
-            let Some(key) = KEYS.iter().find(|key| key.section == section && key.name == name.get_ref())
-            else {
-                let problem = unknown_key(section, name.get_ref());
-                self.report(name.span(), problem);
-                continue;
-            };
-            let line = self.line(&name.span());
-            match text(key, value.get_ref()).and_then(|text| check(key, &text).map(|()| text)) {
-                Ok(text) => values.push(Setting { key, text, line }),
-                Err(Problem { message, hint }) => {
-                    let hint = if hint.is_empty() { format!("such as {}", key.example()) } else { hint };
-                    let problem = Problem::new(format!("{}: {message}", key.full()), hint);
-                    self.report(value.span(), problem);
-                }
+            let (place, span) = (name.span(), value.span());
+            let name = name.into_inner();
+            let key = if above.is_empty() { name.into_owned() } else { format!("{above}.{name}") };
+            let line = self.line(&place);
+            if let Some(problem) = self.misplaced(&key, value.get_ref()) {
+                self.report(&place, problem);
+            } else if let Err(problem) = self.entry(&key, line, value) {
+                self.report(&span, problem.below(&key));
             }
         }
     }
 
-    fn trust(
-        &mut self,
-        name: &Spanned<impl Sized>,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Option<(Vec<PathBuf>, usize)> {
-        if self.layer == Layer::Project {
+    /// Why an entry with this full name can't be here, if it can't.
+    fn misplaced(&self, key: &str, value: &DeValue<'_>) -> Option<Problem> {
+        let about_guard = ["guard", "hooks"].contains(&key) || key.contains('.');
+        let guard_only = self.path.file_name().is_some_and(|name| name == find::GUARD_FILE);
+        if (guard_only || self.layer == Layer::Machine) && !about_guard {
+            let hint = "what is not about the guard belongs into config.toml or quell.toml";
+            return Some(Problem::new(format!("`{key}` in a guard.toml"), hint));
+        }
+        if key == "trust" && self.layer == Layer::Project {
             let hint = "put it into your own file, and remove it from this one";
-            self.report(name.span(), Problem::new("[trust] in a project: it can't trust itself", hint));
-            return None;
+            return Some(Problem::new("[trust] in a project: it can't trust itself", hint));
         }
-        let mut trusted = None;
-        for (name, value) in self.table("trust", value)? {
-            if name.get_ref() != "projects" {
-                let message = format!("unknown key `{}` in [trust]", name.get_ref());
-                let hint = suggest::hint(name.get_ref(), "keys", ["projects"]);
-                self.report(name.span(), Problem::new(message, hint));
-                continue;
+        let is_table = matches!(value, DeValue::Table(_));
+        match key {
+            "hooks" if !matches!(value, DeValue::Array(_)) => {
+                Some(Problem::new("`hooks` must be a list of tables", "write [[hooks]], with two brackets"))
             }
-            let line = self.line(&name.span());
-            trusted = Some((self.directories(value), line));
+            _ if TABLES.contains(&key) && !is_table => Some(Problem::new(
+                format!("`{key}` must be a table"),
+                format!("write [{key}] in a line of its own"),
+            )),
+            _ if known().any(|known| known == key) || TABLES.contains(&key) => None,
+            _ => Some(unknown(key, is_table)),
         }
-        trusted
     }
 
-    fn directories(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<PathBuf> {
-        let example = "such as projects = [\"/home/me/web\", \"~/api\"]";
-        let Some(entries) = strings(value.get_ref()) else {
-            let message =
-                format!("trust.projects: must be a list of directories, not {}", kind(value.get_ref()));
-            self.report(value.span(), Problem::new(message, example));
-            return Vec::new();
+    /// Reads an entry that has a known name.
+    fn entry(&mut self, key: &str, line: usize, value: Spanned<DeValue<'_>>) -> Result<(), Problem> {
+        if let Some(key) = KEYS.iter().find(|known| known.full == key) {
+            let text = key.form.text(value)?;
+            key.check(&text)?;
+            self.settings.values.push(Setting { key, text, line });
+        } else if let Some((key, form)) = guard::KEYS.iter().find(|(known, _)| *known == key) {
+            self.settings.guard.push(guard::Rule { key, value: form.read(value)?, line });
+        } else if key == "trust.projects" {
+            let words: Vec<String> = read(value)?;
+            let directory = |word: String| match find::expand(&word, self.home) {
+                Some(path) if path.is_absolute() => Ok(path),
+                Some(_) | None => Err(Problem::new(format!("`{word}` is no absolute path"), "")),
+            };
+            let directories = words.into_iter().map(directory).collect::<Result<_, _>>()?;
+            self.settings.trusted = Some((directories, line));
+        } else {
+            match value.into_inner() {
+                DeValue::Table(table) => self.table(key, table),
+                DeValue::Array(hooks) => hooks.into_iter().for_each(|hook| self.hook(hook)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn hook(&mut self, hook: Spanned<DeValue<'_>>) {
+        let (span, line) = (hook.span(), self.line(&hook.span()));
+        match hooks::read(hook, self.path, self.home) {
+            Ok(hook) => self.settings.hooks.push((hook, line)),
+            Err(problem) => self.report(&span, problem),
+        }
+    }
+}
+
+/// All tables with known keys.
+const TABLES: [&str; 10] =
+    ["stop", "start", "test", "gc", "ready", "guard", "guard.kill", "guard.service", "guard.test", "trust"];
+
+/// All keys with their tables.
+fn known() -> impl Iterator<Item = &'static str> + Clone {
+    let settings = KEYS.iter().map(|key| key.full);
+    settings.chain(guard::KEYS.iter().map(|(key, _)| *key)).chain(["hooks", "trust.projects"])
+}
+
+fn unknown(key: &str, is_table: bool) -> Problem {
+    let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let owner = KEYS.iter().find(|known| known.name() == name).map(Key::section);
+    if table.is_empty() {
+        let what = if is_table { "table" } else { "key" };
+        return match owner.filter(|_| !is_table) {
+            Some(owner) => {
+                Problem::new(format!("`{name}` is in no table"), format!("put it below [{owner}]"))
+            }
+            None => {
+                let tables = SECTIONS.into_iter().chain(["guard", "hooks", "trust"]);
+                Problem::new(format!("unknown {what} `{name}`"), suggest::hint(name, "tables", tables))
+            }
         };
-        let mut directories = Vec::new();
-        for entry in entries {
-            match find::expand(entry, self.home) {
-                Some(path) if path.is_absolute() => directories.push(path),
-                Some(_) | None => {
-                    let message = format!("trust.projects: `{entry}` is no absolute path");
-                    self.report(value.span(), Problem::new(message, example));
-                }
-            }
-        }
-        directories
     }
-}
-
-/// Whether a text can be read as the value of this key.
-pub(crate) fn check(key: &Key, text: &str) -> Result<(), Problem> {
-    (key.set)(&mut Config::default(), text)
-}
-
-fn unknown_table(name: &str, value: &DeValue<'_>) -> Problem {
-    let owner = KEYS.iter().find(|key| key.name == name);
-    match (value, owner) {
-        (DeValue::Table(_), _) | (_, None) => {
-            let what = if matches!(value, DeValue::Table(_)) { "table" } else { "key" };
-            let known = SECTIONS.into_iter().chain(["guard", "hooks", "trust"]);
-            Problem::new(format!("unknown {what} `{name}`"), suggest::hint(name, "tables", known))
-        }
-        (_, Some(key)) => {
-            Problem::new(format!("`{name}` is in no table"), format!("put it below [{}]", key.section))
-        }
-    }
-}
-
-fn unknown_key(section: &str, name: &str) -> Problem {
-    let known = KEYS.iter().filter(|key| key.section == section).map(|key| key.name);
-    let elsewhere = KEYS.iter().find(|key| key.name == name);
-    let hint = match (suggest::nearest(name, known.clone()), elsewhere) {
-        (None, Some(key)) => format!("it belongs into [{}]", key.section),
-        (Some(_), _) | (None, None) => suggest::hint(name, "keys", known),
+    let here = known().chain(TABLES).filter_map(|known| known.strip_prefix(table)?.strip_prefix('.'));
+    let here: Vec<&str> = here.filter(|name| !name.contains('.')).collect();
+    let hint = match (suggest::nearest(name, here.iter().copied()), owner) {
+        (None, Some(owner)) => format!("it belongs into [{owner}]"),
+        (Some(_), _) | (None, None) => suggest::hint(name, "keys", here),
     };
-    Problem::new(format!("unknown key `{name}` in [{section}]"), hint)
-}
-
-/// The value as text, if it has the type that its key wants.
-fn text(key: &Key, value: &DeValue<'_>) -> Result<String, Problem> {
-    let wrong = |wanted: &str| Problem::new(format!("must be {wanted}, not {}", kind(value)), "");
-    match (key.form, value) {
-        (Form::Text, DeValue::String(text)) => Ok(text.to_string()),
-        (Form::Text, _) => Err(wrong("a string")),
-        (Form::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
-        (Form::Flag, _) => Err(wrong("true or false")),
-        // A number in another base is no number of things.
-        (Form::Count, DeValue::Integer(number)) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        (Form::Count, DeValue::String(word)) if word == "none" => Ok("none".to_owned()),
-        (Form::Count, _) => Err(wrong("a whole number or \"none\"")),
-        (Form::Words, _) => match strings(value) {
-            Some(words) => match words.iter().find(|word| word.is_empty() || word.contains(',')) {
-                Some(bad) => Err(Problem::new(format!("`{bad}` is no name"), "")),
-                None => Ok(words.join(",")),
-            },
-            None => Err(wrong("a list of strings")),
-        },
-    }
-}
-
-/// A list of strings, if it is one.
-pub(crate) fn strings<'v>(value: &'v DeValue<'_>) -> Option<Vec<&'v str>> {
-    value.as_array()?.iter().map(|entry| entry.get_ref().as_str()).collect()
-}
-
-/// What a value is, in words.
-pub(crate) fn kind(value: &DeValue<'_>) -> String {
-    let word = match value {
-        DeValue::String(_) => "a string",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with decimals",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date or time",
-        DeValue::Array(list) => {
-            // A list is always wanted with strings in it: what else there is is what is wrong with it.
-            let other = list.iter().map(|entry| entry.get_ref()).find(|entry| entry.as_str().is_none());
-            return other.map_or("a list".into(), |other| format!("a list with {} in it", kind(other)));
-        }
-        DeValue::Table(_) => "a table",
-    };
-    word.to_owned()
+    Problem::new(format!("unknown key `{name}` in [{table}]"), hint)
 }

@@ -1,34 +1,40 @@
 //! `[[hooks]]`: what is to be done at events of jobs.
 
-use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use quell_core::{Hook, HookAction, HookEvent};
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use super::file::{Reader, kind, strings};
-use super::keys::{Problem, choice, nonzero};
-use super::{find, suggest};
+use super::keys::{Problem, nonzero};
+use super::{file, find};
 
 /// How long a hook may take if it doesn't say.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const FIELDS: [&str; 4] = ["on", "run", "append", "timeout"];
-const EXAMPLE: &str = "such as on = [\"ended\", \"killed\"]";
-const EVENTS: [(&str, HookEvent); 7] = [
-    ("started", HookEvent::Started),
-    ("ready", HookEvent::Ready),
-    ("ended", HookEvent::Ended),
-    ("timed_out", HookEvent::TimedOut),
-    ("killed", HookEvent::Killed),
-    ("leaked", HookEvent::Leaked),
-    ("lost", HookEvent::Lost),
+
+/// What to write for each key.
+pub(crate) const EXAMPLES: [(&str, &str); 4] = [
+    ("hooks.on", "such as on = [\"ended\", \"killed\"]"),
+    ("hooks.run", "such as run = [\"notify-send\", \"a job has ended\"]"),
+    ("hooks.append", "such as append = \"~/jobs.ndjson\""),
+    ("hooks.timeout", "such as timeout = \"10s\""),
 ];
+
+/// A hook as a file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct HookTable {
+    on: Option<Spanned<Vec<HookEvent>>>,
+    run: Option<Spanned<Vec<String>>>,
+    append: Option<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
+}
 
 /// What a hook does, as `config show` has it.
 pub(crate) fn describe(hook: &Hook) -> String {
-    let word = |event: &HookEvent| EVENTS.iter().find(|(_, known)| known == event).map(|(word, _)| *word);
-    let on: Vec<&str> = hook.on.iter().filter_map(word).collect();
+    let on: Vec<String> = hook.on.iter().map(|event| word(*event)).collect();
     let action = match &hook.action {
         HookAction::Run(argv) => format!("run {}", argv.join(" ")),
         HookAction::Append(path) => format!("append {}", path.display()),
@@ -36,114 +42,59 @@ pub(crate) fn describe(hook: &Hook) -> String {
     format!("{}: {action}", on.join(","))
 }
 
-/// All hooks of a file, with their lines; what is wrong with them is reported.
-pub(crate) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Vec<(Hook, usize)> {
-    let entries = value.get_ref().as_array().map(|entries| entries.iter().collect::<Vec<_>>());
-    let Some(entries) = entries else {
-        let message = format!("`hooks` must be a list of tables, not {}", kind(value.get_ref()));
-        reader.report(value.span(), Problem::new(message, "write [[hooks]], with two brackets"));
-        return Vec::new();
+fn word(event: HookEvent) -> String {
+    serde_json::to_value(event).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// Reads one hook of this file.
+pub(crate) fn read(value: Spanned<DeValue<'_>>, file: &Path, home: Option<&Path>) -> Result<Hook, Problem> {
+    let HookTable { on, run, append, timeout } =
+        file::read(value).map_err(|problem| problem.below("hooks"))?;
+    let on = on.ok_or_else(|| Problem::new("a hook without `on` is never called", EXAMPLES[0].1))?;
+    let action = match (run, append) {
+        (Some(run), None) => field("hooks.run", run, |run| command(run, file, home))?,
+        (None, Some(append)) => field("hooks.append", append, |append| target(&append, file, home))?,
+        (None, None) | (Some(_), Some(_)) => {
+            let hint = "make two hooks for two actions";
+            return Err(Problem::new("a hook has exactly one of `run` and `append`", hint));
+        }
     };
-    let mut hooks = Vec::new();
-    for entry in entries {
-        let line = reader.line(&entry.span());
-        match entry.get_ref() {
-            DeValue::Table(table) => {
-                hooks.extend(hook(reader, entry.span(), table).map(|hook| (hook, line)));
-            }
-            other => {
-                let message = format!("a hook must be a table, not {}", kind(other));
-                reader.report(entry.span(), Problem::new(message, "write [[hooks]] above its keys"));
-            }
-        }
-    }
-    hooks
+    let timeout = timeout.map_or(Ok(TIMEOUT), |text| field("hooks.timeout", text, |text| nonzero(&text)))?;
+    let on = field("hooks.on", on, |mut on| {
+        on.sort_unstable();
+        on.dedup();
+        if on.is_empty() { Err(Problem::new("must be a list of events", "")) } else { Ok(on) }
+    })?;
+    Ok(Hook { on, action, timeout })
 }
 
-fn hook(reader: &mut Reader<'_>, whole: Range<usize>, table: &DeTable<'_>) -> Option<Hook> {
-    let (mut on, mut actions, mut timeout) = (None, Vec::new(), TIMEOUT);
-    let mut sound = true;
-    for (name, value) in table {
-        let (span, value) = (value.span(), value.get_ref());
-        let result = match name.get_ref().as_ref() {
-            "on" => events(value).map(|events| on = Some(events)),
-            "run" => run(reader, value).map(|action| actions.push(action)),
-            "append" => append(reader, value).map(|action| actions.push(action)),
-            "timeout" => limit(value).map(|limit| timeout = limit),
-            unknown => {
-                let hint = suggest::hint(unknown, "keys", FIELDS);
-                reader
-                    .report(name.span(), Problem::new(format!("unknown key `{unknown}` in [[hooks]]"), hint));
-                sound = false;
-                Ok(())
-            }
-        };
-        if let Err(Problem { message, hint }) = result {
-            reader.report(span, Problem::new(format!("hooks.{}: {message}", name.get_ref()), hint));
-            sound = false;
-        }
-    }
-    if !sound {
-        return None;
-    }
-    let mut lack = |message: &str, hint: &str| reader.report(whole.clone(), Problem::new(message, hint));
-    if on.is_none() {
-        lack("a hook without `on` is never called", EXAMPLE);
-    }
-    if actions.len() != 1 {
-        lack("a hook has exactly one of `run` and `append`", "make two hooks for two actions");
-        return None;
-    }
-    Some(Hook { on: on?, action: actions.pop()?, timeout })
-}
-
-fn events(value: &DeValue<'_>) -> Result<Vec<HookEvent>, Problem> {
-    let words = strings(value).filter(|words| !words.is_empty());
-    let words = words.ok_or_else(|| Problem::new("must be a list of events", EXAMPLE))?;
-    let mut events = words.into_iter().map(|word| choice(word, &EVENTS)).collect::<Result<Vec<_>, _>>()?;
-    events.sort_unstable();
-    events.dedup();
-    Ok(events)
-}
-
-fn limit(value: &DeValue<'_>) -> Result<Duration, Problem> {
-    let example = "such as timeout = \"10s\"";
-    let wrong = || Problem::new(format!("must be a string, not {}", kind(value)), example);
-    nonzero(value.as_str().ok_or_else(wrong)?).map_err(|problem| Problem::new(problem.message, example))
+/// Checks the value of a key; what is wrong with it is at its place.
+fn field<T, U>(key: &str, value: Spanned<T>, check: impl Fn(T) -> Result<U, Problem>) -> Result<U, Problem> {
+    let span = value.span();
+    check(value.into_inner()).map_err(|problem| Problem { span: Some(span), ..problem.below(key) })
 }
 
 /// A program with a path is found from the file's directory, not from wherever the job is started; one without is
 /// searched for on the PATH. The other words are left as they are.
-fn run(reader: &Reader<'_>, value: &DeValue<'_>) -> Result<HookAction, Problem> {
-    let example = "such as run = [\"notify-send\", \"a job has ended\"]";
-    let wrong = || Problem::new(format!("must be a list of strings, not {}", kind(value)), example);
-    let mut argv: Vec<String> = strings(value).ok_or_else(wrong)?.into_iter().map(str::to_owned).collect();
+fn command(mut argv: Vec<String>, file: &Path, home: Option<&Path>) -> Result<HookAction, Problem> {
     if argv.iter().any(|word| word.contains('\0')) {
-        return Err(Problem::new("a word of a command can't hold a NUL", example));
+        return Err(Problem::new("a word of a command can't hold a NUL", ""));
     }
-    match argv.first_mut() {
-        None => Err(Problem::new("the command is missing", example)),
-        Some(program) if program.is_empty() => Err(Problem::new("the command is missing", example)),
-        Some(program) => {
-            if program.contains('/') {
-                let path = find::beside(reader.path, program, reader.home)?;
-                *program = path.into_os_string().into_string().map_err(|path| {
-                    let message = format!("`{}` is not UTF-8", path.to_string_lossy());
-                    Problem::new(message, "move the file, or give the command an absolute path")
-                })?;
-            }
-            Ok(HookAction::Run(argv))
-        }
+    let missing = || Problem::new("the command is missing", "");
+    let program = argv.first_mut().filter(|program| !program.is_empty()).ok_or_else(missing)?;
+    if program.contains('/') {
+        let path = find::beside(file, program, home)?;
+        *program = path.into_os_string().into_string().map_err(|path| {
+            let message = format!("`{}` is not UTF-8", path.to_string_lossy());
+            Problem::new(message, "move the file, or give the command an absolute path")
+        })?;
     }
+    Ok(HookAction::Run(argv))
 }
 
-fn append(reader: &Reader<'_>, value: &DeValue<'_>) -> Result<HookAction, Problem> {
-    let example = "such as append = \"~/jobs.ndjson\"";
-    match value.as_str() {
-        Some(text) if !text.is_empty() && !text.contains('\0') && !text.ends_with('/') => {
-            find::beside(reader.path, text, reader.home).map(HookAction::Append)
-        }
-        Some(text) => Err(Problem::new(format!("`{}` is no path of a file", text), example)),
-        None => Err(Problem::new(format!("must be a string, not {}", kind(value)), example)),
+fn target(text: &str, file: &Path, home: Option<&Path>) -> Result<HookAction, Problem> {
+    if text.is_empty() || text.contains('\0') || text.ends_with('/') {
+        return Err(Problem::new(format!("`{text}` is no path of a file"), ""));
     }
+    find::beside(file, text, home).map(HookAction::Append)
 }

@@ -1,11 +1,13 @@
 //! The table of all settings: name, default, how it is written and how it is read.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use quell_core::{AskScope, Contain, OnOwnerExit, RestartPolicy, Signal, Until, parse_duration, parse_size};
+use quell_core::{RestartPolicy, Signal, parse_duration, parse_size};
+use toml::Spanned;
+use toml::de::DeValue;
 
-use super::Config;
-use super::suggest;
+use super::{Config, file, hooks, suggest};
 
 /// How a setting is written in a file. In a variable everything is text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +22,76 @@ pub(crate) enum Form {
     Words,
 }
 
+impl Form {
+    /// The value in a file as text, if it has this form.
+    pub(crate) fn text(self, value: Spanned<DeValue<'_>>) -> Result<String, Problem> {
+        match self {
+            Self::Text => file::read(value),
+            Self::Flag => file::read(value).map(|flag: bool| flag.to_string()),
+            Self::Count => match value.get_ref() {
+                // As it is written: a number in another base is not a count.
+                DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+                DeValue::String(word) if word == "none" => Ok("none".to_owned()),
+                _ => Err(plain("must be a whole number or \"none\"")),
+            },
+            Self::Words => {
+                let words: Vec<String> = file::read(value)?;
+                match words.iter().find(|word| word.is_empty() || word.contains(',')) {
+                    Some(bad) => Err(plain(format!("`{bad}` is no name"))),
+                    None => Ok(words.join(",")),
+                }
+            }
+        }
+    }
+}
+
 /// What is wrong with a value, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub message: String,
     /// Empty where the message says it already.
     pub hint: String,
+    /// The key that it is about. Empty if the message names it, and in a variable.
+    pub key: String,
+    /// Where in the file, if it is not the whole value.
+    pub span: Option<Range<usize>>,
 }
 
 impl Problem {
     /// In one line each, whatever the user has written.
     pub(crate) fn new(message: impl ToString, hint: impl ToString) -> Self {
-        Self { message: one_line(&message.to_string()), hint: one_line(&hint.to_string()) }
+        let (message, hint) = (one_line(&message.to_string()), one_line(&hint.to_string()));
+        Self { message, hint, ..Self::default() }
     }
+
+    /// The problem of a key, seen from its table.
+    pub(crate) fn below(mut self, table: &str) -> Self {
+        let dot = if table.is_empty() || self.key.is_empty() { "" } else { "." };
+        self.key = format!("{table}{dot}{}", self.key);
+        self
+    }
+
+    /// What users read: the message with its key, and what to do.
+    pub(crate) fn shown(self) -> (String, String) {
+        let Self { message, hint, key, .. } = self;
+        let hint = if hint.is_empty() { example(&key) } else { hint };
+        (if key.is_empty() { message } else { format!("{key}: {message}") }, hint)
+    }
+}
+
+/// What to write for the key with this full name.
+fn example(key: &str) -> String {
+    let setting = KEYS.iter().find(|known| known.full == key).map(Key::example);
+    let hook =
+        hooks::EXAMPLES.iter().find(|(known, _)| *known == key).map(|(_, example)| (*example).to_owned());
+    setting.or(hook).unwrap_or_else(|| {
+        match key {
+            "trust.projects" => "such as projects = [\"/home/me/web\", \"~/api\"]",
+            key if key.starts_with("guard") => "docs/guard.md has an example of each",
+            _ => "docs/config.md lists all settings",
+        }
+        .into()
+    })
 }
 
 pub(crate) fn one_line(text: &str) -> String {
@@ -45,24 +104,27 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// One setting.
 pub(crate) struct Key {
-    pub section: &'static str,
-    pub name: &'static str,
+    /// Its name with its table: `stop.grace`.
+    pub full: &'static str,
     pub form: Form,
     /// What [`Config::default`] has, as text.
     pub default: &'static str,
     /// Reads a text into its field; if it can't, nothing is changed.
-    pub set: fn(&mut Config, &str) -> Result<(), Problem>,
+    pub set: Set,
 }
 
 impl Key {
-    /// Its name with its table: `stop.grace`.
-    pub(crate) fn full(&self) -> String {
-        format!("{}.{}", self.section, self.name)
+    pub(crate) fn section(&self) -> &'static str {
+        self.full.split_once('.').map_or("", |(section, _)| section)
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.full.split_once('.').map_or("", |(_, name)| name)
     }
 
     /// The variable that sets it: `QUELL_STOP_GRACE`.
     pub(crate) fn variable(&self) -> String {
-        format!("QUELL_{}_{}", self.section, self.name).to_uppercase()
+        format!("QUELL_{}", self.full.replace('.', "_")).to_uppercase()
     }
 
     /// Whether its value is a duration.
@@ -70,73 +132,61 @@ impl Key {
         self.form == Form::Text && parse_duration(self.default).is_ok()
     }
 
-    /// An example, as a file has it.
-    pub(crate) fn example(&self) -> String {
-        let name = self.name;
-        match self.form {
-            Form::Text => format!("{name} = \"{}\"", self.default),
-            Form::Flag => format!("{name} = {}", self.default),
-            Form::Count => format!("{name} = 10"),
-            Form::Words => format!("{name} = [\"API_TOKEN\"]"),
-        }
+    /// Whether a text can be read as its value.
+    pub(crate) fn check(&self, text: &str) -> Result<(), Problem> {
+        (self.set)(&mut Config::default(), text)
+    }
+
+    /// What to write in a file.
+    fn example(&self) -> String {
+        let value = match self.form {
+            Form::Text => format!("\"{}\"", self.default),
+            Form::Flag => self.default.to_owned(),
+            Form::Count => "10".to_owned(),
+            Form::Words => "[\"API_TOKEN\"]".to_owned(),
+        };
+        format!("such as {} = {value}", self.name())
     }
 }
 
 /// The tables that hold settings.
 pub(crate) const SECTIONS: [&str; 5] = ["stop", "start", "test", "gc", "ready"];
 
-const fn key(
-    section: &'static str,
-    name: &'static str,
-    form: Form,
-    default: &'static str,
-    set: fn(&mut Config, &str) -> Result<(), Problem>,
-) -> Key {
-    Key { section, name, form, default, set }
+type Set = fn(&mut Config, &str) -> Result<(), Problem>;
+
+const fn key(full: &'static str, form: Form, default: &'static str, set: Set) -> Key {
+    Key { full, form, default, set }
 }
 
 /// All settings, in the order in which they are shown.
 pub(crate) const KEYS: &[Key] = &[
-    key("stop", "grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
-    key("stop", "signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
-    key("stop", "verify", Form::Text, "10s", |c, t| put(&mut c.stop.verify, nonzero(t))),
-    key("stop", "ask", Form::Text, "tree", |c, t| put(&mut c.stop.ask, choice(t, &ASK))),
-    key("start", "max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, log_size(t))),
-    key("start", "contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, choice(t, &CONTAIN))),
-    key("start", "until", Form::Text, "root", |c, t| put(&mut c.start.until, choice(t, &UNTIL))),
-    key("start", "wait_ready", Form::Text, "30s", |c, t| put(&mut c.start.wait_ready, nonzero(t))),
-    key("start", "restart", Form::Text, "no", |c, t| put(&mut c.start.restart.policy, choice(t, &RESTART))),
-    key("start", "restart_limit", Form::Count, "10", |c, t| {
-        put(&mut c.start.restart.limit, optional(t, count))
-    }),
-    key("start", "restart_delay", Form::Text, "500ms", |c, t| put(&mut c.start.restart.delay, duration(t))),
-    key("start", "restart_max_delay", Form::Text, "60s", |c, t| {
+    key("stop.grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
+    key("stop.signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
+    key("stop.verify", Form::Text, "10s", |c, t| put(&mut c.stop.verify, nonzero(t))),
+    key("stop.ask", Form::Text, "tree", |c, t| put(&mut c.stop.ask, file::word(t))),
+    key("start.max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, log_size(t))),
+    key("start.contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, file::word(t))),
+    key("start.until", Form::Text, "root", |c, t| put(&mut c.start.until, file::word(t))),
+    key("start.wait_ready", Form::Text, "30s", |c, t| put(&mut c.start.wait_ready, nonzero(t))),
+    key("start.restart", Form::Text, "no", |c, t| put(&mut c.start.restart.policy, choice(t, &RESTART))),
+    key("start.restart_limit", Form::Count, "10", |c, t| put(&mut c.start.restart.limit, optional(t, count))),
+    key("start.restart_delay", Form::Text, "500ms", |c, t| put(&mut c.start.restart.delay, duration(t))),
+    key("start.restart_max_delay", Form::Text, "60s", |c, t| {
         put(&mut c.start.restart.max_delay, duration(t))
     }),
-    key("start", "on_owner_exit", Form::Text, "stop", |c, t| {
-        put(&mut c.start.on_owner_exit, choice(t, &ON_OWNER_EXIT))
-    }),
-    key("start", "mask", Form::Words, "", |c, t| put(&mut c.start.mask, variables(t))),
-    key("test", "timeout", Form::Text, "30m", |c, t| put(&mut c.test.timeout, optional(t, nonzero))),
-    key("gc", "auto", Form::Flag, "true", |c, t| put(&mut c.gc.auto, flag(t))),
-    key("gc", "max_age", Form::Text, "30d", |c, t| put(&mut c.gc.max_age, optional(t, duration))),
-    key("gc", "max_count", Form::Count, "none", |c, t| put(&mut c.gc.max_count, optional(t, count))),
-    key("gc", "max_size", Form::Text, "8G", |c, t| put(&mut c.gc.max_size, optional(t, size))),
-    key("ready", "interval", Form::Text, "250ms", |c, t| put(&mut c.ready.interval, nonzero(t))),
-    key("ready", "timeout", Form::Text, "5s", |c, t| put(&mut c.ready.timeout, nonzero(t))),
+    key("start.on_owner_exit", Form::Text, "stop", |c, t| put(&mut c.start.on_owner_exit, file::word(t))),
+    key("start.mask", Form::Words, "", |c, t| put(&mut c.start.mask, variables(t))),
+    key("test.timeout", Form::Text, "30m", |c, t| put(&mut c.test.timeout, optional(t, nonzero))),
+    key("gc.auto", Form::Flag, "true", |c, t| put(&mut c.gc.auto, choice(t, &FLAGS))),
+    key("gc.max_age", Form::Text, "30d", |c, t| put(&mut c.gc.max_age, optional(t, duration))),
+    key("gc.max_count", Form::Count, "none", |c, t| put(&mut c.gc.max_count, optional(t, count))),
+    key("gc.max_size", Form::Text, "8G", |c, t| put(&mut c.gc.max_size, optional(t, size))),
+    key("ready.interval", Form::Text, "250ms", |c, t| put(&mut c.ready.interval, nonzero(t))),
+    key("ready.timeout", Form::Text, "5s", |c, t| put(&mut c.ready.timeout, nonzero(t))),
 ];
 
-const CONTAIN: [(&str, Contain); 4] = [
-    ("auto", Contain::Auto),
-    ("cgroup", Contain::Cgroup),
-    ("pidns", Contain::Pidns),
-    ("reaper", Contain::Reaper),
-];
-const ASK: [(&str, AskScope); 2] = [("tree", AskScope::Tree), ("root", AskScope::Root)];
-const UNTIL: [(&str, Until); 2] = [("root", Until::Root), ("tree", Until::Tree)];
 const RESTART: [(&str, RestartPolicy); 3] =
     [("no", RestartPolicy::No), ("on-failure", RestartPolicy::OnFailure), ("always", RestartPolicy::Always)];
-const ON_OWNER_EXIT: [(&str, OnOwnerExit); 2] = [("stop", OnOwnerExit::Stop), ("keep", OnOwnerExit::Keep)];
 const FLAGS: [(&str, bool); 8] = [
     ("true", true),
     ("false", false),
@@ -197,10 +247,6 @@ fn count<T: std::str::FromStr>(text: &str) -> Result<T, Problem> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().map_err(|_| bad()) } else { Err(bad()) }
 }
 
-fn flag(text: &str) -> Result<bool, Problem> {
-    choice(text, &FLAGS)
-}
-
 /// What may be `none`.
 fn optional<T>(text: &str, read: impl Fn(&str) -> Result<T, Problem>) -> Result<Option<T>, Problem> {
     if text == "none" { Ok(None) } else { read(text).map(Some) }
@@ -212,8 +258,7 @@ pub(crate) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Prob
         return Ok(*value);
     }
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let hint = suggest::nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-    Err(Problem::new(format!("`{text}` is none of {}", known.join(", ")), hint.unwrap_or_default()))
+    Err(Problem::new(format!("`{text}` is none of {}", known.join(", ")), suggest::did_you_mean(text, known)))
 }
 
 /// Names of variables, with commas between them.
@@ -245,42 +290,16 @@ mod tests {
         for key in KEYS {
             let mut config = Config::default();
             (key.set)(&mut config, key.default).unwrap();
-            assert_eq!(config, Config::default(), "{}", key.full());
+            assert_eq!(config, Config::default(), "{}", key.full);
         }
     }
 
     #[test]
     fn every_key_is_in_a_known_table_and_has_a_variable_of_its_own() {
         let mut names: Vec<String> = KEYS.iter().map(Key::variable).collect();
-        assert!(KEYS.iter().all(|key| SECTIONS.contains(&key.section)));
+        assert!(KEYS.iter().all(|key| SECTIONS.contains(&key.section())));
         names.sort();
         names.dedup();
         assert_eq!(names.len(), KEYS.len());
-    }
-
-    #[test]
-    fn a_value_that_can_not_be_read_changes_nothing() {
-        for (name, text) in [
-            ("stop.grace", "soon"),
-            ("stop.signal", "NOPE"),
-            ("stop.ask", "leaf"),
-            ("stop.verify", "0s"),
-            ("start.max_log", "lots"),
-            ("start.max_log", "1K"),
-            ("start.contain", "atuo"),
-            ("start.restart_limit", "-1"),
-            ("start.restart_limit", "+1"),
-            ("start.restart_limit", "4294967296"),
-            ("start.mask", "A=b"),
-            ("gc.auto", "maybe"),
-            ("gc.max_age", "None"),
-            ("gc.max_count", ""),
-            ("ready.interval", "0"),
-        ] {
-            let key = KEYS.iter().find(|key| key.full() == name).unwrap();
-            let mut config = Config::default();
-            assert!((key.set)(&mut config, text).is_err(), "{name} = {text}");
-            assert_eq!(config, Config::default(), "{name} = {text}");
-        }
     }
 }

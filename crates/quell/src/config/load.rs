@@ -4,50 +4,25 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use quell_core::guard::Policy;
+use quell_guard::Policy;
 
 use super::file::{self, Settings};
 use super::find::{Here, Whose};
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS, one_line};
-use super::{Config, ConfigFile, Layer, Source, Sourced, find, guard, hooks, suggest};
+use super::{Config, ConfigFile, Layer, SettingOrigin, Sourced, find, guard, hooks, suggest};
 use crate::Error;
 
 /// The tables that no variable can set anything of.
 const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
 
 /// The variables that are not settings: where quell's files are, and what it gives to the processes of a job.
-const OTHERS: [&str; 6] =
-    ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK"];
+const OTHERS: [&str; 7] =
+    ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK", "QUELL_LOG"];
 
 /// Those of quell's own tests and tools (`tests/README.md`), which the quell under test inherits. Without `QUELL_`.
-const DEVELOPMENT: [&str; 26] = [
-    "ACTOR",
-    "BENCH",
-    "BENCH_WORKER",
-    "BLESS",
-    "CAMPAIGN_CLOCK",
-    "CLOCK_BIN",
-    "FAULT",
-    "FAULTS_BIN",
-    "FAULT_LOG",
-    "FUZZ_ROUNDS",
-    "TEST_AFTER_FRONT",
-    "TEST_ALONE",
-    "TEST_CROWD",
-    "TEST_HOME",
-    "TEST_JOBS",
-    "TEST_PART",
-    "TEST_PROGRAM",
-    "TEST_READY",
-    "TEST_REPEAT",
-    "TEST_REQUIRE",
-    "TEST_RESTART",
-    "TEST_ROUNDS",
-    "TEST_SOCKET",
-    "TEST_TURN",
-    "TEST_VOLUME",
-    "VM_KERNEL",
-];
+const DEVELOPMENT: &str = "ACTOR BENCH BENCH_WORKER BLESS CAMPAIGN_CLOCK CLOCK_BIN CLOCK_LIBRARY FAULT FAULTS_BIN FAULT_LOG FUZZ_ROUNDS \
+    TEST_AFTER_FRONT TEST_ALONE TEST_CROWD TEST_HOME TEST_JOBS TEST_PART TEST_PROGRAM TEST_READY TEST_REPEAT \
+    TEST_REQUIRE TEST_RESTART TEST_ROUNDS TEST_SOCKET TEST_TURN TEST_VOLUME VM_KERNEL";
 
 /// The settings and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +69,7 @@ impl Config {
     }
 
     /// Whether settings are or could be read from there. `path` is without links.
-    pub(crate) fn is_read_from(path: &Path, cwd: &Path) -> bool {
+    pub fn is_read_from(path: &Path, cwd: &Path) -> bool {
         let environment = Environment::new(std::env::vars_os());
         let machine = Path::new(guard::MACHINE_FILE).parent().map(Path::to_owned);
         let own = environment.config_dir(environment.home().as_deref()).map(|dir| dir.join("quell"));
@@ -112,10 +87,14 @@ impl Config {
 
 impl Loaded {
     fn defaults() -> Self {
-        let default =
-            |key: &Key| Sourced { key: key.full(), value: key.default.to_owned(), source: Source::Default };
+        let default = |key: &Key| Sourced {
+            key: key.full.into(),
+            value: key.default.to_owned(),
+            source: SettingOrigin::Default,
+        };
         let mut values: Vec<Sourced> = KEYS.iter().map(default).collect();
-        let trust = Sourced { key: "trust.projects".into(), value: String::new(), source: Source::Default };
+        let trust =
+            Sourced { key: "trust.projects".into(), value: String::new(), source: SettingOrigin::Default };
         values.push(trust);
         Self { config: Config::default(), values, files: Vec::new(), warnings: Vec::new(), ruled: Vec::new() }
     }
@@ -125,7 +104,7 @@ impl Loaded {
         loaded.read_files(here, environment, |read| read)?;
         let approval = loaded.config.guard.test.approval_variable.clone();
         for (key, name, text) in environment.settings(&approval)? {
-            loaded.put(key, &text, Source::Env { name });
+            loaded.put(key, &text, SettingOrigin::Env { name });
         }
         Ok(loaded)
     }
@@ -172,9 +151,9 @@ impl Loaded {
     pub fn set_flag(&mut self, key: &str, text: &str) -> Result<(), Error> {
         let bad = |message: String| Error::BadValue(format!("{key}: {message}"));
         let known =
-            KEYS.iter().find(|known| known.full() == key).ok_or_else(|| bad("no such setting".into()))?;
-        file::check(known, text).map_err(|problem| bad(problem.message))?;
-        self.put(known, text, Source::Flag);
+            KEYS.iter().find(|known| known.full == key).ok_or_else(|| bad("no such setting".into()))?;
+        known.check(text).map_err(|problem| bad(problem.message))?;
+        self.put(known, text, SettingOrigin::Flag);
         Ok(())
     }
 
@@ -196,59 +175,55 @@ impl Loaded {
         self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
         for setting in values {
             // It decides about the records of all jobs, also those of other projects.
-            if setting.key.section == "gc" && !trusted {
-                self.distrust(path, setting.line, &setting.key.full());
+            if setting.key.section() == "gc" && !trusted {
+                self.distrust(path, setting.line, setting.key.full);
                 continue;
             }
-            self.put(setting.key, &setting.text, layer.source(path, setting.line));
+            self.put(setting.key, &setting.text, layer.origin(path, setting.line));
         }
         for (hook, line) in hooks {
             if !trusted {
                 self.distrust(path, line, "a hook");
                 continue;
             }
-            // Before `trust.projects`, which is the last.
-            let at = self.values.len().saturating_sub(1);
             let key = format!("hooks[{}]", self.config.hooks.len() + 1);
-            let value = hooks::describe(&hook);
-            self.values.insert(at, Sourced { key, value, source: layer.source(path, line) });
+            self.show(key, hooks::describe(&hook), layer.origin(path, line));
             self.config.hooks.push(hook);
         }
         let before = self.ruled.clone();
-        for said in guard {
-            if guard::allows(&said) && ruled {
+        for mut rule in guard {
+            let (key, line) = (rule.key, rule.line);
+            if rule.allows() && ruled {
                 self.warnings.push(format!(
-                    "{}:{}: {} is ignored, for {} says what is allowed here",
+                    "{}:{line}: {key} is ignored, for {} says what is allowed here",
                     path.display(),
-                    said.line,
-                    said.key,
                     guard::MACHINE_FILE
                 ));
                 continue;
             }
-            if (guard::allows(&said) || guard::approves(&said)) && !trusted {
-                self.distrust(path, said.line, said.key);
+            if rule.needs_trust() && !trusted {
+                self.distrust(path, line, key);
                 continue;
             }
-            let Some(said) = guard::as_trusted(said, trusted, |line, what| self.distrust(path, line, what))
-            else {
-                continue;
-            };
-            for user in guard::unknown_users(&said) {
-                let (path, line, key) = (path.display(), said.line, said.key);
+            if !trusted && let Some(left) = rule.drop_absolute_scopes() {
+                self.distrust(path, line, "an absolute path in guard.test.scope");
+                if left == 0 {
+                    continue;
+                }
+            }
+            for user in rule.unknown_users() {
+                let path = path.display();
                 self.warnings.push(format!(
                     "{path}:{line}: {key}: there is no user {user} in /etc/passwd; name others by their number"
                 ));
             }
-            guard::put(&mut self.config.guard, &said, layer, &before);
-            self.ruled.push((said.key, layer));
-            let source = layer.source(path, said.line);
-            let at = self.values.len().saturating_sub(1);
-            self.values.insert(at, Sourced { key: said.key.into(), value: said.value.text(), source });
+            rule.put(&mut self.config.guard, layer, &before);
+            self.ruled.push((key, layer));
+            self.show(key.into(), rule.value.text(), layer.origin(path, line));
         }
         if let Some((directories, line)) = trusts {
             let words: Vec<String> = directories.iter().map(|dir| dir.display().to_string()).collect();
-            self.note("trust.projects", words.join(","), layer.source(path, line));
+            self.note("trust.projects", words.join(","), layer.origin(path, line));
             self.config.trusted = directories;
         }
         Ok(())
@@ -264,7 +239,7 @@ impl Loaded {
     }
 
     /// Sets what has been checked.
-    fn put(&mut self, key: &Key, text: &str, source: Source) {
+    fn put(&mut self, key: &Key, text: &str, source: SettingOrigin) {
         let text = match key.form {
             Form::Text | Form::Flag | Form::Count => text.to_owned(),
             // A weaker layer's words stay: none of them can unmask what another one masks.
@@ -272,11 +247,17 @@ impl Loaded {
         };
         if (key.set)(&mut self.config, &text).is_ok() {
             let text = if key.form == Form::Words { self.config.start.mask.join(",") } else { text };
-            self.note(&key.full(), text, source);
+            self.note(key.full, text, source);
         }
     }
 
-    fn note(&mut self, key: &str, value: String, source: Source) {
+    /// Adds a row before `trust.projects`, which is the last.
+    fn show(&mut self, key: String, value: String, source: SettingOrigin) {
+        let at = self.values.len().saturating_sub(1);
+        self.values.insert(at, Sourced { key, value, source });
+    }
+
+    fn note(&mut self, key: &str, value: String, source: SettingOrigin) {
         if let Some(sourced) = self.values.iter_mut().find(|sourced| sourced.key == key) {
             *sourced = Sourced { key: key.to_owned(), value, source };
         }
@@ -335,7 +316,10 @@ impl Environment {
         for (name, value) in &self.0 {
             let name = one_line(&name.to_string_lossy());
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
-            if name == approval || OTHERS.contains(&name.as_str()) || DEVELOPMENT.contains(&rest) {
+            if name == approval
+                || OTHERS.contains(&name.as_str())
+                || DEVELOPMENT.split(' ').any(|known| known == rest)
+            {
                 continue;
             }
             let ours = |section: &&&str| rest.starts_with(&format!("{}_", section.to_uppercase()));
@@ -357,7 +341,7 @@ impl Environment {
                 name: name.clone(),
             };
             let text = value.to_str().ok_or_else(|| refuse(Problem::new("is not UTF-8", "")))?;
-            file::check(key, text).map_err(refuse)?;
+            key.check(text).map_err(refuse)?;
             settings.push((key, name, text.to_owned()));
         }
         Ok(settings)
@@ -375,7 +359,7 @@ fn nearest_variable(name: &str, section: Option<&str>, approval: &str) -> String
         (Some(near), _) => format!("did you mean QUELL_{near}?"),
         (None, Some(section)) => {
             let here: Vec<String> =
-                KEYS.iter().filter(|key| key.section == section).map(Key::variable).collect();
+                KEYS.iter().filter(|key| key.section() == section).map(Key::variable).collect();
             format!("unset it; known are {}", here.join(", "))
         }
         (None, None) => "unset it; docs/config.md lists the variables that quell knows".into(),

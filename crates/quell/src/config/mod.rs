@@ -10,17 +10,18 @@ mod guard;
 mod hooks;
 mod keys;
 mod load;
-mod source;
+mod origin;
 mod suggest;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::guard::Policy;
-use quell_core::{Contain, Hook, OnOwnerExit, RestartRules, StopPlan, Until};
+use quell_core::{Contain, Hook, Mask, OnOwnerExit, RestartRules, StopPlan, Until};
+use quell_guard::Policy;
 
 pub use load::Loaded;
-pub use source::{ConfigFile, Layer, Source, Sourced};
+pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};
 
 /// All settings, final and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,22 @@ impl Default for StartConfig {
             on_owner_exit: OnOwnerExit::Stop,
             mask: Vec::new(),
         }
+    }
+}
+
+impl Config {
+    /// The values of the variables that are to be masked, as this process has them.
+    pub fn mask(&self) -> Mask {
+        self.mask_with(&[], &[])
+    }
+
+    /// The same with more names, and with variables that a job has besides.
+    pub(crate) fn mask_with(&self, names: &[String], set: &[(OsString, OsString)]) -> Mask {
+        let names = [self.start.mask.as_slice(), names].concat();
+        if names.is_empty() {
+            return Mask::default();
+        }
+        Mask::new(&names, &std::env::vars_os().chain(set.iter().cloned()).collect::<Vec<_>>())
     }
 }
 

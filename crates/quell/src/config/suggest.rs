@@ -9,6 +9,11 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     best.filter(|(distance, known)| distance * 3 <= known.chars().count().max(3)).map(|(_, known)| known)
 }
 
+/// The nearest word as a hint; empty if there is none.
+pub(crate) fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    nearest(word, known).map_or_else(String::new, |near| format!("did you mean `{near}`?"))
+}
+
 /// What to do about an unknown word: the nearest one if there is one, else all of them.
 pub(crate) fn hint<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     match nearest(word, known.clone()) {

@@ -19,7 +19,7 @@ use quell_store::Home;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::Error;
-pub(crate) use row::{Broken, unix_ms};
+pub(crate) use row::Broken;
 pub(crate) use select::{Candidate, Wanted, ms_of};
 
 /// How often the file is made anew for one question.

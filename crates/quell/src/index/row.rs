@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use jiff::Timestamp;
 use quell_core::{Cause, JobId, KillReason, Receipt, RootOutcome, StepKind, Verdict};
 use quell_store::{JobDir, Liveness};
 use rusqlite::{Connection, params};
@@ -117,9 +116,7 @@ impl Row {
 
     fn insert_known(&self, db: &Connection, id: &str, known: &Known) -> rusqlite::Result<()> {
         let Known { view, boot, run } = known;
-        let born = i64::try_from(self.id.unix_ms()).unwrap_or(i64::MAX);
-        let created = unix_ms(&view.created).unwrap_or(born);
-        let ended = view.ended.as_deref().or(Some(&view.since)).and_then(unix_ms).unwrap_or(created);
+        let ended = view.ended.unwrap_or(view.since).unix_ms();
         let code = match &view.outcome {
             Some(RootOutcome::Exited { code }) => Some(*code),
             Some(RootOutcome::Signaled { .. } | RootOutcome::NotStarted { .. } | RootOutcome::Unknown)
@@ -138,8 +135,8 @@ impl Row {
             id,
             view.name,
             view.session,
-            view.state.word(),
-            created,
+            view.state.as_str(),
+            view.created.unix_ms(),
             ended,
             view.command.join(" "),
             json(&view.tags),
@@ -172,11 +169,6 @@ impl Row {
 pub(super) fn delete(db: &Connection, id: &str) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([id])?;
     db.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([id]).map(drop)
-}
-
-/// A time by the wall clock in milliseconds since 1970.
-pub(crate) fn unix_ms(wall: &str) -> Option<i64> {
-    wall.parse::<Timestamp>().ok().map(|time| time.as_millisecond())
 }
 
 fn json(value: &impl Serialize) -> String {

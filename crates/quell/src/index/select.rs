@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::SystemTime;
 
-use quell_core::JobId;
+use quell_core::{JobId, JobState};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::{Broken, Fail, Index};
 use crate::find::TagFilter;
-use crate::view::{JobState, JobView};
+use crate::view::JobView;
 
 /// Which finished jobs are wanted.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +34,9 @@ pub(crate) struct Candidate {
     /// In milliseconds since 1970.
     pub ended: i64,
     pub size: u64,
-    pub state: String,
-    pub verdict: Option<String>,
+    pub is_lost: bool,
+    /// Whether its record says that processes of it were left alive.
+    pub has_survivors: bool,
     pub boot: Option<String>,
     pub broken: bool,
 }
@@ -54,7 +55,7 @@ impl Wanted {
         if !self.states.is_empty() {
             let marks = vec!["?"; self.states.len()].join(", ");
             sql += &format!(" AND state IN ({marks})");
-            values.extend(self.states.iter().map(|state| Value::from(state.word().to_owned())));
+            values.extend(self.states.iter().map(|state| Value::from(state.as_str().to_owned())));
         }
         for tag in &self.tags {
             sql += &format!(" AND id IN (SELECT id FROM tags WHERE {})", label(tag, &mut values));
@@ -224,7 +225,8 @@ impl Index {
     /// What is known of these jobs, or of all, to judge whether they may be removed; those that ended first come first.
     pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
         let mut query = self.db.prepare_cached(
-            "SELECT id, name, ended, size, state, verdict, boot, broken IS NOT NULL FROM jobs
+            "SELECT id, name, ended, size, state = 'lost' AND verdict IS NULL, verdict IS 'survivors', boot,
+             broken IS NOT NULL FROM jobs
              WHERE ?1 IS NULL OR id = ?1 ORDER BY ended, id",
         )?;
         let mut rows = query.query([only.map(|id| id.to_string())])?;
@@ -235,8 +237,8 @@ impl Index {
                 name: row.get(1)?,
                 ended: row.get(2)?,
                 size: row.get::<_, i64>(3)?.cast_unsigned(),
-                state: row.get(4)?,
-                verdict: row.get(5)?,
+                is_lost: row.get(4)?,
+                has_survivors: row.get(5)?,
                 boot: row.get(6)?,
                 broken: row.get(7)?,
             });

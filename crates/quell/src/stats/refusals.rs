@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use quell_store::Home;
 
 use crate::Result;
-use crate::guard::{Kind, audit_log};
-use crate::index::{ms_of, unix_ms};
+use crate::index::ms_of;
+use quell_guard::{Kind, audit_log};
 
 /// One refusal.
 #[derive(Clone, Debug)]
@@ -17,11 +17,11 @@ pub(super) struct Refusal {
     pub code: String,
 }
 
-/// Those since then. A line that can't be read, or that says no time, is passed over.
+/// Those since then. A line that can't be read is passed over.
 pub(super) fn refusals(home: &Home, since: Option<SystemTime>) -> Result<Vec<Refusal>> {
     let since = since.map_or(i64::MIN, ms_of);
     let lines = audit_log(home)?.into_iter();
     let refused = lines.filter(|line| line.kind == Kind::Decision && !line.decision.allowed);
-    let dated = refused.filter_map(|line| Some(Refusal { at: unix_ms(&line.at)?, code: line.decision.code }));
+    let dated = refused.map(|line| Refusal { at: line.at.unix_ms(), code: line.decision.code });
     Ok(dated.filter(|refusal| refusal.at >= since).collect())
 }

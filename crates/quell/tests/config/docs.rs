@@ -1,7 +1,7 @@
 //! `docs/config.md` says what is.
 
 use quell::Config;
-use quell::config::Source;
+use quell::config::SettingOrigin;
 use quell::core::HookAction;
 
 use crate::Place;
@@ -22,7 +22,7 @@ fn the_example_has_every_setting_at_its_default() {
     assert_eq!(loaded.config, Config::default());
     for (shown, default) in loaded.values.iter().zip(&defaults.values) {
         assert_eq!((&shown.key, &shown.value), (&default.key, &default.value));
-        let in_file = matches!(shown.source, Source::User { .. });
+        let in_file = matches!(shown.source, SettingOrigin::User { .. });
         assert!(in_file || shown.key == "trust.projects", "{} is not in the example", shown.key);
     }
 }

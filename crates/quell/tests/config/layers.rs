@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quell::Config;
-use quell::config::{Layer, Source};
+use quell::config::{Layer, SettingOrigin};
 use quell::core::{Contain, RestartPolicy, Signal};
 
 use crate::{Place, shown};
@@ -13,7 +13,7 @@ fn without_files_and_variables_everything_is_the_default() {
     let place = Place::new();
     let loaded = place.load(&[]).unwrap();
     assert_eq!(loaded.config, Config::default());
-    assert!(loaded.values.iter().all(|sourced| sourced.source == Source::Default));
+    assert!(loaded.values.iter().all(|sourced| sourced.source == SettingOrigin::Default));
     assert_eq!(loaded.values.len(), 22);
     assert!(loaded.files.is_empty() && loaded.warnings.is_empty());
     assert_eq!(shown(&loaded, "gc.max_age"), ("30d".into(), "default".into()));

@@ -121,7 +121,7 @@ fn trust_is_written_as_absolute_paths() {
     let place = Place::new();
     for (text, message) in [
         ("projects = [\"src/web\"]", "trust.projects: `src/web` is no absolute path"),
-        ("projects = \"/srv\"", "trust.projects: must be a list of directories, not a string"),
+        ("projects = \"/srv\"", "trust.projects: must be a list of strings, not string \"/srv\""),
         ("project = [\"/srv\"]", "unknown key `project` in [trust]"),
     ] {
         let file = place.user(&format!("[trust]\n{text}\n"));

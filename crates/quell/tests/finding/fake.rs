@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jiff::Timestamp;
 use quell::core::{
-    Actor, AskScope, Cause, Contain, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId, JobSpec,
-    KillReason, Leak, Limits, Member, Mode, Moment, Output, ProcId, Receipt, Record, RootOutcome, RootReport,
-    SCHEMA, SessionKind, Step, StepKind, StopPlan, Until, Usage, Verdict,
+    Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
+    JobRequest, JobSpec, JobState, KillReason, Member, Moment, Output, ProcId, Receipt, Record, RootOutcome,
+    RootReport, SCHEMA, SessionKind, Step, StepKind, Timestamp, Usage, Verdict,
 };
 use quell::{Home, JobDir};
 use quell_store::Lock;
@@ -90,32 +89,23 @@ impl Fake {
 
     fn moment(&self, at: f64) -> Moment {
         let ms = (THEN + self.second * 1000) as i64 + (at * 1000.0) as i64;
-        let wall = Timestamp::from_millisecond(ms).unwrap().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        Moment { at, wall }
+        Moment { at, wall: Timestamp::from_unix_ms(ms) }
     }
 
     pub fn spec(&self) -> JobSpec {
+        let background = Background { session: self.session.map(str::to_owned), ..Background::default() };
+        let mut request = JobRequest::new(["sleep", "1"], background);
+        request.name = self.name.map(str::to_owned);
+        request.tags = self.tags();
+        request.cwd = Some("/".into());
         JobSpec {
             schema: SCHEMA.into(),
             id: self.id(),
-            mode: Mode::Start,
-            name: self.name.map(str::to_owned),
-            tags: self.tags(),
-            session: self.session.map(str::to_owned),
-            command: vec!["sleep".into(), "1".into()],
-            cwd: "/".into(),
-            contain: Contain::Auto,
-            until: Until::Root,
-            leak: Leak::Stop,
-            plan: StopPlan::default(),
-            timeout: None,
-            limits: Limits::default(),
             marker: "m".into(),
             boot_id: self.boot.clone(),
             pid_namespace: 0,
             created: self.moment(0.0).wall,
-            foreground_hooks: Vec::new(),
-            background: None,
+            request,
         }
     }
 
@@ -123,12 +113,12 @@ impl Fake {
         self.tags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
-    pub fn record(&self, state: &str) -> Record {
-        let over = state == "ended";
+    pub fn record(&self, state: JobState) -> Record {
+        let over = state == JobState::Ended;
         Record {
             schema: SCHEMA.into(),
             id: self.id(),
-            state: state.into(),
+            state,
             since: self.moment(if over { self.lasted } else { 0.5 }),
             held: Some(ContainmentKind::Reaper),
             cgroup: None,
@@ -213,7 +203,7 @@ impl Fake {
     }
 
     /// Puts it on record in `state`, kept as long as the lock is.
-    pub fn live(&self, home: &Home, state: &str) -> (JobId, Lock) {
+    pub fn live(&self, home: &Home, state: JobState) -> (JobId, Lock) {
         let job = home.job(self.id());
         let lock = job.create(&self.spec(), None).unwrap();
         job.append_state(&self.record(state)).unwrap();
@@ -226,14 +216,14 @@ impl Fake {
     /// Ends it, as its keeper does.
     pub fn end(&self, job: &JobDir, lock: Lock) {
         job.write_receipt(&self.receipt()).unwrap();
-        job.append_state(&self.record("ended")).unwrap();
+        job.append_state(&self.record(JobState::Ended)).unwrap();
         job.mark_ended().unwrap();
         drop(lock);
     }
 
     /// Puts it on record and ends it.
     pub fn finish(&self, home: &Home) -> JobId {
-        let (id, lock) = self.live(home, "running");
+        let (id, lock) = self.live(home, JobState::Running);
         self.end(&home.job(id), lock);
         id
     }

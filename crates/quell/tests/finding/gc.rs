@@ -2,7 +2,7 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quell::core::{JobId, Verdict};
-use quell::{Error, Filter, GcRules, Home, list, resolve};
+use quell::{Error, Filter, GcRules, Home, JobState, list, resolve};
 
 use crate::fake::{Fake, Place, THEN, exists, finish, gc};
 
@@ -94,8 +94,8 @@ fn without_a_rule_nothing_goes() {
 fn live_jobs_are_never_removed() {
     let place = Place::new();
     let made = finish(&place.home, 2);
-    let (live, lock) = Fake::at(0).live(&place.home, "running");
-    let (lost, gone) = Fake::at(1).live(&place.home, "running");
+    let (live, lock) = Fake::at(0).live(&place.home, JobState::Running);
+    let (lost, gone) = Fake::at(1).live(&place.home, JobState::Running);
     drop(gone);
     let rules = GcRules { max_count: Some(0), max_size: Some(0), force: true, ..GcRules::default() };
     assert_eq!(gc(&place.home, &rules, false).unwrap().removed, made);

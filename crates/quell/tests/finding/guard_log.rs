@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use quell::core::guard::{Decision, Policy};
 use quell::guard::{AuditLine, Gate};
+use quell::guard::{Decision, Policy};
 
 use crate::fake::Place;
 

@@ -1,10 +1,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quell::core::guard::{Decision, Policy};
 use quell::core::{Cause, RootOutcome, Signal, Verdict};
 use quell::guard::{Asker, AuditLine, Gate, Kind};
-use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, stats, stats_of};
+use quell::guard::{Decision, Policy};
+use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, Timestamp, stats, stats_of};
 
 use crate::fake::{Fake, Place, THEN};
 
@@ -69,7 +69,7 @@ const HOUR: u64 = 3600;
 fn audit_line(second: u64, code: &str, kind: Kind) -> String {
     let line = AuditLine {
         schema: "quell/1".into(),
-        at: jiff::Timestamp::from_millisecond((THEN + second * 1000) as i64).unwrap().to_string(),
+        at: Timestamp::from_unix_ms((THEN + second * 1000) as i64),
         kind,
         verb: "rm".into(),
         effect: None,

@@ -1,4 +1,4 @@
-//! What a job costs that does nothing: memory and wake-ups of everyone who keeps it. The job itself is not counted.
+//! What an idle job costs: memory and wake-ups of the processes that keep it. The job itself is not counted.
 
 use std::fs;
 use std::path::Path;

@@ -108,7 +108,7 @@ fn home(lab: &Lab<'_>, count: usize) -> std::path::PathBuf {
     lab.path(&format!("quell-{count}"))
 }
 
-/// A home with `count` finished jobs, of which every hundredth bears a label.
+/// A home with `count` finished jobs, of which every hundredth has a label.
 fn fill(lab: &Lab<'_>, count: usize) -> Result<(), String> {
     let home = home(lab, count);
     let call = |words: &[&str]| {

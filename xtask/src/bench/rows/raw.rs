@@ -66,7 +66,7 @@ impl Cgroup {
         Ok(child)
     }
 
-    /// `cgroup.kill`, and until the kernel says that nobody is in it.
+    /// `cgroup.kill`, until the kernel says that the cgroup is empty.
     pub fn stop(&self, lab: &Lab<'_>, count: usize) -> Outcome {
         let mut child = self.start(lab, count)?;
         let failed = |why: std::io::Error| format!("{}: {why}", self.0.display());

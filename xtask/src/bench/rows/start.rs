@@ -59,7 +59,7 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "supervisord",
             "the daemon runs already and knows the program by name",
-            Supervisor::start(lab, &told),
+            Supervisor::start(lab, &lab.tree(1, &told)),
             |supervisor| {
                 let file = told.clone();
                 move || {
@@ -99,7 +99,7 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     Ok(vec![row])
 }
 
-/// Ends a job that nobody else would end: it is the process that runs our own program.
+/// Ends a job that no tool ends: it is the process that runs our own program.
 fn end(lab: &Lab<'_>, pid: u32) -> Result<(), String> {
     let pin = PidFd::open(pid).map_err(|why| format!("pid {pid}: {why}"))?;
     if quell_sys::cmdline(pid).first().is_some_and(|program| *program == lab.job().to_string_lossy()) {

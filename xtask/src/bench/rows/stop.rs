@@ -1,4 +1,4 @@
-//! From the stop request to the word that nobody is left.
+//! From the stop request to the answer that no process is left.
 
 use std::path::Path;
 use std::time::Instant;
@@ -28,7 +28,7 @@ pub fn one<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .bar(RAW_GROUP, 4.0, 2.5)
         .peer(
             RAW_GROUP,
-            "SIGKILL at once, reaped, nobody of the group in /proc; what has left the group stays; no record",
+            "SIGKILL at once, reaped, no process of the group in /proc; what has left the group stays; no record",
             || raw::group(lab),
         )
         .maybe("psutil", PSUTIL, Orders::psutil(lab), |orders| move || asked(lab, &orders, 1))

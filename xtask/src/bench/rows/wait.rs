@@ -1,4 +1,4 @@
-//! From the last instruction of a job to the return of whoever waits for it. The job itself writes when that was.
+//! From the last instruction of a job to the return of the command that waits for it. The job itself writes when that was.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ const NAP_MS: u64 = 100;
 pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     let row = Row::new("wait", "job's last instruction → `wait` returned", "ms")
         .bar("timeout", 3.0, 2.0)
-        .maybe("timeout", "waits for its child, and for nobody else", lab.peers.get("timeout"), |program| {
+        .maybe("timeout", "waits for its child alone", lab.peers.get("timeout"), |program| {
             move || {
                 let (words, file) = last(lab);
                 let mut command = lab.command(&program);

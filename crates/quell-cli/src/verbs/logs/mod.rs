@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use quell::{Cursor, Entry, Error, Job, LogQuery, Regex, Stream, Streams};
 
-use super::{fail, phrases, quell};
+use super::{fail, quell};
 use crate::args::LogsArgs;
 use crate::output;
+use crate::render::format;
 use print::{Printer, Style};
 
 /// Shows what was asked for, and follows it if that was.
@@ -57,7 +58,7 @@ fn tell_unwritten(job: &Job, streams: Streams) {
             Stream::Stderr => totals.stderr.bytes,
         };
         if end <= lost.from {
-            output::to_stderr(&format!("quell: not kept: {}\n", phrases::unwritten(lost)));
+            output::to_stderr(&format!("quell: not kept: {}\n", format::unwritten(lost)));
         }
     }
 }
@@ -71,7 +72,7 @@ fn by_line(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
     };
     let written = printer.close();
     if long > 0 {
-        let lines = phrases::counted(long, "line");
+        let lines = format::counted(long, "line");
         output::to_stderr(&format!("quell: {lines} longer than 1 MiB: only the first 1 MiB was matched\n"));
     }
     Ok((cursor, written))

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quell::answers::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Unwritten, wall_at};
+use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
 
-use super::super::{envelope, phrases};
+use super::super::envelope;
 use super::Flow;
 use crate::args::LogsArgs;
 use crate::output;
-use crate::show::{Filter, printable};
+use crate::render::format;
+use crate::render::{Filter, printable};
 
 /// How many bytes are written at once.
 const BUFFER: usize = 64 * 1024;
@@ -127,7 +128,7 @@ impl Printer {
         if !goes_on {
             self.end_line()?;
             if self.style.timestamps {
-                self.put(format!("{} ", wall_at(line.time_ns)).as_bytes())?;
+                self.put(format!("{} ", Timestamp::from_unix_ns(line.time_ns)).as_bytes())?;
             }
         }
         let marked = self.colour && line.stream == Stream::Stderr;
@@ -190,9 +191,9 @@ impl Printer {
             again += if given { option } else { "" };
         }
         if let Some(grep) = &args.grep {
-            again += &format!(" --grep {}", phrases::shell(grep));
+            again += &format!(" --grep {}", format::shell(grep));
         }
-        let (lines, bytes) = (phrases::counted(omitted.lines, "line"), phrases::bytes(omitted.bytes));
+        let (lines, bytes) = (format::counted(omitted.lines, "line"), format::bytes(omitted.bytes));
         format!("[quell: {lines} ({bytes}) left out: {again}]")
     }
 
@@ -233,22 +234,22 @@ pub struct Limits {
 
 impl Limits {
     pub fn of(job: &Job) -> Self {
-        let background = job.dir().spec().ok().and_then(|spec| spec.background);
-        Self { job: job.clone(), max_log: background.map(|background| background.max_log) }
+        let max_log = job.dir().spec().ok().and_then(|spec| Some(spec.request.as_background()?.max_log));
+        Self { job: job.clone(), max_log }
     }
 
     /// `[quell: 1,234 lines (5.2 MiB, 5,452,595 bytes) of stdout were not kept: the job's --max-log is 64M]`
     pub fn cut_marker(&self, cut: &Cut) -> String {
-        let bytes = phrases::bytes(cut.bytes);
+        let bytes = format::bytes(cut.bytes);
         let what = match cut.lines {
-            Some(lines) => format!("{} ({bytes})", phrases::counted(lines, "line")),
+            Some(lines) => format!("{} ({bytes})", format::counted(lines, "line")),
             None => bytes,
         };
         // A gap before the first failure, or one of more than the limit, is due to the limit.
         let is_failed = |lost: &Unwritten| lost.stream == cut.stream && lost.from < cut.to;
         let failed = self.job.unwritten().into_iter().find(is_failed);
         let max = self.max_log.filter(|max| failed.is_none() || cut.bytes >= *max);
-        let max = max.map(|max| format!(": the job's --max-log is {}", phrases::size(max)));
+        let max = max.map(|max| format!(": the job's --max-log is {}", format::size(max)));
         let failed = failed.map(|lost| format!(": {}", printable(&lost.why)));
         let [max, failed] = [max, failed].map(Option::unwrap_or_default);
         format!("[quell: {what} of {} were not kept{failed}{max}]", cut.stream)

@@ -8,7 +8,7 @@ use super::Shown;
 use super::print::{Limits, complain};
 use crate::args::LogsArgs;
 use crate::output;
-use crate::show::Filter;
+use crate::render::Filter;
 
 /// Copies what was asked for to standard output. What was not kept is told on standard error.
 pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {

@@ -1,0 +1,184 @@
+//! What several verbs say in the same words.
+
+use std::time::Duration;
+
+use quell::{Job, JobState, Met, Unwritten, Waited};
+use quell_core::{Actor, Cause, KillReason, RootOutcome, Verdict, account, printable};
+
+/// How a root ended.
+pub fn outcome(outcome: &RootOutcome) -> String {
+    match outcome {
+        RootOutcome::Exited { code } => format!("exited with {code}"),
+        RootOutcome::Signaled { signal, core: true } => format!("died of {signal}, core dumped"),
+        RootOutcome::Signaled { signal, core: false } => format!("died of {signal}"),
+        RootOutcome::NotStarted { reason } => format!("not started: {reason}"),
+        RootOutcome::Unknown => "nobody knows how".into(),
+    }
+}
+
+/// Why a job ended.
+pub fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::OwnExit => "by itself",
+        Cause::StartFailed => "it could not be started",
+        Cause::User => "stop was asked for",
+        Cause::Timeout => "its time was up",
+        Cause::Limit => "at its limit",
+        Cause::ExternalSignal => "by a signal from outside",
+        Cause::FrontLost => "its front was killed",
+        Cause::KeeperLost => "its keeper was killed",
+        Cause::OwnerGone => "its owner is gone",
+        Cause::HostReboot => "the host was restarted",
+    }
+}
+
+/// Why a tree was killed.
+pub fn kill(reason: KillReason) -> &'static str {
+    match reason {
+        KillReason::GraceOver => "still running after its grace",
+        KillReason::Wanted => "the kill was asked for",
+        KillReason::KeeperLost => "its keeper was killed",
+    }
+}
+
+/// Who brought something about; nothing where there is nobody to name.
+pub fn actor(actor: &Actor) -> Option<String> {
+    match actor {
+        Actor::Sender { signal, pid, command, .. } => {
+            Some(format!("{signal} from {}", process(*pid, command.as_ref())))
+        }
+        Actor::Client { pid, command, reason, .. } => {
+            let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            Some(format!("{}{reason}", process(*pid, command.as_ref())))
+        }
+        Actor::Kernel => Some("the kernel".into()),
+        Actor::Program | Actor::Quell | Actor::Unknown => None,
+    }
+}
+
+/// A process with its command line.
+pub fn process(pid: u32, command: Option<&String>) -> String {
+    command.map_or_else(|| format!("pid {pid}"), |command| format!("pid {pid}, `{command}`"))
+}
+
+/// What was proven.
+pub fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Gone => "0 left".into(),
+        Verdict::Survivors { count } => format!("{count} LEFT ALIVE"),
+        Verdict::Unproven { why } => format!("not proven dead: {why}"),
+    }
+}
+
+/// A job's id, with its name if it has one.
+pub fn job(job: &Job) -> String {
+    match job.dir().spec().ok().and_then(|spec| spec.request.name) {
+        Some(name) => format!("{} ({name})", job.id()),
+        None => job.id().to_string(),
+    }
+}
+
+/// What became of the wait for readiness: the exit code, and what is to be said on stderr. Of an end it says how and why.
+pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
+    let view = &waited.job;
+    let over = matches!(view.state, JobState::Ended | JobState::Waiting);
+    let (code, what) = match waited.met {
+        Met::Nothing => return (6, format!("quell: {} is not ready yet; it goes on\n", self::job(job))),
+        Met::Exit => (1, "ended before it was ready"),
+        Met::Ready | Met::Log | Met::Stall if over => (0, "was ready, and has ended since"),
+        Met::Ready | Met::Log | Met::Stall => return (0, String::new()),
+    };
+    let (how, why) = (view.outcome.as_ref().map(outcome), view.cause.map(cause));
+    let outlived = view.outlived.map(account::outlived);
+    let end: Vec<&str> = how.as_deref().into_iter().chain(why).chain(outlived.as_deref()).collect();
+    let mut text = format!("quell: {} {what}: {}", self::job(job), end.join(", "));
+    let lines = job.last_lines(Some(waited.met));
+    text += match waited.met {
+        Met::Exit if lines.is_empty() => "; it has written nothing\n",
+        Met::Exit => ". The last lines of its output:\n",
+        _ => "\n",
+    };
+    text.extend(lines.iter().map(|line| format!("  {}\n", printable(line))));
+    (code, text)
+}
+
+/// A duration in seconds.
+pub fn seconds(seconds: f64) -> String {
+    quell_core::format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// `1,234,567`.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `stdout from byte 983,040 on: No space left on device (os error 28)`
+pub fn unwritten(lost: &Unwritten) -> String {
+    format!("{} from byte {} on: {}", lost.stream, number(lost.from), printable(&lost.why))
+}
+
+/// `1 line`, `1,234 lines`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", number(count), if count == 1 { "" } else { "s" })
+}
+
+/// `12 bytes`, or `5.2 MiB, 5,452,595 bytes`.
+pub fn bytes(bytes: u64) -> String {
+    let exact = counted(bytes, "byte");
+    let mut size = bytes as f64;
+    for unit in ["", "KiB", "MiB", "GiB", "TiB"] {
+        if size < 1024.0 || unit == "TiB" {
+            return if unit.is_empty() { exact } else { format!("{size:.1} {unit}, {exact}") };
+        }
+        size /= 1024.0;
+    }
+    exact
+}
+
+/// A size as an option takes it: `64M`.
+pub fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// A word as a shell takes it.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,:/@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_are_readable() {
+        for (given, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(given), text);
+        }
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(5_452_595), "5.2 MiB, 5,452,595 bytes");
+        for (given, text) in [(64 << 20, "64M"), (65_536, "64K"), (5000, "5000"), (3 << 30, "3G")] {
+            assert_eq!(size(given), text);
+        }
+    }
+
+    #[test]
+    fn a_quoted_word_is_one_word() {
+        assert_eq!(shell("a.b-c"), "a.b-c");
+        assert_eq!(shell("it's"), r"'it'\''s'");
+        assert_eq!(shell(""), "''");
+    }
+}

@@ -1,0 +1,32 @@
+//! The platforms on which quell can't keep jobs yet.
+
+#[path = "verbs/doctor.rs"]
+pub mod doctor;
+#[path = "verbs/run.rs"]
+pub mod run;
+
+use std::process::ExitCode;
+
+use quell_core::ErrorBody;
+use serde_json::json;
+
+use crate::args::{self, CliCommand};
+use crate::output;
+
+/// Says that this can't be done here yet.
+pub fn carry_out(verb: CliCommand) -> ExitCode {
+    match verb {
+        CliCommand::Run(args) => return run::run(args.0, None),
+        CliCommand::Doctor(args) => return doctor::doctor(&args),
+        _ => {}
+    }
+    let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+    let error = ErrorBody {
+        code: "unsupported_platform".into(),
+        message: quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default(),
+        hint: "run quell on Linux".into(),
+        retryable: false,
+        details: json!({}),
+    };
+    output::fail("quell", json, output::FAILED, &error)
+}

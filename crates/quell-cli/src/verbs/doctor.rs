@@ -1,0 +1,65 @@
+//! `quell doctor`: what this host can do.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use quell_contain::Doctor;
+use quell_core::ContainmentKind;
+
+use crate::args::DoctorArgs;
+use crate::output;
+
+/// Tries the host and says what was found; exit code 1 if only the weakest level is to be had.
+pub fn doctor(args: &DoctorArgs) -> ExitCode {
+    let found = quell_contain::doctor();
+    let text =
+        if args.json { format!("{}\n", quell_core::success("doctor", &found)) } else { describe(&found) };
+    let strong = found.containments.iter().any(|held| *held != ContainmentKind::Reaper);
+    let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    output::to_stdout(&text).unwrap_or(verdict)
+}
+
+/// Text whose further lines stand under its first, if it is wider than the terminal.
+#[cfg(target_os = "linux")]
+fn wrapped(text: &str, indent: usize) -> String {
+    match crate::render::columns_of(&std::io::stdout()) {
+        Some(columns) if columns > indent => {
+            crate::render::wrap(text, columns - indent).join(&format!("\n{}", " ".repeat(indent)))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wrapped(text: &str, _indent: usize) -> String {
+    text.to_owned()
+}
+
+fn describe(found: &Doctor) -> String {
+    let mut text = format!("{}\n\n", found.system);
+    let width = found.abilities.iter().map(|ability| ability.name.len()).max().unwrap_or(0);
+    for ability in &found.abilities {
+        let mark = if ability.ok { "yes" } else { "no " };
+        let indent = 2 + 3 + 2 + width + 2;
+        let detail = wrapped(&ability.detail, indent);
+        let _ = writeln!(text, "  {mark}  {:width$}  {detail}", ability.name);
+    }
+    let word = |held: &ContainmentKind| {
+        serde_json::to_value(held).ok().and_then(|word| word.as_str().map(str::to_owned))
+    };
+    let list: Vec<String> = found.containments.iter().filter_map(word).collect();
+    let _ = writeln!(text, "\nheld by: {}", if list.is_empty() { "nothing".into() } else { list.join(", ") });
+    match &found.auto {
+        Some(held) => {
+            let _ = writeln!(text, "`--contain auto` takes: {}", word(held).unwrap_or_default());
+            let _ = writeln!(text, "what could defeat it:");
+            for way in &found.defeated_by {
+                let _ = writeln!(text, "  - {}", wrapped(way, 4));
+            }
+        }
+        None => {
+            let _ = writeln!(text, "no job can be run here");
+        }
+    }
+    text
+}

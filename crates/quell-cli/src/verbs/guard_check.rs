@@ -1,0 +1,107 @@
+//! The gate at the door of the command line: every verb passes it, by its name in the table of effects.
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+use quell::{Config, Error, Loaded, Passed, Quell, Wish};
+use quell_core::{Environment, JobId};
+use quell_guard::Gate;
+
+use crate::args::{CliCommand, StopArgs};
+
+/// What is set here. Read once: the gate and the verb behind it go by the same words.
+pub fn settings() -> Result<&'static Loaded, Error> {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    match LOADED.get() {
+        Some(loaded) => Ok(loaded),
+        None => Config::load_here().map(|loaded| LOADED.get_or_init(|| loaded)),
+    }
+}
+
+/// The policy that holds here, over the jobs of `quell`, and why it is asked.
+pub fn of(quell: &Quell, reason: Option<String>) -> Result<Gate, Error> {
+    let config = &settings()?.config;
+    Ok(Gate::new(quell.home(), config.guard.clone()).because(reason).masking(config.mask()))
+}
+
+/// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
+pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
+    let Some((name, target)) = name(verb) else { return Ok(Passed::default()) };
+    let policy = settings().map(|loaded| loaded.config.guard.clone());
+    // A mistake in a file keeps nobody from looking and stopping, also if QUELL_CONFIG names it. Any other variable that the
+    // caller has set by mistake is named.
+    match policy {
+        Err(Error::Variable { ref name, .. }) if name == "QUELL_CONFIG" => {}
+        Err(error @ (Error::UnknownVariable { .. } | Error::Variable { .. })) => return Err(error),
+        Ok(_) | Err(_) => {}
+    }
+    // Who wants no record of a run gets no line either.
+    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record);
+    let home = quell::Home::find().filter(|_| !unrecorded);
+    let reason = match verb {
+        CliCommand::Stop(args) => args.reason.clone(),
+        _ => None,
+    };
+    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
+    match quell::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
+        // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
+        // the caller looks like a helper is no proof, so it gives no more rights than that.
+        Err(Error::Refused(_))
+            if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
+        {
+            let policy = settings().map(|loaded| loaded.config.guard.clone());
+            quell::admit(policy, None, Wish { verb: "start", ..Wish::default() })
+        }
+        admitted => admitted,
+    }
+}
+
+/// The program of a command, and no more: its words may be nobody's business.
+pub fn program(command: &[OsString]) -> String {
+    let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let names = settings().map_or(&[][..], |loaded| &loaded.config.start.mask);
+    Environment::default().mask(names).apply(&program)
+}
+
+/// Which jobs are meant, as it was said.
+fn selected(args: &StopArgs) -> String {
+    let tags = args.tag.iter().map(|tag| format!("--tag {tag}"));
+    let session = args.session.iter().map(|session| format!("--session {session}"));
+    let all = args.all.then(|| "--all".to_owned());
+    args.jobs.iter().cloned().chain(tags).chain(session).chain(all).collect::<Vec<_>>().join(" ")
+}
+
+/// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
+fn name(verb: &CliCommand) -> Option<(&'static str, String)> {
+    let jobs = |jobs: &[String]| jobs.join(" ");
+    Some(match verb {
+        CliCommand::Run(args) => ("run", program(&args.command)),
+        CliCommand::Start(args) => ("start", program(&args.command)),
+        CliCommand::Stop(args) => ("stop", selected(args)),
+        CliCommand::Logs(_) => ("logs", String::new()),
+        CliCommand::Events(_) => ("events", String::new()),
+        CliCommand::Wait(args) => ("wait", jobs(&args.jobs)),
+        CliCommand::Send(args) => ("send", args.job.clone()),
+        CliCommand::Signal(args) => ("signal", args.job.clone()),
+        CliCommand::Restart(args) => ("restart", jobs(&args.jobs)),
+        CliCommand::List(_) => ("list", String::new()),
+        CliCommand::Status(_) => ("status", String::new()),
+        CliCommand::Tree(_) => ("tree", String::new()),
+        CliCommand::Stats(_) => ("stats", String::new()),
+        CliCommand::Rm(args) => ("rm", jobs(&args.jobs)),
+        CliCommand::Gc(_) => ("gc", String::new()),
+        CliCommand::Sweep(_) => ("sweep", String::new()),
+        CliCommand::Doctor(_) => ("doctor", String::new()),
+        CliCommand::Config(_) => ("config", String::new()),
+        CliCommand::Complete(_) => ("list", String::new()),
+        CliCommand::Completions(_) => ("completions", String::new()),
+        CliCommand::Man(args) => ("man", args.dir.display().to_string()),
+        CliCommand::Guard(_) => ("guard", String::new()),
+        // They decide with all that they know of what is meant.
+        CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_) => return None,
+        // They ask the gate about what they read.
+        CliCommand::Keep | CliCommand::Tell => return None,
+        #[cfg(feature = "faults")]
+        CliCommand::Points => return None,
+    })
+}

@@ -1,0 +1,56 @@
+//! Which jobs are meant, and what lost ones come to when they are met.
+
+use std::time::{Duration, SystemTime};
+
+use quell::{Error, Job, JobState, Quell, TagFilter};
+
+use crate::output;
+use crate::render;
+
+/// The labels that are asked for.
+pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
+    let tags = texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, quell::InvalidTag>>();
+    tags.map_err(|error| Error::BadValue(error.to_string()))
+}
+
+/// The states that are asked for.
+pub fn states(texts: &[String]) -> Result<Vec<JobState>, Error> {
+    let states = texts.iter().map(|text| text.parse()).collect::<Result<_, quell_core::InvalidState>>();
+    states.map_err(|error| Error::BadValue(error.to_string()))
+}
+
+/// The time that was so long ago; the beginning of time if the clock does not go back that far.
+pub fn since(age: Option<Duration>) -> Option<SystemTime> {
+    age.map(|age| SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
+/// The job that a word means. If its keeper was lost its stop is finished first, and that is told.
+pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
+    let job = quell.job(text)?;
+    // Whoever asks about it is told of an error with the answer.
+    if let Ok(true) = quell::settle_lost(job.dir()) {
+        tell_finished(job.id());
+    }
+    Ok(job)
+}
+
+/// The same for a verb that shows also a lost job: says why one is not finished.
+pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
+    let job = quell.job(text)?;
+    match quell::settle_lost(job.dir()) {
+        Ok(true) => tell_finished(job.id()),
+        Ok(false) => {}
+        Err(error) => tell_unfinished(&error),
+    }
+    Ok(job)
+}
+
+/// Says why the stop of a lost job was not finished.
+pub fn tell_unfinished(error: &Error) {
+    output::to_stderr(&format!("quell: {}\n", render::printable(&error.to_string())));
+}
+
+/// Says that the stop of a lost job was finished.
+pub fn tell_finished(id: quell_core::JobId) {
+    output::to_stderr(&format!("quell: the keeper of {id} was killed; its stop is finished now\n"));
+}

@@ -1,0 +1,275 @@
+//! `quell run`: a command in the foreground, and nothing of it left behind.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use quell_core::{
+    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, ReceiptTarget,
+    RootOutcome, Signal, StdoutUse, Until, Verdict, account, parse_environment,
+};
+use quell_keeper::{Finished, RunError};
+use serde_json::json;
+
+use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
+use crate::open_line;
+use crate::output::{self, FAILED};
+
+/// Exit code: not proven dead.
+const SURVIVORS: u8 = 122;
+/// Exit code: something outlived the command, and that was to be a failure.
+const LEAKED: u8 = 123;
+/// Exit code: timed out.
+const TIMED_OUT: u8 = 124;
+
+/// Runs the command and gives the exit code. `id` is that of the job, if it has one already.
+pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
+    let (json, quiet) = (args.json, args.quiet);
+    if json && quell_sys::closed_at_start()[1] {
+        let message = "stdout is closed, so --json has nowhere to write";
+        return output::fail(
+            "run",
+            false,
+            FAILED,
+            &body("stdout_closed", message, "open it, or use --receipt FILE"),
+        );
+    }
+    let (request, home) = match request(args, id) {
+        Ok(request) => request,
+        Err(error) => return output::fail("run", json, FAILED, &error),
+    };
+    let leak = request.leak;
+    match quell_keeper::run(request, home) {
+        Ok(finished) => report(&finished, leak, quiet, json),
+        Err(error) => output::fail("run", json, error.exit_code(), &body_of(&error)),
+    }
+}
+
+/// What is configured for all jobs; and that hooks run none of their own.
+#[cfg(target_os = "linux")]
+pub fn configure(request: &mut JobRequest, config: &quell::Config) {
+    request.stop = config.stop;
+    request.contain = config.start.contain;
+    request.until = config.start.until;
+    request.mask = config.start.mask.clone();
+    request.hooks = if quell_keeper::is_below_a_helper() { Vec::new() } else { config.hooks.clone() };
+}
+
+#[cfg(target_os = "linux")]
+fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
+    let loaded = crate::verbs::guard_check::settings().map_err(|error| error.body())?;
+    configure(request, &loaded.config);
+    if quell::is_inside_a_job() {
+        // The helper would be one of that job's processes, and count as left behind when the job ends.
+        request.hooks.clear();
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn configure_run(_request: &mut JobRequest) -> Result<(), ErrorBody> {
+    Ok(())
+}
+
+/// Puts the arguments that `run` and `start` have in common into `request`, over what is configured.
+pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
+    for file in &args.env_file {
+        request.env.set.extend(read_env_file(file)?);
+    }
+    request.env.set.extend(args.env.into_iter().map(|(key, value)| (key.into(), value.into())));
+    request.env.clear = args.clear_env;
+    output::hide(request.masked_values());
+    request.cwd = args.cwd;
+    request.contain = match args.contain {
+        None => request.contain,
+        Some(ContainArg::Auto) => Contain::Auto,
+        Some(ContainArg::Cgroup) => Contain::Cgroup,
+        Some(ContainArg::Pidns) => Contain::Pidns,
+        Some(ContainArg::Reaper) => Contain::Reaper,
+    };
+    request.limits = Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu };
+    let stop = &mut request.stop;
+    stop.signal = args.signal.unwrap_or(stop.signal);
+    stop.grace = args.grace.unwrap_or(stop.grace);
+    stop.ask = args.ask.map_or(stop.ask, Into::into);
+    request.timeout = args.timeout;
+    request.until = match args.until {
+        None => request.until,
+        Some(UntilArg::Root) => Until::Root,
+        Some(UntilArg::Tree) => Until::Tree,
+    };
+    request.leak = match args.leak {
+        LeakArg::Stop => Leak::Stop,
+        LeakArg::Report => Leak::Report,
+        LeakArg::Fail => Leak::Fail,
+    };
+    request.name = args.name;
+    request.tags = args.tag.into_iter().collect();
+    Ok(())
+}
+
+/// The process that is meant by `--owner`; none for a session.
+#[cfg(target_os = "linux")]
+pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
+    let this = std::process::id();
+    let pid = match arg {
+        OwnerArg::Session(_) => return Ok(None),
+        OwnerArg::Pid(pid) => *pid,
+        OwnerArg::Caller => quell::parent_of(this)?,
+        OwnerArg::CallersParent => quell::parent_of(this).and_then(quell::parent_of)?,
+    };
+    quell::owner_process(pid).map(Some)
+}
+
+#[cfg(target_os = "linux")]
+fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
+    match arg {
+        None => Ok(None),
+        Some(OwnerArg::Session(_)) => {
+            let message = "only a job in the background can be part of a session";
+            Err(body("bad_value", message, "use `quell start --owner session:NAME`"))
+        }
+        Some(arg) => owner(arg).map_err(|error| error.body()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
+    Ok(None)
+}
+
+/// What was asked for, over what is configured; and where its record is kept.
+fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
+    let file = args.receipt.map(ReceiptTarget::File);
+    let foreground = Foreground {
+        id,
+        stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
+        owner: owner_of_run(args.owner.as_ref())?,
+        receipts: file.into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd)).collect(),
+        stdout: if args.json { StdoutUse::KeepForResult } else { StdoutUse::Release },
+    };
+    let mut request = JobRequest::new(args.command, foreground);
+    configure_run(&mut request)?;
+    apply(args.job, &mut request)?;
+    Ok((request, if args.no_record { None } else { Some(home()?) }))
+}
+
+#[cfg(target_os = "linux")]
+fn home() -> Result<PathBuf, ErrorBody> {
+    let home = quell::Home::find().map(|home| home.dir().to_owned());
+    home.ok_or_else(|| {
+        body("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn home() -> Result<PathBuf, ErrorBody> {
+    Ok(PathBuf::new())
+}
+
+/// How large an environment file may be: more than the kernel lets a program have.
+const ENV_FILE_CAP: u64 = 16 * 1024 * 1024;
+
+fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
+    let bad = |why: String| {
+        let message = format!("can't use the environment file {}: {why}", file.display());
+        body("bad_env_file", &message, "write one KEY=VALUE a line; lines that begin with # are comments")
+    };
+    // As far as an environment can get; a device has no end.
+    let mut text = String::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(ENV_FILE_CAP).read_to_string(&mut text));
+    if read.map_err(|error| bad(error.to_string()))? as u64 == ENV_FILE_CAP {
+        return Err(bad(format!("it is larger than {ENV_FILE_CAP} bytes")));
+    }
+    let set = parse_environment(&text).map_err(|error| bad(error.to_string()))?;
+    Ok(set.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+}
+
+fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode {
+    let receipt = &finished.receipt;
+    // A leak that is to be stopped and no more is one line for a program that reads stderr, and the tree for a person.
+    let leaked = finished.leaked && receipt.outlived() > 0;
+    let leak_shown = match leak {
+        Leak::Stop => leaked && std::io::stderr().is_terminal(),
+        Leak::Report | Leak::Fail => finished.leaked,
+    };
+    let timed_out = receipt.cause == Cause::Timeout;
+    let shown = timed_out || leak_shown || receipt.killed() || receipt.verdict != Verdict::Gone;
+    if shown && !quiet {
+        output::to_stderr(&account::account(receipt, columns()));
+    } else if leaked && !quiet {
+        output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
+    }
+    for warning in &receipt.warnings {
+        output::to_stderr(&format!("quell: {warning}\n"));
+    }
+    if json {
+        let end = if open_line::may_be_open() { "\n" } else { "" };
+        let text = format!("{end}{}\n", quell_core::success("run", receipt));
+        if let Some(code) = output::to_stdout(&text) {
+            return code;
+        }
+    }
+    if receipt.verdict != Verdict::Gone {
+        return ExitCode::from(SURVIVORS);
+    }
+    if finished.unwritten {
+        return ExitCode::from(FAILED);
+    }
+    if timed_out {
+        return ExitCode::from(TIMED_OUT);
+    }
+    if finished.leaked && leak == Leak::Fail {
+        return ExitCode::from(LEAKED);
+    }
+    // The root's own word is true, but the run was cut short by a loss of ours.
+    if receipt.cause == Cause::KeeperLost
+        && receipt.killed()
+        && matches!(receipt.root.outcome, RootOutcome::Exited { .. })
+    {
+        return ExitCode::from(FAILED);
+    }
+    match receipt.root.outcome {
+        RootOutcome::Exited { code } => ExitCode::from(code as u8),
+        RootOutcome::Signaled { signal, .. } => {
+            // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
+            if finished.interrupted && signal == Signal::INT {
+                quell_sys::exit_by_signal(signal);
+            }
+            ExitCode::from(128 + signal.number() as u8)
+        }
+        // Stopped before its first instruction: as if the signal had met the program itself.
+        RootOutcome::NotStarted { .. } => match receipt.actor {
+            Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
+            Actor::Program | Actor::Client { .. } | Actor::Quell | Actor::Kernel | Actor::Unknown => {
+                ExitCode::from(FAILED)
+            }
+        },
+        RootOutcome::Unknown => ExitCode::from(FAILED),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn columns() -> Option<usize> {
+    crate::render::columns_of(&std::io::stderr())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn columns() -> Option<usize> {
+    None
+}
+
+fn body(code: &str, message: &str, hint: &str) -> ErrorBody {
+    ErrorBody {
+        code: code.into(),
+        message: message.into(),
+        hint: hint.into(),
+        retryable: false,
+        details: json!({}),
+    }
+}
+
+pub fn body_of(error: &RunError) -> ErrorBody {
+    ErrorBody { retryable: error.is_retryable(), ..body(error.code(), &error.to_string(), error.hint()) }
+}

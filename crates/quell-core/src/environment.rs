@@ -1,0 +1,75 @@
+//! The environment of a program, and the texts that it is read from.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Mask;
+
+/// The program's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Whether it begins empty instead of with the caller's.
+    #[serde(default)]
+    pub clear: bool,
+    /// What is set in it, later ones over earlier ones.
+    #[serde(default, with = "crate::paths::pairs")]
+    pub set: Vec<(OsString, OsString)>,
+}
+
+impl Environment {
+    /// All variables of it, those of this process included unless it begins empty.
+    pub fn variables(&self) -> BTreeMap<OsString, OsString> {
+        let outer = (!self.clear).then(std::env::vars_os).into_iter().flatten();
+        outer.chain(self.set.iter().cloned()).collect()
+    }
+
+    /// The values that `names` have in it, which are to be masked.
+    pub fn mask(&self, names: &[String]) -> Mask {
+        // Without names nothing is copied.
+        let variables: Vec<_> =
+            if names.is_empty() { Vec::new() } else { self.variables().into_iter().collect() };
+        Mask::new(names, &variables)
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        !self.clear && self.set.is_empty()
+    }
+}
+
+/// A `K=V` without its `=` or its key.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no assignment: write KEY=VALUE")]
+pub struct InvalidAssignment(String);
+
+/// A line of an environment file that is no assignment.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {error}")]
+pub struct InvalidEnvironment {
+    /// Which, from 1 on.
+    line: usize,
+    /// Why.
+    error: InvalidAssignment,
+}
+
+/// Reads the text of an environment file: one `KEY=VALUE` a line, empty lines, and comments that begin with `#`.
+pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, InvalidEnvironment> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
+    lines
+        .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
+        .map(|(line, text)| parse_assignment(text).map_err(|error| InvalidEnvironment { line, error }))
+        .collect()
+}
+
+/// Reads `KEY=VALUE`; the value may be empty and may hold more `=`. A key with a blank, as in `export KEY=VALUE`, is none.
+pub fn parse_assignment(text: &str) -> Result<(String, String), InvalidAssignment> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !key.contains([' ', '\t']) && !text.contains('\0') => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        // What may be a secret is not shown.
+        Some((key, _)) => Err(InvalidAssignment(format!("{key}=…"))),
+        None => Err(InvalidAssignment(text.to_owned())),
+    }
+}

@@ -1,0 +1,56 @@
+//! What is done at events of a job.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// An event that a hook can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    /// The program runs.
+    Started,
+    /// It is ready.
+    Ready,
+    /// It has ended.
+    Ended,
+    /// Its time was up.
+    TimedOut,
+    /// It is being killed: it did not end when asked, or the kill was wanted.
+    Killed,
+    /// Something had outlived the root.
+    Leaked,
+    /// Its keeper was lost.
+    Lost,
+}
+
+/// What a hook does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HookAction {
+    /// Runs a command, with the event as JSON on its standard input.
+    Run(Vec<String>),
+    /// Appends the event as a line of JSON to a file.
+    Append(
+        #[serde(with = "crate::paths::whole")]
+        #[cfg_attr(feature = "schema", schemars(with = "PathBuf"))]
+        PathBuf,
+    ),
+}
+
+/// Something to be done at events of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hook {
+    /// At which.
+    pub on: Vec<HookEvent>,
+    /// What.
+    pub action: HookAction,
+    /// How long it may take, in seconds.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub timeout: Duration,
+}

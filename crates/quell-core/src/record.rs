@@ -1,0 +1,130 @@
+//! What is on record of a job: what was asked for, and how it is.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Actor, Cause, JobId, JobRequest, JobState, Moment, ProcId, RootOutcome, Timestamp, Verdict};
+
+/// One job as it was asked for, written once. `spec.json` has the request as it may be shown ([`JobRequest::masked`]);
+/// `launch.private.json`, which only a background job has and which is shown to no process but `restart`, has the true one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// The schema of this file.
+    pub schema: String,
+    /// The job's id.
+    pub id: JobId,
+    /// The secret that marks the job's processes in their environment. Unguessable, so that no other process carries it by
+    /// chance; it gives no power.
+    pub marker: String,
+    /// The boot this belongs to: no pid means anything in another one.
+    pub boot_id: String,
+    /// The PID namespace of the keeper, by its inode: no PID of the record means anything in another one. 0 if it is not
+    /// known.
+    #[serde(default)]
+    pub pid_namespace: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// What was asked for.
+    pub request: JobRequest,
+}
+
+impl JobSpec {
+    /// What takes the place of a specification that was deleted or damaged, so that the job can be listed: what was asked
+    /// for is not known.
+    pub fn unknown(id: JobId, marker: String, boot_id: String, created: Timestamp) -> Self {
+        let request = JobRequest::background(Vec::<String>::new());
+        Self { schema: crate::SCHEMA.into(), id, marker, boot_id, pid_namespace: 0, created, request }
+    }
+}
+
+/// The containment that holds the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ContainmentKind {
+    /// Subreaper sweep, session and group.
+    Reaper,
+    /// A cgroup v2 that quell made below its own.
+    Cgroup,
+    /// A cgroup v2 that the systemd user manager delegated as a scope.
+    Scope,
+    /// A PID namespace whose init is quell's.
+    Pidns,
+}
+
+/// Whose session and group the root is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// A session and group of its own: there is no terminal to share.
+    Own,
+    /// The caller's, so that the terminal's keys and the shell's job control reach it as without quell.
+    Shared,
+}
+
+/// The job as it is now: the last line of `state.jsonl`, to which each transition adds one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The schema of this file.
+    pub schema: String,
+    /// The job's id.
+    pub id: JobId,
+    /// Where it is in its life; never `lost`, which only a look at its lock can tell.
+    pub state: JobState,
+    /// When it came into this state.
+    pub since: Moment,
+    /// How it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<ContainmentKind>,
+    /// The cgroup that holds it, as a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// The root's identity (in a PID namespace: that of its init).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<ProcId>,
+    /// Who keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<ProcId>,
+    /// Who would finish the stop if the keeper were lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<ProcId>,
+    /// Which run of the program this is, from 1 on.
+    #[serde(default = "first_run")]
+    pub run: u32,
+    /// When it was found ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Moment>,
+    /// Whether the root leads a session and group of its own, so that its pid may be used as a group's number.
+    pub session: SessionKind,
+    /// The root's outcome, once it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RootOutcome>,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Who asked for the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Actor>,
+    /// What was proven about the tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Who is not proven dead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<ProcId>,
+    /// The marker of `spec.json` again, for the case that that file is damaged.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub marker: String,
+    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that carries
+    /// the marker is the job's only in one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub home_cgroups: Vec<String>,
+    /// Members besides the root that lived when the keeper last looked at the tree, up to a limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ProcId>,
+}
+
+fn first_run() -> u32 {
+    1
+}

@@ -1,0 +1,661 @@
+//! What is asked for: one type for the library, the wire between `start` and the keeper, the record and `restart`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Environment, Hook, HookAction, JobId, LifecycleRules, Mask, ProcId, StopPlan};
+
+/// How many bytes of each stream are kept by default.
+pub const MAX_LOG: u64 = 64 * 1024 * 1024;
+
+/// One job as it is asked for. [`JobRequest::foreground`] and [`JobRequest::background`] have the defaults; the fields are
+/// there to be changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRequest {
+    /// The command and its arguments.
+    #[serde(with = "crate::paths::words")]
+    pub command: Vec<OsString>,
+    /// Where it starts; the caller's directory if not given.
+    #[serde(default, with = "crate::paths::optional", skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Its environment.
+    #[serde(default, skip_serializing_if = "Environment::is_default")]
+    pub env: Environment,
+    /// How it is held.
+    #[serde(default)]
+    pub contain: Contain,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    /// How it is stopped.
+    #[serde(default)]
+    pub stop: StopPlan,
+    /// When a run of it is stopped at the latest, counted from its start.
+    #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// What ends it.
+    #[serde(default)]
+    pub until: Until,
+    /// What to do about what outlives the root; only noted, as stopping it is part of each.
+    #[serde(default)]
+    pub leak: Leak,
+    /// A name for people, unique among live jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Labels for queries.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// What is done at its events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+    /// The variables whose values are shown nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask: Vec<String>,
+    /// Whether its caller waits for it, and what only such a job has.
+    pub mode: Mode,
+}
+
+/// Whether the caller of a job waits for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `quell run`: the caller waits for it.
+    Foreground(Foreground),
+    /// `quell start`: it lives on its own.
+    Background(Box<Background>),
+}
+
+impl From<Foreground> for Mode {
+    fn from(foreground: Foreground) -> Self {
+        Self::Foreground(foreground)
+    }
+}
+
+impl From<Background> for Mode {
+    fn from(background: Background) -> Self {
+        Self::Background(Box::new(background))
+    }
+}
+
+/// The mode of a job in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ModeKind {
+    /// `quell run`: the caller waits for it.
+    Run,
+    /// `quell start`: it lives on its own.
+    Start,
+}
+
+/// What only a job in the foreground has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Foreground {
+    /// Its id, if the caller has made it already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<JobId>,
+    /// What the program reads, if not what the caller does; opened before anything else.
+    #[serde(default, with = "crate::paths::optional", skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<PathBuf>,
+    /// The process that it lives for, besides the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ProcId>,
+    /// Where the receipt goes besides the record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptTarget>,
+    /// What becomes of the caller's standard output while the program runs.
+    #[serde(default)]
+    pub stdout: StdoutUse,
+}
+
+/// What becomes of the caller's standard output while the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdoutUse {
+    /// quell closes its copy as the program starts, so that the program's end is the end of a pipe.
+    #[default]
+    Release,
+    /// quell keeps it, because the caller writes the result to it.
+    KeepForResult,
+}
+
+/// Where a receipt goes besides the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiptTarget {
+    /// A file, made or emptied at the start and written at the end.
+    File(#[serde(with = "crate::paths::whole")] PathBuf),
+    /// A descriptor that the caller has opened.
+    Fd(i32),
+}
+
+/// What only a job in the background has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Background {
+    /// What it reads.
+    #[serde(default)]
+    pub stdin: Stdin,
+    /// Whether its standard streams are a terminal.
+    #[serde(default)]
+    pub pty: bool,
+    /// How many bytes of each stream are kept, with their index.
+    pub max_log: u64,
+    /// What shows that it is ready, and how that is looked for.
+    #[serde(default, skip_serializing_if = "ReadyCheck::is_default")]
+    pub ready: ReadyCheck,
+    /// When it is started again.
+    #[serde(default)]
+    pub restart: RestartRules,
+    /// Whom it lives for. A job that is started inside a job lives for that one if nothing is given here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// What becomes of it when its owner is gone.
+    #[serde(default)]
+    pub on_owner_exit: OnOwnerExit,
+    /// How long it may live in all, restarts included.
+    #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// The session that it is part of: jobs that are stopped together. That of QUELL_SESSION if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The job that this one takes the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted_from: Option<JobId>,
+    /// Whether the caller is part of a job itself: then this one must not leave that one's containment.
+    #[serde(default)]
+    pub nested: bool,
+    /// What the guard has to know to judge it as a test run; none for a start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<TestTerms>,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self {
+            stdin: Stdin::default(),
+            pty: false,
+            max_log: MAX_LOG,
+            ready: ReadyCheck::default(),
+            restart: RestartRules::default(),
+            owner: None,
+            on_owner_exit: OnOwnerExit::default(),
+            ttl: None,
+            session: None,
+            restarted_from: None,
+            nested: false,
+            test: None,
+        }
+    }
+}
+
+/// What the caller of a test run has said about its targets. The guard judges the command by it, as `quell test` does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestTerms {
+    /// The directories that targets have to be in.
+    #[serde(default, with = "crate::paths::list")]
+    pub scope: Vec<PathBuf>,
+    /// The report that the command writes.
+    #[serde(default, with = "crate::paths::optional")]
+    pub junit: Option<PathBuf>,
+    /// Whether the run is approved.
+    #[serde(default)]
+    pub approved: bool,
+    /// Whether it has to name a target.
+    #[serde(default)]
+    pub require_target: bool,
+}
+
+impl JobRequest {
+    /// A command whose caller waits for it, with the defaults for everything else.
+    pub fn foreground(command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self::new(command, Foreground::default())
+    }
+
+    /// A command that lives on its own, with the defaults for everything else.
+    pub fn background(command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self::new(command, Background::default())
+    }
+
+    /// A command with what belongs to its mode, and the defaults for everything else.
+    pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>, mode: impl Into<Mode>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            cwd: None,
+            env: Environment::default(),
+            contain: Contain::default(),
+            limits: Limits::default(),
+            stop: StopPlan::default(),
+            timeout: None,
+            until: Until::default(),
+            leak: Leak::default(),
+            name: None,
+            tags: BTreeMap::new(),
+            hooks: Vec::new(),
+            mask: Vec::new(),
+            mode: mode.into(),
+        }
+    }
+
+    /// The mode in a word.
+    pub fn mode_kind(&self) -> ModeKind {
+        match self.mode {
+            Mode::Foreground(_) => ModeKind::Run,
+            Mode::Background(_) => ModeKind::Start,
+        }
+    }
+
+    /// Whether the caller waits for it.
+    pub fn is_foreground(&self) -> bool {
+        matches!(self.mode, Mode::Foreground(_))
+    }
+
+    /// What only a job in the foreground has.
+    pub fn as_foreground(&self) -> Option<&Foreground> {
+        match &self.mode {
+            Mode::Foreground(foreground) => Some(foreground),
+            Mode::Background(_) => None,
+        }
+    }
+
+    /// What only a job in the background has.
+    pub fn as_background(&self) -> Option<&Background> {
+        match &self.mode {
+            Mode::Foreground(_) => None,
+            Mode::Background(background) => Some(background),
+        }
+    }
+
+    /// The session that it is part of.
+    pub fn session(&self) -> Option<&str> {
+        self.as_background().and_then(|background| background.session.as_deref())
+    }
+
+    /// The words of its command as text. What is not UTF-8 is replaced.
+    pub fn words(&self) -> Vec<String> {
+        self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The values that are shown nowhere: those of the variables that are to be masked.
+    pub fn masked_values(&self) -> Mask {
+        self.env.mask(&self.mask)
+    }
+
+    /// By which rules it lives.
+    pub fn rules(&self) -> LifecycleRules {
+        LifecycleRules { plan: self.stop, until: self.until, timeout: self.timeout }
+    }
+
+    /// The request as it may be shown and written to `spec.json`: without the environment, and with `***` for each value
+    /// that `mask` has. A text that is not UTF-8 is written as UTF-8. The job itself goes by the true one.
+    ///
+    /// The name and the session are as they were: others find the job by them, and files are called so. A start with a
+    /// value to be masked in one of them is refused.
+    #[must_use]
+    pub fn masked(&self, mask: &Mask) -> Self {
+        let text = |text: &String| mask.apply(text);
+        let path = |path: &Path| PathBuf::from(mask.apply(&path.to_string_lossy()));
+        let hook = |hook: &Hook| Hook {
+            on: hook.on.clone(),
+            action: match &hook.action {
+                HookAction::Run(words) => HookAction::Run(words.iter().map(text).collect()),
+                HookAction::Append(file) => HookAction::Append(path(file)),
+            },
+            timeout: hook.timeout,
+        };
+        Self {
+            command: self.command.iter().map(|word| mask.apply(&word.to_string_lossy()).into()).collect(),
+            cwd: self.cwd.as_deref().map(path),
+            env: Environment::default(),
+            contain: self.contain,
+            limits: self.limits,
+            stop: self.stop,
+            timeout: self.timeout,
+            until: self.until,
+            leak: self.leak,
+            name: self.name.clone(),
+            tags: self.tags.iter().map(|(key, value)| (text(key), text(value))).collect(),
+            hooks: self.hooks.iter().map(hook).collect(),
+            mask: self.mask.clone(),
+            mode: match &self.mode {
+                Mode::Foreground(foreground) => Mode::Foreground(Foreground {
+                    stdin: foreground.stdin.as_deref().map(path),
+                    // Only the caller can do anything with these.
+                    receipts: Vec::new(),
+                    ..foreground.clone()
+                }),
+                Mode::Background(background) => Mode::Background(Box::new(background.masked(mask))),
+            },
+        }
+    }
+}
+
+impl Background {
+    fn masked(&self, mask: &Mask) -> Self {
+        let mut shown = self.clone();
+        if let Stdin::File(file) = &mut shown.stdin {
+            *file = PathBuf::from(mask.apply(&file.to_string_lossy()));
+        }
+        let rules = &mut shown.ready.rules;
+        for text in [&mut rules.log, &mut rules.http, &mut rules.cmd].into_iter().flatten() {
+            *text = mask.apply(text);
+        }
+        // The guard's terms are between the caller and the keeper.
+        shown.test = None;
+        shown
+    }
+}
+
+/// The containment that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contain {
+    /// The strongest that doesn't change what the program sees.
+    #[default]
+    Auto,
+    /// A cgroup v2 of its own.
+    Cgroup,
+    /// A PID namespace of its own.
+    Pidns,
+    /// Session, group and subreaper only.
+    Reaper,
+}
+
+/// What ends a job by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// The exit of the root; what it left is stopped.
+    #[default]
+    Root,
+    /// The exit of the last process.
+    Tree,
+}
+
+/// What to do about descendants that live on when the root has exited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leak {
+    /// Stop them.
+    #[default]
+    Stop,
+    /// Stop them and say so.
+    Report,
+    /// Stop them and fail.
+    Fail,
+}
+
+/// Limits on the whole tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Limits {
+    /// Bytes of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Number of processes (tasks).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub procs: Option<u64>,
+    /// Cores' worth of CPU time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+}
+
+impl Limits {
+    /// Whether no limit was asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a background job reads on its standard input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stdin {
+    /// Nothing.
+    #[default]
+    Null,
+    /// What `quell send` sends.
+    Pipe,
+    /// What its starter reads on its own standard input. The job gets the descriptor itself; quell reads nothing.
+    Inherited,
+    /// A file.
+    File(
+        #[serde(with = "crate::paths::whole")]
+        #[cfg_attr(feature = "schema", schemars(with = "PathBuf"))]
+        PathBuf,
+    ),
+}
+
+/// When an ended program is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RestartPolicy {
+    /// Never.
+    #[default]
+    No,
+    /// When it did not exit with 0, also after its timeout, unless the job was stopped.
+    OnFailure,
+    /// Whenever it has ended, also by its timeout, unless the job was stopped.
+    Always,
+}
+
+/// How an ended program is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RestartRules {
+    /// When.
+    pub policy: RestartPolicy,
+    /// How often at most; none for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The first wait in seconds; each further one is twice as long.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub delay: Duration,
+    /// The longest wait in seconds. A run that lasted longer than this begins the series anew.
+    #[serde(with = "crate::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub max_delay: Duration,
+}
+
+impl Default for RestartRules {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::No,
+            limit: Some(10),
+            delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What shows that a job is ready; all that are given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReadyRules {
+    /// A process of the job listens on this TCP port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// A line of its output matches this regular expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// This URL answers with a status from 200 to 399.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// This shell command exits with 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
+}
+
+impl ReadyRules {
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What shows that a job is ready, and how that is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyCheck {
+    /// What shows it.
+    #[serde(default, skip_serializing_if = "ReadyRules::is_empty")]
+    pub rules: ReadyRules,
+    /// How often it is looked for where no event tells of it.
+    #[serde(with = "crate::seconds")]
+    pub interval: Duration,
+    /// How long one such look may take.
+    #[serde(with = "crate::seconds")]
+    pub timeout: Duration,
+}
+
+impl Default for ReadyCheck {
+    fn default() -> Self {
+        let (interval, timeout) = (Duration::from_millis(250), Duration::from_secs(5));
+        Self { rules: ReadyRules::default(), interval, timeout }
+    }
+}
+
+impl ReadyCheck {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whom a job lives for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Owner {
+    /// A process.
+    Process {
+        /// Its identity.
+        #[serde(flatten)]
+        id: ProcId,
+    },
+    /// Another job.
+    Job {
+        /// Its id.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        job: JobId,
+    },
+}
+
+/// What becomes of a job whose owner is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnOwnerExit {
+    /// It is stopped.
+    #[default]
+    Stop,
+    /// It goes on.
+    Keep,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::HookEvent;
+
+    /// A value that no other text holds by chance, and that is not part of another one.
+    fn secret(number: usize) -> String {
+        format!("s3cret-{number}-")
+    }
+
+    /// Texts that may hold some of three secrets.
+    fn text() -> impl Strategy<Value = String> {
+        let part = prop_oneof!["[a-z /.:=]{0,6}", (0..3usize).prop_map(secret)];
+        vec(part, 0..4).prop_map(|parts| parts.concat())
+    }
+
+    /// A text as a program may get it: not always UTF-8.
+    fn word() -> impl Strategy<Value = OsString> {
+        (text(), any::<bool>(), text()).prop_map(|(before, broken, after)| {
+            #[cfg(unix)]
+            let middle: OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff; usize::from(broken)]);
+            #[cfg(not(unix))]
+            let middle = OsString::from(if broken { "?" } else { "" });
+            let mut word = OsString::from(before);
+            word.push(middle);
+            word.push(after);
+            word
+        })
+    }
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        word().prop_map(PathBuf::from)
+    }
+
+    fn mode() -> impl Strategy<Value = Mode> {
+        let foreground = proptest::option::of(path())
+            .prop_map(|stdin| Mode::from(Foreground { stdin, ..Foreground::default() }));
+        let background = (path(), proptest::option::of(text()), text(), text(), path(), any::<bool>())
+            .prop_map(|(file, log, http, cmd, scope, is_file)| {
+                let rules = ReadyRules { port: None, log, http: Some(http), cmd: Some(cmd) };
+                let background = Background {
+                    stdin: if is_file { Stdin::File(file) } else { Stdin::Pipe },
+                    ready: ReadyCheck { rules, ..ReadyCheck::default() },
+                    test: Some(TestTerms { scope: vec![scope], ..TestTerms::default() }),
+                    ..Background::default()
+                };
+                Mode::from(background)
+            });
+        prop_oneof![foreground, background]
+    }
+
+    fn request() -> impl Strategy<Value = JobRequest> {
+        let hook = (vec(text(), 1..3), path(), any::<bool>()).prop_map(|(words, file, runs)| Hook {
+            on: vec![HookEvent::Ended],
+            action: if runs { HookAction::Run(words) } else { HookAction::Append(file) },
+            timeout: Duration::from_secs(1),
+        });
+        let tags = proptest::collection::btree_map(text(), text(), 0..3);
+        (vec(word(), 0..4), path(), tags, vec(hook, 0..2), mode()).prop_map(
+            |(command, cwd, tags, hooks, mode)| {
+                let env = (0..4).map(|number| ("TOKEN".into(), secret(number).into())).collect();
+                JobRequest {
+                    cwd: Some(cwd),
+                    env: Environment { clear: true, set: env },
+                    tags,
+                    hooks,
+                    ..JobRequest::new(command, mode)
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_of_the_environment_and_no_masked_value_is_in_what_may_be_shown(request in request()) {
+            let mask = Mask::new(&["TOKEN".to_owned()], &request.env.set);
+            let shown = serde_json::to_string(&request.masked(&mask)).unwrap();
+            prop_assert!(!shown.contains("s3cret"), "{shown}");
+            // The values of an environment that nothing is masked of are not shown either.
+            let plain = JobRequest { env: request.env.clone(), ..JobRequest::background(["true"]) };
+            let shown = serde_json::to_string(&plain.masked(&Mask::default())).unwrap();
+            prop_assert!(!shown.contains("s3cret") && !shown.contains("TOKEN"), "{shown}");
+        }
+
+        #[test]
+        fn a_request_comes_back_from_json_as_it_was(request in request()) {
+            let json = serde_json::to_string(&request).unwrap();
+            prop_assert_eq!(serde_json::from_str::<JobRequest>(&json).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn little_has_to_be_said() {
+        let json = r#"{"command":["true"],"mode":{"background":{"max_log":67108864}}}"#;
+        assert_eq!(serde_json::from_str::<JobRequest>(json).unwrap(), JobRequest::background(["true"]));
+        let json = r#"{"command":["true"],"mode":{"foreground":{}}}"#;
+        assert_eq!(serde_json::from_str::<JobRequest>(json).unwrap(), JobRequest::foreground(["true"]));
+    }
+}

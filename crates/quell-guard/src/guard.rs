@@ -1,0 +1,163 @@
+//! The gate that everybody passes who acts through quell, whoever calls it: the policy decides, and what was decided and
+//! done is written down.
+
+use std::sync::OnceLock;
+
+use quell_core::{BUILT_IN, Decision, JobId, Mask};
+use quell_store::Home;
+use serde::Serialize;
+
+use crate::audit_log::{self as audit, Asker, AuditLine, Kind};
+use crate::{Effect, Error, Policy, Result, decide_verb, effect_of};
+
+/// The policy that holds here, and the log of what it has decided.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    home: Home,
+    policy: Policy,
+    asker: OnceLock<Asker>,
+    reason: Option<String>,
+    mask: Mask,
+}
+
+impl Gate {
+    /// With this policy.
+    pub fn new(home: &Home, policy: Policy) -> Self {
+        Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None, mask: Mask::default() }
+    }
+
+    /// With the reason that whoever asks has given.
+    pub fn because(mut self, reason: Option<String>) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// With values that its log does not show.
+    pub fn masking(mut self, mask: Mask) -> Self {
+        self.mask = mask;
+        self
+    }
+
+    /// With the process that its log names as the one who asks.
+    pub fn asked_by(mut self, asker: Asker) -> Self {
+        self.asker = OnceLock::from(asker);
+        self
+    }
+
+    /// Where its log is.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// What it goes by.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Lets a verb pass that is about quell's own jobs, or refuses it. What changes nothing leaves no line unless it is
+    /// refused. Without its line nothing is run or restarted; but a log that can't be written is no reason not to stop a job.
+    pub fn admit(&self, verb: &str, target: &str) -> Result<Decision> {
+        self.admit_for(verb, target, None)
+    }
+
+    /// The same with the job that is made by it, if that is known before.
+    pub fn admit_for(&self, verb: &str, target: &str, job: Option<JobId>) -> Result<Decision> {
+        let decision = decide_verb(&self.policy, verb);
+        // The process that starts the job writes the line of a start, see `roles.rs`.
+        let left_to_keeper = decision.allowed && verb == "start";
+        if !decision.allowed || (effect_of(verb) != Some(Effect::Read) && !left_to_keeper) {
+            let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
+            let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
+            // A restart that was not let start the job again would only stop it.
+            if let (true, "run" | "restart", Err(error)) = (decision.allowed, verb, noted) {
+                return Err(error);
+            }
+        }
+        refused(decision)
+    }
+
+    /// Writes a decision about the host down, and gives it back if it is an allowance. Without a line in the log nothing
+    /// is allowed.
+    pub fn decided(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
+        // A verb that is refused as such is refused for everything.
+        let verdict = decide_verb(&self.policy, verb);
+        self.noted(verb, target, if verdict.allowed { decision } else { verdict })
+    }
+
+    /// The same with the last word about it.
+    pub fn noted(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
+        match self.note(Kind::Decision, verb, target, &decision, None, None) {
+            Err(error) if decision.allowed => Err(error),
+            Ok(()) | Err(_) => refused(decision),
+        }
+    }
+
+    /// Writes a refusal down, and gives it as the error that it is.
+    pub fn refuse(&self, verb: &str, target: &str, decision: Decision) -> Error {
+        let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+        Error::Refused(Box::new(decision))
+    }
+
+    /// Writes down that it came to nothing before anything could be decided or done, and gives the error back.
+    pub fn failed(&self, verb: &str, target: &str, error: Error) -> Error {
+        let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+        let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
+        error
+    }
+
+    /// Writes down what was done: `receipt` is the job that it was done in, if there was one.
+    pub fn acted(
+        &self,
+        verb: &str,
+        target: &str,
+        decision: &Decision,
+        result: &impl Serialize,
+        receipt: Option<String>,
+    ) -> Result<()> {
+        let mut result = serde_json::to_value(result).unwrap_or_default();
+        // It stands beside it.
+        if let Some(fields) = result.as_object_mut() {
+            fields.remove("decision");
+        }
+        self.note(Kind::Act, verb, target, decision, Some(result), receipt)
+    }
+
+    fn note(
+        &self,
+        kind: Kind,
+        verb: &str,
+        target: &str,
+        decision: &Decision,
+        result: Option<serde_json::Value>,
+        receipt: Option<String>,
+    ) -> Result<()> {
+        let mask = |text: &str| self.mask.apply(text);
+        let mut actor = self.asker.get_or_init(Asker::here).clone();
+        actor.session = actor.session.as_deref().map(mask);
+        let decision = decision.clone().masked(&self.mask);
+        let line = AuditLine {
+            schema: quell_core::SCHEMA.into(),
+            at: quell_store::now(),
+            kind,
+            verb: verb.to_owned(),
+            effect: effect_of(verb),
+            target: mask(target),
+            actor,
+            cause: self.reason.as_deref().map(mask),
+            decision,
+            receipt,
+            result,
+        };
+        audit::append(&self.home, &line).map_err(Error::io(audit::path(&self.home)))
+    }
+}
+
+/// The decision, or the error that it is.
+fn refused(decision: Decision) -> Result<Decision> {
+    decision.ok().map_err(Error::Refused)
+}
+
+/// Every line of the log that can be read, oldest first.
+pub fn audit_log(home: &Home) -> Result<Vec<AuditLine>> {
+    audit::read(home).map_err(Error::io(audit::path(home)))
+}

@@ -1,0 +1,156 @@
+//! What the guard wants to know of a process.
+
+use std::path::Path;
+
+use crate::{Kin, Owner, ProcessFacts};
+use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
+use quell_core::{JobId, ProcId};
+use quell_store::Home;
+use quell_sys::Stat;
+
+/// What quell's own processes are called; who calls itself so is left alone, too.
+const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-standby", "quell-helper", "quell-init"];
+
+/// How many bytes of a name the kernel keeps.
+const SHORT: usize = 15;
+
+/// Gathers it. Good only if the process is pinned, and still alive afterwards.
+pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
+    let pid = stat.pid;
+    // The files of a leader that has ended are empty, though the process may live on in other threads.
+    let thread = quell_sys::living_thread(pid, stat);
+    let executed = quell_sys::executed(thread);
+    let words: Vec<String> =
+        quell_sys::whole_cmdline(thread).iter().filter_map(|word| last(Path::new(word))).collect();
+    let names = names(stat, &words, executed.as_deref());
+    let job = Keep::of(home, stat, thread);
+    ProcessFacts {
+        pid,
+        kernel_thread: is_kernels(stat),
+        is_quell: is_quells(stat)
+            || names.iter().any(|name| name == "quell")
+            || quell_sys::same_executable(thread, quell_sys::pid()),
+        names,
+        words,
+        file_unknown: executed.is_none(),
+        owners: owners(pid),
+        caller_uid: quell_sys::uid(),
+        above_caller: kin(pid),
+        kept: matches!(job, Some(Keep::Unknown)),
+        job: job.and_then(|job| job.id()),
+        in_container: !quell_sys::in_first_pid_namespace(),
+    }
+}
+
+fn owners(pid: u32) -> Vec<Owner> {
+    // Of whom nothing can be read may be anybody's: root's, to be safe.
+    let mut uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
+    let mut seen = Vec::new();
+    uids.retain(|uid| {
+        !seen.contains(uid) && {
+            seen.push(*uid);
+            true
+        }
+    });
+    uids.into_iter().map(|uid| Owner { uid, name: quell_sys::user_name(uid) }).collect()
+}
+
+/// A thread of the kernel, or something that the kernel has started by itself.
+fn is_kernels(stat: &Stat) -> bool {
+    stat.is_kernel_thread()
+        || (stat.ppid != 0 && quell_sys::stat(stat.ppid).is_ok_and(|parent| parent.is_kernel_thread()))
+}
+
+/// One of those that keep a job, by its name or by the file that it executes.
+fn is_quells(stat: &Stat) -> bool {
+    QUELLS.contains(&stat.comm.as_str()) || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
+}
+
+fn last(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+fn names(stat: &Stat, words: &[String], executed: Option<&Path>) -> Vec<String> {
+    let file = executed.and_then(last);
+    let file = file.map(|name| name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned));
+    // A script is called by its file, of which the kernel keeps the beginning; its interpreter was told all of it.
+    let is_script = |word: &&String| stat.comm.len() == SHORT && word.starts_with(&stat.comm);
+    let script = words.iter().skip(1).take(2).find(is_script).cloned();
+    let mut names = vec![stat.comm.clone()];
+    for name in [file, words.first().cloned(), script].into_iter().flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The processes above one, the nearest first. A chain is no longer than there are processes; that it ends is certain only
+/// while nobody forks.
+fn above(pid: u32) -> impl Iterator<Item = Stat> {
+    let parent = |pid: u32| {
+        let ppid = quell_sys::stat(pid).ok()?.ppid;
+        (ppid > 0).then(|| quell_sys::stat(ppid).ok())?
+    };
+    std::iter::successors(parent(pid), move |stat| parent(stat.pid)).take(1 << 16)
+}
+
+/// How it stands to whoever called quell.
+fn kin(pid: u32) -> Option<Kin> {
+    let own = quell_sys::pid();
+    if pid == own {
+        return Some(Kin::Caller);
+    }
+    if let Some(step) = above(own).position(|stat| stat.pid == pid) {
+        return Some(if step == 0 { Kin::Caller } else { Kin::Ancestor });
+    }
+    // Who was left by its parent is still in the session that it came from, and hears of the end of that one.
+    let session = quell_sys::stat(own).is_ok_and(|stat| stat.sid == pid);
+    session.then_some(Kin::Ancestor)
+}
+
+/// Who keeps a process that isn't kept with the caller.
+enum Keep {
+    Job(JobId),
+    Unknown,
+}
+
+impl Keep {
+    /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be cleared, and that of the
+    /// caller says what the caller likes: that both are in the same job is shown by the cgroup or by the keeper alone.
+    fn of(home: &Home, stat: &Stat, thread: u32) -> Option<Self> {
+        let keeper =
+            |pid: u32| above(pid).find(is_quells).map(|stat| ProcId { pid: stat.pid, start: stat.start });
+        let own = quell_sys::pid();
+        let (theirs, ours) = (keeper(stat.pid), keeper(own));
+        if theirs.is_some() && theirs == ours {
+            return None;
+        }
+        let in_cgroup = in_cgroup(stat.pid);
+        if in_cgroup.is_some() && in_cgroup == self::in_cgroup(own) {
+            return None;
+        }
+        let said = || quell_sys::variable_of(thread, JOB_VARIABLE)?.parse::<JobId>().ok();
+        if let Some(id) = in_cgroup.or_else(said) {
+            return Some(Self::Job(id));
+        }
+        let keeper = theirs?;
+        let live = home.live().unwrap_or_default();
+        let kept = live.into_iter().find(|id| home.job(*id).is_kept_by(keeper, None));
+        Some(kept.map_or(Self::Unknown, Self::Job))
+    }
+
+    fn id(&self) -> Option<String> {
+        match self {
+            Self::Job(id) => Some(id.to_string()),
+            Self::Unknown => None,
+        }
+    }
+}
+
+fn in_cgroup(pid: u32) -> Option<JobId> {
+    let text = quell_sys::cgroups(pid);
+    let ours = text.split(['/', '\n']).rev().filter_map(|part| part.strip_prefix("quell-"));
+    let id = |rest: &str| rest.trim_end_matches(".scope").trim_end_matches("-keeper").parse().ok();
+    ours.filter_map(id).next()
+}

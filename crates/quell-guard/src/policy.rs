@@ -1,0 +1,157 @@
+//! What a policy says, put together from the files that speak of it.
+
+use serde::Serialize;
+
+use crate::Effect;
+
+/// The whole policy. The default is what holds where nobody has written one: jobs are free, the host is closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Policy {
+    /// The most that a verb may do.
+    pub most: Effect,
+    /// Verbs that are refused.
+    pub deny: Vec<String>,
+    /// Processes that quell didn't start.
+    pub kill: KillPolicy,
+    /// Services.
+    pub service: ServicePolicy,
+    /// Test runs.
+    pub test: TestPolicy,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            most: Effect::Destructive,
+            deny: Vec::new(),
+            kill: KillPolicy::default(),
+            service: ServicePolicy::default(),
+            test: TestPolicy::default(),
+        }
+    }
+}
+
+/// Which foreign processes may be signalled: `[guard.kill]`. Names are patterns, see [`matches`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KillPolicy {
+    /// The names of processes that may be; none by default.
+    pub allow: Vec<String>,
+    /// Whose they may be besides the caller's own; `*` for everybody's.
+    pub users: Vec<String>,
+    /// The names of processes that may not be, whatever else is said.
+    pub protect: Vec<String>,
+    /// The users whose processes may not be.
+    pub protect_users: Vec<String>,
+    /// Numbers below this one are refused.
+    pub min_pid: u32,
+    /// The signals that may be sent, without `SIG`; empty for all.
+    pub signals: Vec<String>,
+}
+
+impl Default for KillPolicy {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            users: Vec::new(),
+            protect: Vec::new(),
+            protect_users: Vec::new(),
+            // Where the kernel begins again when it has used up all numbers: what is below has been there since the boot.
+            min_pid: 300,
+            signals: Vec::new(),
+        }
+    }
+}
+
+/// Which services may be touched: `[guard.service]`. Names are patterns over the unit's name without `.service`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServicePolicy {
+    /// The services that may be; none by default.
+    pub allow: Vec<String>,
+    /// Those that may not be, whatever else is said.
+    pub protect: Vec<String>,
+    /// What may be done with them: `start`, `stop`, `restart`, `status`; empty for all.
+    pub verbs: Vec<String>,
+}
+
+/// What holds for test runs: `[guard.test]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TestPolicy {
+    /// The directories that targets must be in, seen from the working directory; empty for all below it.
+    pub scope: Vec<String>,
+    /// The programs that may run tests, by their last name, or with a slash by their path; empty for all.
+    pub commands: Vec<String>,
+    /// Whether a program in `commands` may be told anything, also with a scope. Not if a weaker file than that of the scope lists
+    /// it: then the list only narrows.
+    pub commands_lift_scope: bool,
+    /// Options and variables of runners that are allowed with a scope, though they can load code.
+    pub allow: Vec<String>,
+    /// Whether a run must be approved.
+    pub approval: bool,
+    /// The variable that approves, if it is `true`, `1` or `yes`.
+    pub approval_variable: String,
+}
+
+/// Whether a pattern fits a name: `*` stands for any number of any characters, everything else for itself.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(first) = parts.next() else { return false };
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_fits_what_it_says_and_nothing_else() {
+        for (pattern, name, fits) in [
+            ("node", "node", true),
+            ("node", "nodejs", false),
+            ("node*", "nodejs", true),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("*-server", "mcp-server", true),
+            ("Node", "node", false),
+            ("a.c", "abc", false),
+            ("**", "a", true),
+            ("*a*", "b", false),
+            ("ab*ba", "aba", false),
+            ("*é*", "café!", true),
+            ("a*", "á", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_stars_takes_no_more_time_than_it_is_long() {
+        let name = "a".repeat(100_000);
+        let begun = std::time::Instant::now();
+        for (pattern, fits) in [
+            ("*".repeat(1000), true),
+            ("a*".repeat(1000), true),
+            (format!("{}b", "a*".repeat(1000)), false),
+            (format!("{}b*", "*a".repeat(1000)), false),
+        ] {
+            assert_eq!(matches(&pattern, &name), fits);
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+}

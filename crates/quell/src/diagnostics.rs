@@ -1,0 +1,109 @@
+//! `QUELL_LOG=FILE`: what quell's own processes do, one line each: time, role, PID, job, event.
+//!
+//! The places that tell something are events of `tracing`. While nothing listens, each of them is one load of an atomic. They
+//! name steps, states, signals and PIDs, and no command line, variable, input or output of a job.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use quell_core::printable;
+use quell_store::{Home, now};
+use quell_sys::OpenMode;
+use quell_sys::fault::{self, LOG_VARIABLE};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::{Config, Error, Result};
+
+/// Begins to write events to the file that `QUELL_LOG` names; the first says what this process does. Without the variable
+/// nothing is done.
+///
+/// The file is made for this user alone, or extended. A link, another user's file, and a file that quell itself reads are
+/// refused.
+pub fn log_to_variable(what: impl FnOnce() -> String) -> Result<()> {
+    let Some(named) = std::env::var_os(LOG_VARIABLE).filter(|named| !named.is_empty()) else { return Ok(()) };
+    let named = PathBuf::from(named);
+    let refuse = |error: io::Error| Error::Variable {
+        name: LOG_VARIABLE.into(),
+        message: format!("can't write {}: {error}", printable(&named.to_string_lossy())),
+        hint: "name a file that this user can write, or unset it".into(),
+    };
+    let path = std::path::absolute(&named).and_then(|path| check_place(&path)).map_err(refuse)?;
+    quell_sys::open_private(&path, OpenMode::Append).map_err(refuse)?;
+    // A program that uses this library may listen already.
+    let _ = tracing::subscriber::set_global_default(LogFile { path });
+    tracing::debug!("begins: {}", what());
+    Ok(())
+}
+
+/// The same place without links, unless it holds what quell goes by: to write there would change jobs or settings.
+fn check_place(path: &Path) -> io::Result<PathBuf> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let real = dir.canonicalize()?.join(name);
+    let home = Home::find().map(|home| home.dir().canonicalize().unwrap_or_else(|_| home.dir().to_owned()));
+    if home.is_some_and(|home| real.starts_with(home)) || Config::is_read_from(&real, Path::new("/")) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is among the files that quell itself goes by",
+        ));
+    }
+    Ok(real)
+}
+
+/// Writes each event as a line of this file.
+struct LogFile {
+    path: PathBuf,
+}
+
+impl Subscriber for LogFile {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target().starts_with("quell")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        let job = fault::job();
+        let job = if job.is_empty() { "-" } else { &job };
+        let (time, role, pid) = (now(), fault::role(), quell_sys::pid());
+        let line = format!("{time} {role} {pid} {job} {}\n", printable(&message.0));
+        // Opened for each line: a keeper closes every descriptor that it did not open itself.
+        if let Ok(mut file) = quell_sys::open_private(&self.path, OpenMode::Append) {
+            // Diagnostics that can't be written change nothing for the job.
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+
+    // Spans are not used.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The text of an event.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
