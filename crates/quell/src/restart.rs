@@ -52,9 +52,11 @@ impl Job {
 
     /// Holds others off who would restart it too: each would start a job. The kernel lets go of it if this process dies.
     fn lock_restart(&self) -> Result<File> {
-        let dir = File::open(self.dir().dir()).map_err(Error::io(self.dir().dir()))?;
-        match dir.try_lock() {
-            Ok(()) => Ok(dir),
+        // Its keeper has the directory itself locked.
+        let path = self.dir().dir().join("launch.private.json");
+        let launch = File::open(&path).map_err(Error::io(path))?;
+        match launch.try_lock() {
+            Ok(()) => Ok(launch),
             Err(TryLockError::WouldBlock) => {
                 Err(Error::State(format!("{} is being restarted by another quell", self.id())))
             }
