@@ -9,7 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{Conditions, Home, JobRequest, Met, Quell, Stop, wait};
+use quell::{
+    Conditions, Home, JobRequest, Met, Quell, Stop,
+    guard::{Guard, Policy, Verb},
+    wait,
+};
 use quell_tests::{eventually, lab::Lab, run::PATIENCE, skip};
 
 /// quell's library, with the jobs of this lab.
@@ -27,6 +31,35 @@ pub fn over(job: &quell::Job) -> Met {
     let waited =
         wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE * 10));
     waited.expect("a wait").first().expect("one job").met
+}
+
+/// The lines about a verb in the audit log of this lab: their kinds.
+fn kinds(lab: &Lab, verb: &str) -> Vec<String> {
+    let lines = crate::test_verb::audit(lab);
+    let of_verb = lines.iter().filter(|line| line["verb"] == verb);
+    of_verb.map(|line| line["kind"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// A permit covers its own verb, and no other: each call that it does not cover asks for itself, and writes that down.
+#[test]
+fn no_permit_is_good_for_another_verb() {
+    let lab = Lab::as_me();
+    let guard = Guard::new(&Home::at(lab.home()), Policy::default());
+    let permit = |verb| guard.permit(verb, "", None).expect("a permit");
+    let stop = Stop { kill: true, ..Stop::default() };
+    let job = quell(&lab).permitted(permit(Verb::Start)).start(&nap(&lab)).expect("a start");
+    assert_eq!(kinds(&lab, "stop"), Vec::<String>::new());
+    job.stop(&stop).expect("a stop");
+    assert_eq!(kinds(&lab, "stop"), ["decision", "act"], "a start does not permit a stop");
+    let other = quell(&lab).start(&nap(&lab)).expect("a start").id();
+    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop(&stop).expect("a stop");
+    assert_eq!(
+        kinds(&lab, "stop"),
+        ["decision", "act", "decision"],
+        "the holder of a permit writes down the rest"
+    );
+    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).remove(false).expect("removed");
+    assert_eq!(kinds(&lab, "rm"), ["decision"]);
 }
 
 /// One line of `/proc/self/status`.

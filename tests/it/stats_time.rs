@@ -7,7 +7,7 @@ use std::{
 
 use quell::{
     Home,
-    guard::{Decision, Gate, Policy},
+    guard::{Decision, Guard, Policy, Verb},
 };
 use quell_tests::{
     evidence::{receipt, was_killed},
@@ -32,8 +32,8 @@ fn text(lab: &Lab, words: &[&str]) -> String {
 }
 
 /// A gate that lets nobody remove anything.
-fn gate(lab: &Lab) -> Gate {
-    Gate::new(&Home::at(lab.home()), Policy { deny: vec!["rm".into()], ..Policy::default() })
+fn gate(lab: &Lab) -> Guard {
+    Guard::new(&Home::at(lab.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
 }
 
 /// Runs to the end and gives the receipt.
@@ -152,13 +152,13 @@ fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
     let lab = Lab::as_me();
     receipt_of(&lab, |quell| quell.args(["--tag", "a=b"]).command(["true"]));
     let gate = gate(&lab);
-    assert!(gate.admit("rm", "web").is_err());
-    assert!(gate.admit("stop", "web").is_ok(), "an allowance is no refusal");
+    assert!(gate.permit(Verb::Rm, "web", None).is_err());
+    assert!(gate.permit(Verb::Stop, "web", None).is_ok(), "an allowance is no refusal");
     let mut log = OpenOptions::new().append(true).open(lab.home().join("audit.jsonl")).expect("the log");
     log.write_all(b"{\"schema\":\"quell/1\",\"at\":\"2026-\n\xff\xfe\n[]\n\n").expect("some damage");
     let no = Decision::refuse("PID_INIT", "built-in", "Not that one.", "Take another.");
-    assert!(gate.decided("kill", "1", no).is_err());
-    assert!(gate.admit("rm", "web").is_err());
+    assert!(gate.decided(Verb::Kill, "1", no).is_err());
+    assert!(gate.permit(Verb::Rm, "web", None).is_err());
     let sums = stats(&lab, &[]);
     assert_eq!(sums["refusals"], 3, "{sums:#}");
     assert_eq!(sums["refusals_by_code"], json!({"PID_INIT": 1, "VERB_DENIED": 2}), "{sums:#}");
@@ -175,7 +175,7 @@ fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
 #[test]
 fn a_home_with_refusals_alone_tells_of_them() {
     let lab = Lab::as_me();
-    assert!(gate(&lab).admit("rm", "web").is_err());
+    assert!(gate(&lab).permit(Verb::Rm, "web", None).is_err());
     let said = text(&lab, &["--chart"]);
     assert!(said.starts_with("0 jobs have ended\n  refusals  1 (1 VERB_DENIED)\n"), "{said}");
     assert!(said.contains("refusals  █  min 1, max 1"), "{said}");
@@ -207,7 +207,7 @@ fn on_a_terminal_the_chart_fits_and_has_colours_for_those_who_want_them() {
     let long = format!("{}={}", "k".repeat(30), "v".repeat(60));
     receipt_of(&lab, |quell| quell.args(["--tag", &long]).command(["true"]));
     // An old refusal, so that there are many pieces of time.
-    assert!(gate(&lab).admit("rm", "web").is_err());
+    assert!(gate(&lab).permit(Verb::Rm, "web", None).is_err());
     let path = lab.home().join("audit.jsonl");
     let line = fs::read_to_string(&path).expect("the log");
     let last = line.lines().last().expect("a line");

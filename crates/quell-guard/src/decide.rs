@@ -2,29 +2,21 @@
 
 use quell_core::{BUILT_IN, Decision};
 
-use crate::{GUIDE, Policy, effect_of};
+use crate::{GUIDE, Policy, Verb};
 
-/// What a verb does besides by other verbs' names. That a restart is also a start is decided with the command that is started.
-fn parts(verb: &str) -> &'static [&'static str] {
-    match verb {
-        "restart" => &["stop"],
-        "service restart" => &["service stop", "service start"],
-        _ => &[],
-    }
+/// The verb that a word names, or the refusal of what is none.
+pub fn read_verb(word: &str) -> Result<Verb, Box<Decision>> {
+    Verb::of(word).ok_or_else(|| {
+        let reason = format!("`{word}` is not in the table of effects");
+        let hint = "it has to be listed before it can be used";
+        Box::new(Decision::refuse("VERB_UNLISTED", BUILT_IN, reason, hint))
+    })
 }
 
-/// Whether a verb may be used at all: it is listed, and the policy refuses neither it nor what it does.
-pub fn decide_verb(policy: &Policy, verb: &str) -> Decision {
-    let Some(effect) = effect_of(verb) else {
-        let reason = format!("`{verb}` is not in the table of effects");
-        return Decision::refuse(
-            "VERB_UNLISTED",
-            BUILT_IN,
-            reason,
-            "it has to be listed before it can be used",
-        );
-    };
-    if policy.deny.iter().any(|denied| denied == verb) {
+/// Whether a verb may be used at all: the policy refuses neither it nor what it does.
+pub fn decide_verb(policy: &Policy, verb: Verb) -> Decision {
+    let effect = verb.effect();
+    if policy.deny.contains(&verb) {
         let reason = format!("the policy refuses `{verb}`");
         let hint = format!("take it out of guard.deny if it is to be allowed; {GUIDE}");
         return Decision::refuse("VERB_DENIED", "guard.deny", reason, hint);
@@ -38,8 +30,8 @@ pub fn decide_verb(policy: &Policy, verb: &str) -> Decision {
         let hint = format!("raise guard.most if it is to be allowed; {GUIDE}");
         return Decision::refuse("EFFECT_DENIED", "guard.most", reason, hint);
     }
-    for part in parts(verb) {
-        let decision = decide_verb(policy, part);
+    for part in verb.parts() {
+        let decision = decide_verb(policy, *part);
         if !decision.allowed {
             return Decision {
                 reason: format!("`{verb}` is also a `{part}`: {}", decision.reason),

@@ -4,7 +4,7 @@
 //! the policy allows it; what touches quell's own jobs is allowed unless the policy refuses it. Every answer is a
 //! [`Decision`]: a code for programs, the rule that decided, a reason and a hint for people.
 //!
-//! Decisions are pure: facts in, a decision out. [`Gate`] asks them and writes the audit log; [`kill`] and [`service`] do what
+//! Decisions are pure: facts in, a decision out. [`Guard`] asks them, writes the audit log and gives a [`Permit`]; [`kill`] and [`service`] do what
 //! touches the host, behind it.
 #![forbid(unsafe_code)]
 
@@ -26,16 +26,16 @@ mod verb;
 
 #[cfg(target_os = "linux")]
 pub use audit_log::{Asker, AuditLine, Kind};
-pub use decide::decide_verb;
+pub use decide::{decide_verb, read_verb};
 #[cfg(target_os = "linux")]
 pub use error::{Error, MORE_DESCRIPTORS, Result};
 #[cfg(target_os = "linux")]
-pub use guard::{Gate, audit_log};
+pub use guard::{Guard, Permit, audit_log};
 pub use kill_rules::{Kin, ProcessFacts, ProcessOwner, decide_kill, read_pid};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
 pub use quell_core::{BUILT_IN, Decision};
 pub use service_rules::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
-pub use verb::{EFFECTS, Effect, Listed, effect_of};
+pub use verb::{Effect, Verb};
 
 /// Where people are led to.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";

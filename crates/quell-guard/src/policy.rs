@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Effect;
+use crate::{Effect, Verb};
 
 /// The whole policy. The default is what holds where nobody has written one: jobs are free, the host is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -11,7 +11,8 @@ pub struct Policy {
     /// The most that a verb may do.
     pub most: Effect,
     /// Verbs that are refused.
-    pub deny: Vec<String>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub deny: Vec<Verb>,
     /// Processes that quell didn't start.
     pub kill: KillPolicy,
     /// Services.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BUILT_IN, Decision, GUIDE, ServicePolicy, WHERE, matches};
+use crate::{BUILT_IN, Decision, GUIDE, ServicePolicy, Verb, WHERE, matches};
 
 /// What can be done with a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +32,13 @@ impl ServiceVerb {
         }
     }
 
-    /// Its name in the table of effects.
-    pub fn listed(self) -> &'static str {
+    /// It as a verb of quell's.
+    pub fn verb(self) -> Verb {
         match self {
-            Self::Start => "service start",
-            Self::Stop => "service stop",
-            Self::Restart => "service restart",
-            Self::Status => "service status",
+            Self::Start => Verb::ServiceStart,
+            Self::Stop => Verb::ServiceStop,
+            Self::Restart => Verb::ServiceRestart,
+            Self::Status => Verb::ServiceStatus,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use quell::roles::AdmittedTests;
 use quell::{Config, Home};
 use quell_core::{Background, JobRequest, Mode, Owner, TestTerms};
-use quell_guard::decide_verb;
+use quell_guard::{Verb, decide_verb};
 
 use super::{TestPlan, check};
 use crate::rules::{BUILT_IN, Decision};
@@ -40,7 +40,7 @@ fn admit(
     background: &Background,
     terms: &TestTerms,
 ) -> Result<AdmittedTests, Box<Decision>> {
-    decide_verb(&config.guard, "test").ok()?;
+    decide_verb(&config.guard, Verb::Test).ok()?;
     let refuse = |code, reason: &str, hint| Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)));
     // Each of these runs a command that is not checked here.
     let known = request.hooks.iter().all(|hook| config.hooks.contains(hook));

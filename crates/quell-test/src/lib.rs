@@ -37,7 +37,7 @@ use counts::{Counter, FoundTests};
 use evidence::EvidenceFile;
 use follow::Course;
 use quell::{Error, Job, Quell, Result, Stop};
-use quell_guard::{Gate, decide_verb};
+use quell_guard::{Guard, Permit, Verb, decide_verb};
 use status::Facts;
 
 /// How much of each stream an answer has, if nothing else is asked for.
@@ -78,9 +78,9 @@ impl TestPlan {
 }
 
 /// Whether they would be let run, without doing it.
-pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
+pub fn check_tests(gate: &Guard, plan: &TestPlan) -> Result<Decision> {
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
-    let listed = decide_verb(gate.policy(), "test");
+    let listed = decide_verb(gate.policy(), Verb::Test);
     if !listed.allowed {
         return Ok(listed);
     }
@@ -94,21 +94,26 @@ pub fn check_tests(gate: &Gate, plan: &TestPlan) -> Result<Decision> {
 
 /// Runs the tests and says what they came to; `meet` gets the job as soon as there is one. An error means that nothing was
 /// run: refused by the guard, or evidence that can't be written. Tests that can't be run are an answer, too.
-pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(&Job)) -> Result<TestAnswer> {
+pub fn run_tests(
+    quell: &Quell,
+    gate: &Guard,
+    plan: &TestPlan,
+    meet: impl FnOnce(&Job),
+) -> Result<TestAnswer> {
     let cwd = std::env::current_dir().and_then(fs::canonicalize).map_err(Error::io("."))?;
     let mask = plan.request.masked_values();
     let words: Vec<String> =
         plan.request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
     let target = words.join(" ");
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
-    let listed = decide_verb(gate.policy(), "test");
+    let listed = decide_verb(gate.policy(), Verb::Test);
     if !listed.allowed {
-        return Err(gate.refuse("test", &target, listed).into());
+        return Err(gate.refuse(Verb::Test, &target, listed).into());
     }
     if let Some(file) = &plan.evidence
         && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
     {
-        return Err(gate.refuse("test", &target, refusal.masked(&mask)).into());
+        return Err(gate.refuse(Verb::Test, &target, refusal.masked(&mask)).into());
     }
     let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
@@ -118,9 +123,9 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
         Ok(checked) => (checked.decision.clone(), Some(checked)),
         Err(decision) => (*decision, None),
     };
-    let decided = gate.decided("test", &target, decision.masked(&mask)).map_err(Error::from);
-    let (decision, checked) = match (decided, checked) {
-        (Ok(decision), Some(checked)) => (decision, checked),
+    let decided = gate.decided(Verb::Test, &target, decision.masked(&mask)).map_err(Error::from);
+    let (permit, checked) = match (decided, checked) {
+        (Ok(permit), Some(checked)) => (permit, checked),
         (Err(error), _) => {
             if let (Error::Refused(decision), Some(evidence)) = (&error, &evidence) {
                 answer.refuse(decision);
@@ -130,9 +135,9 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
             return Err(error);
         }
         // An allowance without anything that was checked: there is none.
-        (Ok(decision), None) => return Err(Error::Refused(Box::new(decision))),
+        (Ok(permit), None) => return Err(Error::Refused(Box::new(permit.decision().clone()))),
     };
-    answer.decision = decision;
+    answer.decision = permit.decision().clone();
     answer.scope.clone_from(&checked.scope);
     let mut plan = plan.clone();
     plan.request.command.clone_from(&checked.words);
@@ -147,7 +152,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
             .push(format!("not passed on to the tests, as there is a scope: {names} (guard.test.allow)"));
     }
 
-    if let Err(error) = answer.carry_out(quell, &plan, checked.runner, &cwd, meet) {
+    if let Err(error) = answer.carry_out(quell, &permit, &plan, checked.runner, &cwd, meet) {
         answer.fail(&error);
     }
     answer.mask(&mask);
@@ -159,7 +164,7 @@ pub fn run_tests(quell: &Quell, gate: &Gate, plan: &TestPlan, meet: impl FnOnce(
     });
     let receipt = answer.job.map(|job| job.to_string());
     // What was done can't be undone because the log can't be written; but it is said.
-    if let Err(error) = gate.acted("test", &target, &answer.decision, &result, receipt) {
+    if let Err(error) = permit.record(&target, &result, receipt) {
         answer.problems.push(format!("the run is not in the audit log: {error}"));
     }
     if let Some(evidence) = evidence
@@ -241,6 +246,7 @@ impl TestAnswer {
     fn carry_out(
         &mut self,
         quell: &Quell,
+        permit: &Permit,
         plan: &TestPlan,
         runner: Runner,
         cwd: &Path,
@@ -260,7 +266,7 @@ impl TestAnswer {
         }
         let begun = Instant::now();
         self.started = quell_store::now();
-        let job = match quell.start_tests(&request) {
+        let job = match quell.start_tests(&request, permit) {
             Ok(job) => job,
             // No instruction of it has run; that it could not be started is because nothing may be when the time is up.
             Err(error)

@@ -4,24 +4,24 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use quell_core::{Decision, JobId, Mask};
-use quell_guard::{Effect, Gate, Policy, decide_verb, effect_of};
+use quell_core::{JobId, Mask};
+use quell_guard::{Effect, Guard, Permit, Policy, Verb};
 use quell_keeper::RunError;
 use quell_store::Home;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::recover::mask_of;
 use crate::{Config, Error, Job, Result, Stopped, find};
 
 /// What is still done if the settings can't be read: to look, and to stop what runs, unless a file that can be read refuses
 /// it. What a policy would have said about the rest is not known.
-const WITHOUT_POLICY: [&str; 2] = ["stop", "sweep"];
+const WITHOUT_POLICY: [Verb; 2] = [Verb::Stop, Verb::Sweep];
 
 /// What somebody wants to do with quell's own jobs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AccessRequest {
-    /// The verb, as it is in the table of effects.
-    pub verb: &'static str,
+    /// The verb.
+    pub verb: Verb,
     /// What it is about.
     pub target: String,
     /// Why, in the words of who wants it.
@@ -32,60 +32,49 @@ pub struct AccessRequest {
     pub mask: Mask,
 }
 
-/// Whoever was let pass: writes down what came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Passed(Option<(Gate, &'static str, Decision)>);
-
-impl Passed {
-    /// A job was started, or not.
-    pub fn started(&self, target: &str, started: &Result<Job>) {
-        match started {
-            Ok(job) => self.acted(target, &json!({ "started": true }), Some(job.id())),
-            Err(error) => self.acted(target, &json!({ "started": false, "error": error.code() }), None),
-        }
-    }
-
-    /// A job was stopped, or not. Of one that was over already nothing is written: nothing was done.
-    pub fn stopped(&self, job: JobId, stopped: &Result<Stopped>) {
-        let result = match stopped {
-            Ok(Stopped { was_over: true, .. }) => return,
-            Ok(Stopped { receipt, .. }) => json!({ "verdict": receipt.verdict, "cause": receipt.cause }),
-            Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
-        };
-        self.acted(&job.to_string(), &result, Some(job));
-    }
-
-    /// What is done is done, so that a log that can't be written changes nothing of it.
-    fn acted(&self, target: &str, result: &Value, job: Option<JobId>) {
-        if let Some((gate, verb, decision)) = &self.0 {
-            let _ = gate.acted(verb, target, decision, result, job.map(|job| job.to_string()));
-        }
+impl AccessRequest {
+    /// A verb, about nothing in particular.
+    pub fn new(verb: Verb) -> Self {
+        Self { verb, target: String::new(), reason: None, job: None, mask: Mask::default() }
     }
 }
 
 /// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
-/// read. What calls a verb by its name calls this first: the command line does, and so does each method of a
-/// [`crate::Quell`] that is guarded.
-pub fn admit(policy: Result<Policy>, home: Option<&Home>, wish: AccessRequest) -> Result<Passed> {
+/// read.
+pub fn permit(policy: Result<Policy>, home: Option<&Home>, wish: AccessRequest) -> Result<Permit> {
     let verb = wish.verb;
     let policy = match policy {
         Ok(policy) => policy,
-        Err(_) if effect_of(verb) == Some(Effect::Read) || WITHOUT_POLICY.contains(&verb) => {
-            Config::refusals_here()
-        }
+        Err(_) if verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb) => Config::refusals_here(),
         Err(error) => return Err(error),
     };
     match home {
         Some(home) => {
             let reason = wish.reason.map(|reason| masked(home, &wish.target, &reason));
-            let gate = Gate::new(home, policy).because(reason).masking(wish.mask);
-            let decision =
-                gate.admit_for(verb, &wish.target, wish.job).map_err(|error| unwritten(home, error))?;
-            Ok(Passed(Some((gate, verb, decision))))
+            let guard = Guard::new(home, policy).because(reason).masking(wish.mask);
+            guard.permit(verb, &wish.target, wish.job).map_err(|error| unwritten(home, error))
         }
-        // There is no place for a log.
-        None => decide_verb(&policy, verb).ok().map(|_| Passed::default()).map_err(Error::Refused),
+        None => Ok(Guard::permit_without_log(&policy, verb)?),
     }
+}
+
+/// Writes down that a job was started, or was not. A log that can't be written changes nothing of what is done.
+pub fn record_start(permit: &Permit, target: &str, started: &Result<Job>) {
+    let _ = match started {
+        Ok(job) => permit.record(target, &json!({ "started": true }), Some(job.id().to_string())),
+        Err(error) => permit.record(target, &json!({ "started": false, "error": error.code() }), None),
+    };
+}
+
+/// Writes down that a job was stopped, or was not. Of one that was over already nothing is written: nothing was done.
+pub fn record_stop(permit: &Permit, job: JobId, stopped: &Result<Stopped>) {
+    let result = match stopped {
+        Ok(Stopped { was_over: true, .. }) => return,
+        Ok(Stopped { receipt, .. }) => json!({ "verdict": receipt.verdict, "cause": receipt.cause }),
+        Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
+    };
+    let job = job.to_string();
+    let _ = permit.record(&job, &result, Some(job.clone()));
 }
 
 /// `reason` without the values that the jobs mask which `target` names, and those that have not ended.

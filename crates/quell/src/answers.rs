@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
-use quell_guard::Decision;
+use quell_guard::{Decision, Verb};
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Sourced};
@@ -239,7 +239,7 @@ impl Job {
     /// Everything that is known of it. If its keeper was lost, its stop is finished first; one that can't be proven dead
     /// is shown as `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
-        self.quell().admit("status", "")?;
+        self.quell().permit(Verb::Status, "")?;
         match settle_lost(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),

@@ -11,6 +11,8 @@ use quell_core::{JobId, JobState};
 use quell_store::{Home, Liveness, is_name};
 use serde::{Deserialize, Serialize};
 
+use quell_guard::Verb;
+
 use crate::index::{self, Fail, Index, Wanted};
 use crate::view::JobView;
 use crate::{Error, Quell, Result, settle_lost};
@@ -321,7 +323,7 @@ impl Quell {
     /// finished.
     pub fn list_settled(&self, filter: &Filter) -> Result<Settled> {
         let lost_only = Filter { states: vec![JobState::Lost], limit: Some(0), all: false, ..filter.clone() };
-        self.admit("list", "")?;
+        self.permit(Verb::List, "")?;
         let wanted = if filter.states.is_empty() { filter } else { &lost_only };
         let (first, unreadable) = list_readable(self.home(), wanted)?;
         let is_lost = |view: &&JobView| view.state == JobState::Lost;

@@ -11,6 +11,8 @@ use quell_core::{EventKind, JobEvent, JobId, JobState, Timestamp};
 use quell_store::Watch;
 use quell_sys::{Polled, poll_until};
 
+use quell_guard::Verb;
+
 use crate::{Error, Filter, Job, Quell, Result, settle_lost};
 
 /// A time in the past: a duration until now, such as `10m`, or a time such as
@@ -26,7 +28,7 @@ pub fn parse_since(text: &str) -> Result<Timestamp> {
 impl Job {
     /// Its history, oldest first. A job in the foreground writes none: what its record tells is given instead.
     pub fn events(&self) -> Result<Vec<JobEvent>> {
-        self.quell().admit("events", "")?;
+        self.quell().permit(Verb::Events, "")?;
         EventFeed::new(self).read()
     }
 

@@ -10,9 +10,11 @@ use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
 
+use quell_guard::Verb;
+
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
 use crate::recover::{Finisher, Keepers, Standing, Survivors, not_proven_dead, settle};
-use crate::{Error, JobState, JobView, Quell, Result, find, settle_lost};
+use crate::{Error, JobState, JobView, Quell, Result, find, record_stop, settle_lost};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
 /// audit, the record, a busy machine.
@@ -138,6 +140,11 @@ impl Job {
         self.is_over()
     }
 
+    /// Finishes it if its keepers were lost, and if the policy allows that; whether it was finished.
+    pub fn settle_lost(&self) -> Result<bool> {
+        settle_lost(&self.dir)
+    }
+
     /// Whether it has ended, or was never there.
     pub(crate) fn is_over(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
@@ -151,13 +158,16 @@ impl Job {
     ///
     /// An error means that it is not proven dead; it can be tried again.
     pub fn stop(&self, stop: &Stop) -> Result<Stopped> {
-        let passed = self.quell.admit_because("stop", &self.id().to_string(), stop.reason.clone())?;
+        let permit = self.quell.permit_because(Verb::Stop, &self.id().to_string(), stop.reason.clone())?;
         let stopped = self.stop_admitted(stop);
-        passed.stopped(self.id(), &stopped);
+        if let Some(permit) = permit {
+            record_stop(&permit, self.id(), &stopped);
+        }
         stopped
     }
 
-    fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
+    /// The same for a caller that has a permit.
+    pub(crate) fn stop_admitted(&self, stop: &Stop) -> Result<Stopped> {
         let ended = |was_over| Ok(Stopped { receipt: self.ended_receipt()?, was_over });
         match settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)? {
             Standing::Over => {
@@ -459,7 +469,7 @@ impl Job {
 
     /// Sends a signal to the root, or to everyone in the tree; how many got it.
     pub fn signal(&self, signal: Signal, tree: bool) -> Result<usize> {
-        self.quell.admit("signal", &self.id().to_string())?;
+        self.quell.permit(Verb::Signal, &self.id().to_string())?;
         match self.call(&Call::Signal { signal, tree })? {
             Answer::Signaled { sent } => Ok(sent),
             other => Err(self.strange(&other)),
@@ -489,7 +499,7 @@ impl Job {
 
     /// Removes the record of a job that is over. One whose keeper was lost is finished first.
     pub fn remove(&self, force: bool) -> Result<()> {
-        self.quell.admit("rm", &self.id().to_string())?;
+        self.quell.permit(Verb::Rm, &self.id().to_string())?;
         match settle_lost(&self.dir) {
             Err(Error::NotProvenDead(_)) if force => {}
             // Its end is told once before it is forgotten.

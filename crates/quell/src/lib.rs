@@ -59,9 +59,11 @@ mod view;
 mod wait;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-pub use admit::{AccessRequest, Passed, admit};
+use quell_guard::{Effect, Permit, Verb};
+
+pub use admit::{AccessRequest, permit, record_start, record_stop};
 pub use config::{Config, Loaded};
 pub use error::Error;
 pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
@@ -80,7 +82,8 @@ pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
     Omitted, Piece, Stream, Streams, Watch, now,
 };
-pub use recover::{Finish, finish_lost, settle_lost};
+pub use recover::Finish;
+pub(crate) use recover::settle_lost;
 pub use regex_lite::Regex;
 pub use short::short_ids;
 pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
@@ -98,8 +101,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Quell {
     home: Home,
     program: PathBuf,
-    /// Whether each call asks the gate.
-    guarded: bool,
+    /// What was permitted before: calls that it covers don't ask again.
+    permit: Option<Arc<Permit>>,
     /// The test run that was started through it.
     started: Option<core::JobId>,
 }
@@ -107,20 +110,25 @@ pub struct Quell {
 impl Quell {
     /// The user's own: QUELL_HOME, or below the state directory. The program is QUELL_BIN, or `quell` on the PATH.
     pub fn new() -> Result<Self> {
-        Ok(Self { guarded: true, ..Self::with_program(Home::find().ok_or(Error::NoHome)?, find_program()?) })
+        Ok(Self::with_program(Home::find().ok_or(Error::NoHome)?, find_program()?))
     }
 
     /// With another home.
     pub fn at(home: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self { guarded: true, ..Self::with_program(Home::at(home), find_program()?) })
+        Ok(Self::with_program(Home::at(home), find_program()?))
     }
 
-    /// With a program that is known: this very one, if it is `quell` itself. Whoever calls this has asked the gate
-    /// ([`admit`]) before each call.
+    /// With a program that is known: this very one, if it is `quell` itself.
     pub fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, guarded: false, started: None }
+        Self { home, program, permit: None, started: None }
+    }
+
+    /// With what was permitted before. Calls for that verb, and those that only look, don't ask the guard again; whoever holds the permit
+    /// writes down what came of them. All other calls ask for themselves.
+    pub fn permitted(self, permit: Permit) -> Self {
+        Self { permit: Some(Arc::new(permit)), ..self }
     }
 
     /// Where its jobs are.
@@ -153,41 +161,44 @@ impl Quell {
 
     /// The jobs that `filter` lets through: live ones, and finished ones, newest first.
     pub fn list(&self, filter: &Filter) -> Result<Listing> {
-        self.admit("list", "")?;
+        self.permit(Verb::List, "")?;
         list(&self.home, filter)
     }
 
     /// Removes old jobs, or says which it would.
     pub fn gc(&self, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
-        self.admit("gc", "")?;
+        self.permit(Verb::Gc, "")?;
         gc::gc(&self.home, rules, dry_run)
     }
 
     /// Finishes the stop of jobs whose keepers were lost, and puts away what quell has left; or says what it would do.
     pub fn sweep(&self, dry_run: bool) -> Result<SweepReport> {
-        self.admit("sweep", "")?;
+        self.permit(Verb::Sweep, "")?;
         sweep::sweep(&self.home, dry_run)
     }
 
-    /// Asks the gate, for who has not done so before.
-    pub(crate) fn admit(&self, verb: &'static str, target: &str) -> Result<Passed> {
-        self.admit_because(verb, target, None)
+    /// Asks the guard. None if what was permitted before covers it: then the holder of that permit writes down what came of it.
+    pub(crate) fn permit(&self, verb: Verb, target: &str) -> Result<Option<Permit>> {
+        self.permit_because(verb, target, None)
     }
 
     /// The same with a reason.
-    pub(crate) fn admit_because(
+    pub(crate) fn permit_because(
         &self,
-        verb: &'static str,
+        verb: Verb,
         target: &str,
         reason: Option<String>,
-    ) -> Result<Passed> {
-        if !self.guarded {
-            return Ok(Passed::default());
+    ) -> Result<Option<Permit>> {
+        // A test run stops what it has started.
+        let own = verb == Verb::Stop && self.started.is_some_and(|job| job.to_string() == target);
+        let covers = |given: &Permit| given.verb() == verb || verb.effect() == Effect::Read || own;
+        if self.permit.as_deref().is_some_and(covers) {
+            return Ok(None);
         }
         let config = Config::load_here().map(|loaded| loaded.config);
         let mask = config.as_ref().map(Config::mask).unwrap_or_default();
         let wish = AccessRequest { verb, target: target.to_owned(), reason, job: None, mask };
-        admit(config.map(|config| config.guard), Some(&self.home), wish)
+        admit::permit(config.map(|config| config.guard), Some(&self.home), wish).map(Some)
     }
 }
 
@@ -204,14 +215,9 @@ pub fn run(mut request: JobRequest, home: Option<PathBuf>) -> Result<Finished> {
         id = foreground.id;
     }
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
-    let wish = AccessRequest {
-        verb: "run",
-        target: program.unwrap_or_default(),
-        job: id,
-        mask,
-        ..AccessRequest::default()
-    };
-    admit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
+    let wish =
+        AccessRequest { target: program.unwrap_or_default(), job: id, mask, ..AccessRequest::new(Verb::Run) };
+    let _permit = permit(config.map(|config| config.guard), Home::find().as_ref(), wish)?;
     Ok(quell_keeper::run(request, home)?)
 }
 

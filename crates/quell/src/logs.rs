@@ -8,6 +8,8 @@ use quell_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use quell_guard::Verb;
+
 use crate::{Error, Job, Result, settle_lost};
 
 /// Tells when there may be more output to read, and when there can't be any more. For use with [`quell_store::Lines`] or
@@ -63,7 +65,7 @@ impl LogWatch {
 impl Job {
     /// Watches its output. From now on nothing that is written is missed.
     pub fn watch_logs(&self) -> Result<LogWatch> {
-        self.quell().admit("logs", "")?;
+        self.quell().permit(Verb::Logs, "")?;
         let dir = self.dir();
         let mut watch = Watch::new().map_err(Error::io(dir.dir()))?;
         let added = watch.add(dir.dir()).and_then(|()| watch.add_quietly(&dir.live_path()));
@@ -76,7 +78,7 @@ impl Job {
 
     /// What it has written.
     pub fn logs(&self, query: &LogQuery) -> Result<LogPage> {
-        self.quell().admit("logs", "")?;
+        self.quell().permit(Verb::Logs, "")?;
         query.page(self.dir().dir()).map_err(Error::io(self.dir().dir()))
     }
 

@@ -12,14 +12,13 @@ use quell_core::{
     JobSpec, JobState, KillReason, Mask, Member, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
     SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
 };
-use quell_guard::{Decision, decide_verb};
+use quell_guard::{Guard, Permit, Verb};
 use quell_keeper::{News, RunError};
 use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, log_once, now, once};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
 use crate::{Config, Error, Result};
-use quell_guard::Gate;
 
 /// How much longer than its own verification a stop that another quell is finishing is waited for.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
@@ -232,7 +231,7 @@ impl Lost {
 /// process is killed meanwhile, the next one begins again.
 ///
 /// The policy must allow `sweep`, and the audit log gets a line, if processes of it may be alive.
-pub fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
+pub(crate) fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
     finish(job, lock, Keepers::Unknown, Finisher::Sweep)
 }
 
@@ -249,20 +248,20 @@ pub(crate) enum Finisher {
 
 impl Finisher {
     /// Whether today's policy lets processes of a lost job be killed; the gate that writes down what came of it, if it does.
-    fn admit(self, job: &JobDir) -> Result<Option<(Gate, Decision)>> {
+    fn permit(self, job: &JobDir) -> Result<Option<Permit>> {
         let verb = match self {
             Self::Stop => return Ok(None),
-            Self::Sweep => "sweep",
-            Self::Reader => "stop",
+            Self::Sweep => Verb::Sweep,
+            Self::Reader => Verb::Stop,
         };
         let (policy, mask) = match Config::from_files_here() {
             Ok(config) => (config.guard.clone(), config.mask()),
             Err(_) => (Config::refusals_here(), Mask::default()),
         };
-        let decision = decide_verb(&policy, verb);
-        if decision.allowed {
-            return Ok(Some((Gate::new(job.home(), policy).masking(mask), decision)));
-        }
+        let decision = match Guard::new(job.home(), policy).masking(mask).permit_recovery(verb) {
+            Ok(permit) => return Ok(Some(permit)),
+            Err(decision) => decision,
+        };
         Err(Error::NotProvenDead(format!(
             "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \
              not: {} ({})",
@@ -278,7 +277,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
     fault::work_for(&job.id());
     let case = Case::of(job, &lock, keepers)?;
     tracing::debug!("recovery: {}", case.name());
-    let admitted = if matches!(case, Case::Lost(_)) { finisher.admit(job)? } else { None };
+    let permit = if matches!(case, Case::Lost(_)) { finisher.permit(job)? } else { None };
     // What was never made is removed at once, and its lock stays as it was made until then.
     if !matches!(case, Case::Kept | Case::Unmade(_)) {
         fault_point(FaultPoint::LostLocked);
@@ -327,11 +326,11 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
     let mut receipt = done.receipt(&lost, job);
     receipt.steps.iter().for_each(|step| tracing::debug!("{step}"));
     mask_members(&mut receipt, &lost, job);
-    if let Some((gate, decision)) = admitted {
+    if let Some(permit) = permit {
         let result = json!({ "verdict": receipt.verdict, "cause": receipt.cause });
         let id = job.id().to_string();
         // What is done is done, also if the log can't be written.
-        let _ = gate.acted("sweep", &id, &decision, &result, Some(id.clone()));
+        let _ = permit.record(&id, &result, Some(id.clone()));
     }
     // Nothing is new: what was told of them when they were first met says more.
     let told = lost.record.as_deref().is_some_and(|record| {
@@ -409,7 +408,7 @@ pub(crate) enum Keepers {
 /// where it is lost, its stop is finished first, here or by another quell that has begun with it. Whether it was lost.
 ///
 /// An error says that it is not proven dead, and can be tried again; also where the policy does not allow `stop`.
-pub fn settle_lost(job: &JobDir) -> Result<bool> {
+pub(crate) fn settle_lost(job: &JobDir) -> Result<bool> {
     let standing = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)?;
     Ok(standing == Standing::Finished)
 }

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use quell_core::{JobId, Mode, Stdin};
 use quell_sys::fault::{FaultPoint, fault_point};
 
+use quell_guard::Verb;
+
 use crate::start::{is_inside_a_job, open_input, owner_lives};
 use crate::view::about;
 use crate::{Error, Job, Result, Stop};
@@ -19,7 +21,7 @@ impl Job {
     /// before anything is stopped: the guard does not let the command be started, it is in the foreground, what it reads
     /// can't be had again, its directory or its program is gone, somebody else restarts it or has done so.
     pub fn restart(&self, stop: &Stop) -> Result<Job> {
-        self.quell.admit("restart", &self.id().to_string())?;
+        self.quell.permit(Verb::Restart, &self.id().to_string())?;
         let unreadable = |name: &str| about(&self.dir().dir().join(name));
         if self.dir().spec().map_err(unreadable("spec.json"))?.request.is_foreground() {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
@@ -45,7 +47,7 @@ impl Job {
         background.owner = background.owner.filter(|owner| owner_lives(self.quell.home(), owner));
         crate::roles::check_request(self.quell.home(), &request)?;
         quell_keeper::check(&request)?;
-        self.stop(stop)?;
+        self.stop_admitted(stop)?;
         fault_point(FaultPoint::RestartStopped);
         self.quell.start_request(&request, stdin)
     }

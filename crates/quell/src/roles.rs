@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
-use quell_guard::{Asker, BUILT_IN, Decision, Gate, Policy, decide_verb};
+use quell_guard::{Asker, BUILT_IN, Decision, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::{News, RunError, StartMessage, StartReply};
 use quell_store::Home;
 
@@ -67,8 +67,8 @@ pub fn tell() -> ExitCode {
     let target = format!("hooks of {}", news.job);
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
-    let decision = config.map(|config| decide_verb(&config.guard, "start"));
-    match note(&Home::at(&news.home), mask, "start", &target, decision) {
+    let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
+    match note(&Home::at(&news.home), mask, Verb::Start, &target, decision) {
         Ok(_) => quell_keeper::tell_hooks(news),
         Err(_) => ExitCode::from(REFUSED),
     }
@@ -94,7 +94,7 @@ pub(crate) fn check_request(home: &Home, request: &JobRequest) -> Result<()> {
         return Ok(());
     }
     let mask = mask_of(&config, request);
-    Err(Gate::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
+    Err(Guard::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
 }
 
 /// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
@@ -108,9 +108,10 @@ fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Res
             let (verb, decision, tests) = decide_request(&config, &home, request, judge);
             (mask_of(&config, request), verb, Ok(decision), tests)
         }
-        Err(error) => (mask_of(&Config::default(), request), "start", Err(error), None),
+        Err(error) => (mask_of(&Config::default(), request), Verb::Start, Err(error), None),
     };
-    note(&home, mask, verb, &program, decision)?;
+    // What comes of it is written down by the caller.
+    let _permit = note(&home, mask, verb, &program, decision)?;
     match tests {
         Some(tests) => {
             let (request, stdin) = resolve_request(&home, &tests.request)?;
@@ -127,28 +128,22 @@ fn decide_request(
     home: &Home,
     request: &JobRequest,
     judge: TestJudge,
-) -> (&'static str, Decision, Option<AdmittedTests>) {
-    let start = decide_verb(&config.guard, "start");
+) -> (Verb, Decision, Option<AdmittedTests>) {
+    let start = decide_verb(&config.guard, Verb::Start);
     let masked = |decision: Decision| decision.masked(&request.masked_values());
     if start.allowed {
-        return ("start", start, None);
+        return (Verb::Start, start, None);
     }
     match judge(config, home, request) {
-        Some(Ok(tests)) => ("test", tests.decision.clone(), Some(tests)),
-        Some(Err(refusal)) => ("test", masked(*refusal), None),
-        None => ("start", start, None),
+        Some(Ok(tests)) => (Verb::Test, tests.decision.clone(), Some(tests)),
+        Some(Err(refusal)) => (Verb::Test, masked(*refusal), None),
+        None => (Verb::Start, start, None),
     }
 }
 
 /// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
-fn note(
-    home: &Home,
-    mask: Mask,
-    verb: &'static str,
-    target: &str,
-    decision: Result<Decision>,
-) -> Result<Decision> {
-    let gate = Gate::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
+fn note(home: &Home, mask: Mask, verb: Verb, target: &str, decision: Result<Decision>) -> Result<Permit> {
+    let gate = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
     Ok(gate.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

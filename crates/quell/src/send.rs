@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use quell_keeper::control::{Answer, Call, SEND_AT_ONCE};
 
+use quell_guard::Verb;
+
 use crate::{Error, Job, Result};
 
 impl Job {
@@ -29,7 +31,7 @@ impl Job {
     /// The same for all that `source` gives, as it comes: how many bytes that was. Not more than a few kilobytes of it
     /// are held in memory. An error of `source` is [`Error::Io`] about `-`; what came before it has been written.
     pub fn send_from(&self, source: &mut dyn Read, eof: bool, patience: Duration) -> Result<u64> {
-        self.quell.admit("send", &self.id().to_string())?;
+        self.quell.permit(Verb::Send, &self.id().to_string())?;
         let mut buffer = vec![0; SEND_AT_ONCE];
         let mut sent = 0;
         loop {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
@@ -15,7 +16,9 @@ use quell_keeper::{RunError, StartMessage, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 
-use crate::{Error, Job, Quell, Result};
+use quell_guard::{Permit, Verb};
+
+use crate::{Error, Job, Quell, Result, record_start};
 
 /// The verb by which a keeper is executed.
 pub const KEEP_VERB: &str = "__keep";
@@ -226,18 +229,25 @@ impl Quell {
     pub fn start(&self, request: &JobRequest) -> Result<Job> {
         let program =
             request.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        let passed = self.admit("start", &program)?;
+        let permit = self.permit(Verb::Start, &program)?;
         let started = resolve_request(self.home(), request)
             .and_then(|(request, stdin)| self.start_request(&request, stdin));
-        passed.started(&program, &started);
+        if let Some(permit) = permit {
+            record_start(&permit, &program, &started);
+        }
         started
     }
 
-    /// Starts a test run that the guard has admitted.
-    pub fn start_tests(&self, request: &JobRequest) -> Result<Job> {
+    /// Starts a test run. Before: `permit` is that of the test run. The job that comes back can be stopped through this handle
+    /// without asking again.
+    pub fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job> {
+        if permit.verb() != Verb::Test {
+            let why = format!("a test run needs a permit for `test`, not for `{}`", permit.verb());
+            return Err(Error::BadValue(why));
+        }
         let (request, stdin) = resolve_request(self.home(), request)?;
         let id = self.start_request(&request, stdin)?.id();
-        Ok(Self { started: Some(id), ..self.clone() }.job_with(id))
+        Ok(Self { started: Some(id), permit: Some(Arc::new(permit.clone())), ..self.clone() }.job_with(id))
     }
 
     /// Starts it. If its name is that of a job that was lost, that one is finished first.

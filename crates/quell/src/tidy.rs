@@ -40,7 +40,7 @@ impl Quell {
         }
         // Where nobody may remove, nothing goes by itself either.
         let policy = crate::Config::load_here()?.config.guard;
-        if !quell_guard::decide_verb(&policy, "gc").allowed {
+        if !quell_guard::decide_verb(&policy, quell_guard::Verb::Gc).allowed {
             return Ok(None);
         }
         // Before the work: one that can't be done is not tried again at each start.

@@ -3,6 +3,8 @@
 use quell_core::{JobSpec, ModeKind, Receipt, Record};
 use quell_keeper::control::LiveMember;
 
+use quell_guard::Verb;
+
 use crate::answers::TreeAnswer;
 use crate::recover::{Lost, mask_of};
 use crate::{Error, Job, JobState, Result};
@@ -43,7 +45,7 @@ impl Job {
     ///
     /// A job in the foreground is looked at from outside: who has just been forked may be missing.
     pub fn whole_tree(&self) -> Result<ProcessTree> {
-        self.quell().admit("tree", "")?;
+        self.quell().permit(Verb::Tree, "")?;
         // Once more if it ends while it is looked at.
         for _ in 0..2 {
             let view = self.view()?;

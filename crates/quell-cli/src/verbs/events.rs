@@ -46,7 +46,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
     };
     let (mut events, mut end) = (Vec::new(), ExitCode::SUCCESS);
     for job in &jobs {
-        match quell::settle_lost(job.dir()) {
+        match job.settle_lost() {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
                 job_selection::tell_unfinished(&error);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use quell::answers::CheckAnswer;
 use quell::{Error, JobRequest};
-use quell_guard::{Decision, decide_verb, kill, service};
+use quell_guard::{Decision, Verb, decide_verb, kill, read_verb, service};
 use quell_test::{TestPlan, check_tests};
 
 use super::{envelope, fail, guard_check, quell};
@@ -19,7 +19,9 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
-        CheckVerb::Service(args) => (args.json, args.what.action.verb().listed(), args.what.name.clone()),
+        CheckVerb::Service(args) => {
+            (args.json, args.what.action.verb().verb().word(), args.what.name.clone())
+        }
         CheckVerb::Test(args) => {
             let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
             (args.json, "test", words.join(" "))
@@ -60,10 +62,14 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
             check_tests(&gate, &plan)
         }
         CheckVerb::Verb(args) => {
-            let decision = decide_verb(gate.policy(), &args.verb);
+            let verb = match read_verb(&args.verb) {
+                Ok(verb) => verb,
+                Err(refusal) => return Ok(*refusal),
+            };
+            let decision = decide_verb(gate.policy(), verb);
             // It starts a job again. That it stops one is part of the decision about the verb.
-            let start = decide_verb(gate.policy(), "start");
-            if args.verb == "restart" && decision.allowed && !start.allowed {
+            let start = decide_verb(gate.policy(), Verb::Start);
+            if verb == Verb::Restart && decision.allowed && !start.allowed {
                 return Ok(Decision {
                     reason: format!("a restart is also a start: {}", start.reason),
                     ..start

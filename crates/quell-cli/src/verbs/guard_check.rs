@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::{AccessRequest, Config, Error, Loaded, Passed, Quell};
+use quell::{AccessRequest, Config, Error, Loaded, Quell};
 use quell_core::{Environment, JobId};
-use quell_guard::Gate;
+use quell_guard::{Guard, Permit, Verb};
 
 use crate::args::{CliCommand, StopArgs};
 
@@ -19,14 +19,29 @@ pub fn settings() -> Result<&'static Loaded, Error> {
 }
 
 /// The policy that holds here, over the jobs of `quell`, and why it is asked.
-pub fn of(quell: &Quell, reason: Option<String>) -> Result<Gate, Error> {
+pub fn of(quell: &Quell, reason: Option<String>) -> Result<Guard, Error> {
     let config = &settings()?.config;
-    Ok(Gate::new(quell.home(), config.guard.clone()).because(reason).masking(config.mask()))
+    Ok(Guard::new(quell.home(), config.guard.clone()).because(reason).masking(config.mask()))
+}
+
+/// The permit that this command goes by.
+static PERMIT: OnceLock<Permit> = OnceLock::new();
+
+/// The permit that this command goes by; none for one that asks with all it knows.
+pub fn permit() -> Option<&'static Permit> {
+    PERMIT.get()
 }
 
 /// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
-pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
-    let Some((name, target)) = name(verb) else { return Ok(Passed::default()) };
+pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<(), Error> {
+    if let Some((name, target)) = name(verb) {
+        let permit = ask(verb, name, target, job)?;
+        PERMIT.get_or_init(|| permit);
+    }
+    Ok(())
+}
+
+fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Result<Permit, Error> {
     let policy = settings().map(|loaded| loaded.config.guard.clone());
     // A mistake in a file keeps nobody from looking and stopping, also if QUELL_CONFIG names it. Any other variable that the
     // caller has set by mistake is named.
@@ -43,14 +58,14 @@ pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
         _ => None,
     };
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
-    match quell::admit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask }) {
+    match quell::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask }) {
         // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
         // the caller looks like a helper is no proof, so it gives no more rights than that.
         Err(Error::Refused(_))
             if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
         {
             let policy = settings().map(|loaded| loaded.config.guard.clone());
-            quell::admit(policy, None, AccessRequest { verb: "start", ..AccessRequest::default() })
+            quell::permit(policy, None, AccessRequest::new(Verb::Start))
         }
         admitted => admitted,
     }
@@ -72,31 +87,31 @@ fn selected(args: &StopArgs) -> String {
 }
 
 /// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
-fn name(verb: &CliCommand) -> Option<(&'static str, String)> {
+fn name(verb: &CliCommand) -> Option<(Verb, String)> {
     let jobs = |jobs: &[String]| jobs.join(" ");
     Some(match verb {
-        CliCommand::Run(args) => ("run", program(&args.command)),
-        CliCommand::Start(args) => ("start", program(&args.command)),
-        CliCommand::Stop(args) => ("stop", selected(args)),
-        CliCommand::Logs(_) => ("logs", String::new()),
-        CliCommand::Events(_) => ("events", String::new()),
-        CliCommand::Wait(args) => ("wait", jobs(&args.jobs)),
-        CliCommand::Send(args) => ("send", args.job.clone()),
-        CliCommand::Signal(args) => ("signal", args.job.clone()),
-        CliCommand::Restart(args) => ("restart", jobs(&args.jobs)),
-        CliCommand::List(_) => ("list", String::new()),
-        CliCommand::Status(_) => ("status", String::new()),
-        CliCommand::Tree(_) => ("tree", String::new()),
-        CliCommand::Stats(_) => ("stats", String::new()),
-        CliCommand::Rm(args) => ("rm", jobs(&args.jobs)),
-        CliCommand::Gc(_) => ("gc", String::new()),
-        CliCommand::Sweep(_) => ("sweep", String::new()),
-        CliCommand::Doctor(_) => ("doctor", String::new()),
-        CliCommand::Config(_) => ("config", String::new()),
-        CliCommand::Complete(_) => ("list", String::new()),
-        CliCommand::Completions(_) => ("completions", String::new()),
-        CliCommand::Man(args) => ("man", args.dir.display().to_string()),
-        CliCommand::Guard(_) => ("guard", String::new()),
+        CliCommand::Run(args) => (Verb::Run, program(&args.command)),
+        CliCommand::Start(args) => (Verb::Start, program(&args.command)),
+        CliCommand::Stop(args) => (Verb::Stop, selected(args)),
+        CliCommand::Logs(_) => (Verb::Logs, String::new()),
+        CliCommand::Events(_) => (Verb::Events, String::new()),
+        CliCommand::Wait(args) => (Verb::Wait, jobs(&args.jobs)),
+        CliCommand::Send(args) => (Verb::Send, args.job.clone()),
+        CliCommand::Signal(args) => (Verb::Signal, args.job.clone()),
+        CliCommand::Restart(args) => (Verb::Restart, jobs(&args.jobs)),
+        CliCommand::List(_) => (Verb::List, String::new()),
+        CliCommand::Status(_) => (Verb::Status, String::new()),
+        CliCommand::Tree(_) => (Verb::Tree, String::new()),
+        CliCommand::Stats(_) => (Verb::Stats, String::new()),
+        CliCommand::Rm(args) => (Verb::Rm, jobs(&args.jobs)),
+        CliCommand::Gc(_) => (Verb::Gc, String::new()),
+        CliCommand::Sweep(_) => (Verb::Sweep, String::new()),
+        CliCommand::Doctor(_) => (Verb::Doctor, String::new()),
+        CliCommand::Config(_) => (Verb::Config, String::new()),
+        CliCommand::Complete(_) => (Verb::List, String::new()),
+        CliCommand::Completions(_) => (Verb::Completions, String::new()),
+        CliCommand::Man(args) => (Verb::Man, args.dir.display().to_string()),
+        CliCommand::Guard(_) => (Verb::Guard, String::new()),
         // They decide with all that they know of what is meant.
         CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_) => return None,
         // They ask the gate about what they read.

@@ -28,7 +28,7 @@ pub fn since(age: Option<Duration>) -> Option<SystemTime> {
 pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
     // Whoever asks about it is told of an error with the answer.
-    if let Ok(true) = quell::settle_lost(job.dir()) {
+    if let Ok(true) = job.settle_lost() {
         tell_finished(job.id());
     }
     Ok(job)
@@ -37,7 +37,7 @@ pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
 /// The same for a verb that shows also a lost job: says why one is not finished.
 pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    match quell::settle_lost(job.dir()) {
+    match job.settle_lost() {
         Ok(true) => tell_finished(job.id()),
         Ok(false) => {}
         Err(error) => tell_unfinished(&error),

@@ -52,24 +52,19 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
         logged => logged,
     };
-    let passed = match logged.and_then(|()| guard_check::admit(&verb, job)) {
-        Ok(passed) => passed,
-        Err(error) => {
-            // The codes of `run` are those of its command.
-            let (code, body) = match (&verb, &error) {
-                (CliCommand::Run(_), Error::Start(error)) => {
-                    (output::FAILED, crate::verbs::run::body_of(error))
-                }
-                (CliCommand::Run(_), _) => (output::FAILED, error.body()),
-                _ => (error.exit_code(), error.body()),
-            };
-            let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
-            return output::fail(&called(), json, code, &body);
-        }
-    };
+    if let Err(error) = logged.and_then(|()| guard_check::admit(&verb, job)) {
+        // The codes of `run` are those of its command.
+        let (code, body) = match (&verb, &error) {
+            (CliCommand::Run(_), Error::Start(error)) => (output::FAILED, crate::verbs::run::body_of(error)),
+            (CliCommand::Run(_), _) => (output::FAILED, error.body()),
+            _ => (error.exit_code(), error.body()),
+        };
+        let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+        return output::fail(&called(), json, code, &body);
+    }
     match verb {
-        CliCommand::Start(args) => start::start(args.0, &passed),
-        CliCommand::Stop(args) => stop::stop(&args, &passed),
+        CliCommand::Start(args) => start::start(args.0),
+        CliCommand::Stop(args) => stop::stop(&args),
         CliCommand::Test(args) => test::test(args.0),
         CliCommand::Logs(args) => logs::logs(&args),
         CliCommand::Events(args) => events::events(&args),
@@ -112,7 +107,11 @@ fn called() -> String {
 fn quell() -> Result<Quell, Error> {
     let home = Home::find().ok_or(Error::NoHome)?;
     home.check().map_err(Error::io(home.dir()))?;
-    Ok(Quell::with_program(home, "/proc/self/exe"))
+    let quell = Quell::with_program(home, "/proc/self/exe");
+    Ok(match guard_check::permit() {
+        Some(permit) => quell.permitted(permit.clone()),
+        None => quell,
+    })
 }
 
 /// Says an error, and gives its exit code.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::Passed;
 use quell::answers::StartAnswer;
 use quell::{Environment, Error, GcRules, Job, Quell, Waited};
 use quell_core::{
@@ -19,7 +18,7 @@ use crate::render::format;
 use crate::verbs::run;
 
 /// Starts the command and prints the job's id.
-pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
+pub fn start(args: StartArgs) -> ExitCode {
     let json = args.json;
     let program = guard_check::program(&args.command);
     let Wanted { wait_ready, request, gc } = match wanted(args) {
@@ -31,7 +30,9 @@ pub fn start(args: StartArgs, passed: &Passed) -> ExitCode {
         Err(error) => return fail("start", json, &error),
     };
     let started = quell.start(&request);
-    passed.started(&program, &started);
+    if let Some(permit) = guard_check::permit() {
+        quell::record_start(permit, &program, &started);
+    }
     let job = match started {
         Ok(job) => job,
         Err(error) => return fail("start", json, &error),

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quell::Passed;
 use quell::answers::{StopAnswer, StoppedJob};
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{ErrorBody, Verdict, account, format_duration};
 use serde_json::json;
 
-use super::{at_once, envelope, fail, quell};
+use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::StopArgs;
 use crate::output;
 use crate::progress::Progress;
@@ -21,7 +20,7 @@ use crate::render::{self, format};
 const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Stops the jobs, and says what became of each.
-pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
+pub fn stop(args: &StopArgs) -> ExitCode {
     let (jobs, unknown) = match quell().and_then(|quell| which(&quell, args)) {
         Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
@@ -46,7 +45,9 @@ pub fn stop(args: &StopArgs, passed: &Passed) -> ExitCode {
     unknown.into_iter().for_each(|error| teller.failed(error));
     let stop = |job: &Job| job.stop(&how);
     at_once(&jobs, stop, |job, ended| {
-        passed.stopped(job.id(), &ended);
+        if let Some(permit) = guard_check::permit() {
+            quell::record_stop(permit, job.id(), &ended);
+        }
         left.fetch_sub(1, Ordering::Relaxed);
         progress.aside(|| match ended {
             Ok(stopped) => teller.stopped(job, stopped),

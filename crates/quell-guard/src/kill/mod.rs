@@ -9,7 +9,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use crate::{BUILT_IN, Decision, decide_kill, decide_verb, read_pid};
+use crate::{BUILT_IN, Decision, Verb, decide_kill, decide_verb, read_pid};
 use quell_core::{
     Action, Actor, Cause, Count, KillReason, Lifecycle, LifecycleEvent, LifecycleRules, ProcId, Signal,
     StopMode, StopPlan, StopRequest, Until, Verdict,
@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::set::KillTarget;
 use self::set::{Process, Set};
-use crate::Gate;
+use crate::Guard;
 use crate::{Error, Result};
 
 /// The signals that ask a process to end. Who gets another one is expected to go on, and is not killed for that.
@@ -111,12 +111,12 @@ pub enum KillVerdict {
 }
 
 /// Whether `pid` may be signalled like that, without doing it.
-pub fn check(gate: &Gate, pid: &str, kill: &Kill) -> Result<Decision> {
+pub fn check(gate: &Guard, pid: &str, kill: &Kill) -> Result<Decision> {
     let number = match read_pid(pid) {
         Ok(number) => number,
         Err(decision) => return Ok(*decision),
     };
-    let verb = decide_verb(gate.policy(), "kill");
+    let verb = decide_verb(gate.policy(), Verb::Kill);
     if !verb.allowed {
         return Ok(verb);
     }
@@ -125,18 +125,19 @@ pub fn check(gate: &Gate, pid: &str, kill: &Kill) -> Result<Decision> {
 }
 
 /// Signals `pid`, and comes back when it is proven gone, or was not to be had.
-pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
+pub fn kill(gate: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     let number = match read_pid(pid) {
         Ok(number) => number,
-        Err(decision) => return Err(gate.refuse("kill", pid, *decision)),
+        Err(decision) => return Err(gate.refuse(Verb::Kill, pid, *decision)),
     };
     // Before anybody is looked at: who may not kill is not told who is there.
-    let verb = decide_verb(gate.policy(), "kill");
+    let verb = decide_verb(gate.policy(), Verb::Kill);
     if !verb.allowed {
-        return Err(gate.refuse("kill", pid, verb));
+        return Err(gate.refuse(Verb::Kill, pid, verb));
     }
-    let (mut set, decision) = look(gate, number, kill).map_err(|error| gate.failed("kill", pid, error))?;
-    let decision = gate.decided("kill", pid, decision)?;
+    let (mut set, decision) =
+        look(gate, number, kill).map_err(|error| gate.failed(Verb::Kill, pid, error))?;
+    let permit = gate.decided(Verb::Kill, pid, decision)?;
     fault_point(FaultPoint::VictimValidated);
     let begun = Instant::now();
     let root = set.root();
@@ -165,15 +166,15 @@ pub fn kill(gate: &Gate, pid: &str, kill: &Kill) -> Result<KillAnswer> {
         verdict,
         took: begun.elapsed(),
         members,
-        decision,
+        decision: permit.decision().clone(),
     };
     // It is done, and was allowed on record: a log that is full now changes nothing of that.
-    let _ = gate.acted("kill", pid, &answer.decision, &answer, None);
+    let _ = permit.record(pid, &answer, None);
     Ok(answer)
 }
 
 /// Pins the process, and those below it if they are meant, and holds each against the policy.
-fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
+fn look(gate: &Guard, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
     let set = Set::pin(gate.home(), pid, kill.tree)?;
     let decide = |process: &Process| decide_kill(&gate.policy().kill, &process.facts, kill.signal);
     let mut decisions = set.processes().map(decide);
@@ -208,7 +209,7 @@ fn look(gate: &Gate, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
 }
 
 /// The ladder.
-fn end(set: &mut Set, kill: &Kill, gate: &Gate) -> (KillVerdict, bool) {
+fn end(set: &mut Set, kill: &Kill, gate: &Guard) -> (KillVerdict, bool) {
     let plan =
         StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
     let mut life = Lifecycle::new(LifecycleRules { plan, until: Until::Tree, timeout: None });

@@ -11,7 +11,7 @@ use quell_sys::{PidFd, Polled, Sent};
 use serde::Serialize;
 
 use super::facts;
-use crate::Gate;
+use crate::Guard;
 use crate::{Error, Result};
 
 /// More than any tree that somebody ends by hand.
@@ -196,7 +196,7 @@ impl Set {
 
     /// Signals those whom the policy still gives; whether anybody got it. What was decided was decided about how they were
     /// then: each is looked at again, for the time between is as long as a grace.
-    pub fn signal(&mut self, signal: Signal, gate: &Gate) -> bool {
+    pub fn signal(&mut self, signal: Signal, gate: &Guard) -> bool {
         let mut any = false;
         for process in self.all.iter_mut().filter(|process| process.pidfd.is_alive()) {
             let Some(facts) = process.look_again(&self.home) else { continue };

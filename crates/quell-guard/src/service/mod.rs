@@ -12,7 +12,7 @@ use quell_sys::{PidFd, Polled};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::Gate;
+use crate::Guard;
 use crate::{Error, Result};
 use systemctl::{Said, Systemctl};
 use unit::{Unit, one_line};
@@ -86,17 +86,17 @@ pub struct ServiceAnswer {
 }
 
 /// Does it, if the guard lets it pass. A name that is refused runs no program at all.
-pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
-    let asked = read_service(name).map_err(|refusal| gate.refuse(verb.listed(), name, *refusal))?;
-    gate.decided(verb.listed(), name, decide_service(&gate.policy().service, &asked, verb))?;
+pub fn act(gate: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
+    let asked = read_service(name).map_err(|refusal| gate.refuse(verb.verb(), name, *refusal))?;
+    let by_name = gate.decided(verb.verb(), name, decide_service(&gate.policy().service, &asked, verb))?;
     let systemctl = Systemctl::find(options.user)?;
     let before = Unit::look(&systemctl, &asked.unit())?;
     let facts = before.facts(&systemctl, verb)?;
     let decision = decide_unit(&gate.policy().service, &asked, &facts, verb);
-    let decision = if !decision.allowed || before.is_alias(&asked) {
-        gate.decided(verb.listed(), before.id(), decision)?
+    let permit = if !decision.allowed || before.is_alias(&asked) {
+        gate.decided(verb.verb(), before.id(), decision)?
     } else {
-        decision
+        by_name.with(decision)
     };
     if before.is_unknown() {
         return Err(Error::NoSuchService(asked.unit()));
@@ -106,9 +106,9 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions)
     let after = settled(&systemctl, verb, &said, before.id()).inspect_err(|error| {
         // Nobody knows what came of it, but it was done.
         let result = json!({ "returncode": said.code, "error": error.to_string() });
-        let _ = gate.acted(verb.listed(), before.id(), &decision, &result, None);
+        let _ = permit.record(before.id(), &result, None);
     })?;
-    let mut answer = answer(verb, &asked, &before, &after, said, decision);
+    let mut answer = answer(verb, &asked, &before, &after, said, permit.decision().clone());
     if verb == ServiceVerb::Status {
         return Ok(answer);
     }
@@ -117,7 +117,7 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions)
         "sub_state": answer.sub_state, "result": answer.result, "timed_out": answer.timed_out,
         "left": answer.left,
     });
-    if let Err(error) = gate.acted(verb.listed(), before.id(), &answer.decision, &result, None) {
+    if let Err(error) = permit.record(before.id(), &result, None) {
         // It has been done; that nobody wrote it down doesn't undo it.
         let trouble = format!("it is not in the audit log: {error}");
         answer.note = Some(answer.note.map_or(trouble.clone(), |note| format!("{note}; {trouble}")));
@@ -133,13 +133,13 @@ pub fn act(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions)
 }
 
 /// Whether it would be let pass, without doing it. systemd is asked what is behind the name, if the name may be asked about.
-pub fn check(gate: &Gate, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<Decision> {
+pub fn check(gate: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<Decision> {
     let asked = match read_service(name) {
         Ok(asked) => asked,
         Err(refusal) => return Ok(*refusal),
     };
     let policy = &gate.policy().service;
-    let listed = decide_verb(gate.policy(), verb.listed());
+    let listed = decide_verb(gate.policy(), verb.verb());
     let decision = decide_service(policy, &asked, verb);
     if let Some(refusal) = [&listed, &decision].into_iter().find(|decision| !decision.allowed) {
         return Ok(refusal.clone());

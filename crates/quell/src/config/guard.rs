@@ -5,7 +5,7 @@
 //! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's.
 
 use quell_core::Signal;
-use quell_guard::{EFFECTS, Effect, KillPolicy, Policy};
+use quell_guard::{Effect, KillPolicy, Policy, Verb};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -58,6 +58,8 @@ type Field = fn(&mut Policy) -> &mut Vec<String>;
 pub(crate) enum PolicyForm {
     /// The least of all files counts.
     Most,
+    /// Verbs; the lists of all files add up.
+    Deny,
     /// The lists of all files add up.
     Adds(Word, Field),
     /// The list of the strongest file counts. It has at least one word.
@@ -73,7 +75,7 @@ pub(crate) enum PolicyForm {
 /// All keys.
 pub(crate) const KEYS: &[(&str, PolicyForm)] = &[
     ("guard.most", PolicyForm::Most),
-    ("guard.deny", PolicyForm::Adds(verb, |policy| &mut policy.deny)),
+    ("guard.deny", PolicyForm::Deny),
     ("guard.kill.allow", PolicyForm::Adds(pattern, |policy| &mut policy.kill.allow)),
     ("guard.kill.users", PolicyForm::Adds(pattern, |policy| &mut policy.kill.users)),
     ("guard.kill.protect", PolicyForm::Adds(pattern, |policy| &mut policy.kill.protect)),
@@ -95,6 +97,7 @@ impl PolicyForm {
     pub(crate) fn read(self, value: Spanned<DeValue<'_>>) -> Result<Value, Problem> {
         match self {
             Self::Most => file::word(&file::read::<String>(value)?).map(Value::Most),
+            Self::Deny => words(value, verb),
             Self::Adds(word, _) => words(value, word),
             // An empty list of what narrows would mean everything, and was meant as nothing.
             Self::Narrows(..) if value.get_ref().as_array().is_some_and(|list| list.is_empty()) => {
@@ -128,7 +131,7 @@ fn among(word: String, known: impl Iterator<Item = &'static str> + Clone) -> Res
 }
 
 fn verb(word: String) -> Result<String, Problem> {
-    among(word, EFFECTS.iter().map(|listed| listed.verb))
+    among(word, Verb::ALL.into_iter().map(Verb::word))
 }
 
 fn service_verb(word: String) -> Result<String, Problem> {
@@ -205,6 +208,13 @@ impl Rule {
         let first = !before.iter().any(|(key, _)| *key == self.key);
         match (form, &self.value) {
             (PolicyForm::Most, Value::Most(most)) => policy.most = policy.most.min(*most),
+            (PolicyForm::Deny, Value::Words(words)) => {
+                for verb in words.iter().filter_map(|word| Verb::of(word)) {
+                    if !policy.deny.contains(&verb) {
+                        policy.deny.push(verb);
+                    }
+                }
+            }
             (PolicyForm::Adds(_, field), Value::Words(words)) => {
                 let all = field(policy);
                 for word in words {

@@ -223,7 +223,7 @@ pub fn finish(home: &Home, count: u64) -> Vec<JobId> {
     (0..count).map(|second| Fake::at(second).finish(home)).collect()
 }
 
-/// The jobs of a home, as whoever has asked the gate has them.
+/// The jobs of a home.
 pub fn quell(home: &Home) -> quell::Quell {
     quell::Quell::with_program(home.clone(), "quell")
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use quell::guard::{AuditLine, Gate};
-use quell::guard::{Decision, Policy};
+use quell::guard::{AuditLine, Guard};
+use quell::guard::{Decision, Policy, Verb};
 
 use crate::fake::TestHome;
 
@@ -16,9 +16,9 @@ const CAP: usize = 16 << 20;
 #[test]
 fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_put_aside() {
     let place = TestHome::new();
-    let gate = || Gate::new(&place.home, Policy::default());
+    let gate = || Guard::new(&place.home, Policy::default());
     let refusal = || Decision::refuse("PID_ZERO", "built-in", "x".repeat(300), "y");
-    gate().refuse("kill", "first", refusal());
+    gate().refuse(Verb::Kill, "first", refusal());
     let path = place.path("audit.jsonl");
     let line = fs::read(&path).unwrap();
     // So that the middle of what is written is beyond the end.
@@ -29,7 +29,7 @@ fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_i
             let gate = gate();
             scope.spawn(move || {
                 for number in 0..LINES {
-                    gate.refuse("kill", &format!("{writer} {number}"), refusal());
+                    gate.refuse(Verb::Kill, &format!("{writer} {number}"), refusal());
                 }
             });
         }

@@ -2,8 +2,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use quell::core::{Cause, RootOutcome, Signal, Verdict};
-use quell::guard::{Asker, AuditLine, Gate, Kind};
-use quell::guard::{Decision, Policy};
+use quell::guard::{Asker, AuditLine, Guard, Kind};
+use quell::guard::{Decision, Policy, Verb};
 use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, Timestamp, stats, stats_of};
 
 use crate::fake::{Fake, THEN, TestHome};
@@ -225,9 +225,9 @@ fn labels_without_number_are_cut_and_counted() {
 #[test]
 fn refusals_without_jobs_have_a_time_too() {
     let place = TestHome::new();
-    let gate = Gate::new(&place.home, Policy { deny: vec!["rm".into()], ..Policy::default() });
-    assert!(gate.admit("rm", "web").is_err());
-    assert!(gate.admit("stop", "web").is_ok());
+    let gate = Guard::new(&place.home, Policy { deny: vec![Verb::Rm], ..Policy::default() });
+    assert!(gate.permit(Verb::Rm, "web", None).is_err());
+    assert!(gate.permit(Verb::Stop, "web", None).is_ok());
     let sums = stats(&place.home, None, &[]).unwrap();
     assert_eq!((sums.jobs, sums.refusals, sums.over_time.len()), (0, Some(1), 1));
     assert_eq!(sums.over_time[0].refusals, Some(1));
