@@ -35,11 +35,14 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// The grace of tools that have one, in seconds.
 const GRACE: &str = "1";
 
+/// Starts an actor with a tool, stops it with the same tool, and returns when that says that it is stopped.
+type Stop<'a> = Box<dyn Fn(&Actor) -> Result<(), String> + 'a>;
+
 /// One tool: its name, how it is used, and what stops a program with it.
 struct Contender<'a> {
     name: &'static str,
     how: &'static str,
-    stop: Result<Box<dyn Fn(&Actor) -> Result<(), String> + 'a>, String>,
+    stop: Result<Stop<'a>, String>,
 }
 
 /// A bad actor that is to be started and stopped.
@@ -191,7 +194,7 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
                     actor.wait_until_up()?;
                     finish(supervisor.ctl(&["stop", "job"]))
                 };
-                Box::new(stop) as Box<dyn Fn(&Actor) -> Result<(), String> + 'a>
+                Box::new(stop) as Stop<'a>
             }),
         },
         contender("pm2", "`pm2 stop`, which kills the tree", Pm2::start(lab), |pm2| {
@@ -236,7 +239,7 @@ fn contender<'a, T, F: Fn(&Actor) -> Result<(), String> + 'a>(
     peer: Result<T, String>,
     stop: impl FnOnce(T) -> F,
 ) -> Contender<'a> {
-    Contender { name, how, stop: peer.map(|peer| Box::new(stop(peer)) as Box<_>) }
+    Contender { name, how, stop: peer.map(|peer| Box::new(stop(peer)) as Stop<'a>) }
 }
 
 fn quell(lab: &Lab<'_>, actor: &Actor, contain: &[&str]) -> Result<(), String> {
