@@ -143,12 +143,13 @@ fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
 /// Gives the lab's one job an id of another time, and another marker: as it would be found after a reboot.
 fn of_another_boot(lab: &Lab) {
     const OLD: &str = "00KA3W6Z0GJ8X4T9M2N7Q5R1SB";
-    forge(lab, "spec.json", |spec| {
-        spec["boot_id"] = json!("00000000-0000-0000-0000-000000000000");
-        spec["marker"] = json!("00112233445566778899aabbccddeeff");
-        spec["id"] = json!(OLD);
-    });
-    forge(lab, "state.jsonl", |state| state["id"] = json!(OLD));
+    forge(lab, "spec.json", |spec| spec["boot_id"] = json!("00000000-0000-0000-0000-000000000000"));
+    for file in ["spec.json", "state.jsonl"] {
+        forge(lab, file, |record| {
+            record["marker"] = json!("00112233445566778899aabbccddeeff");
+            record["id"] = json!(OLD);
+        });
+    }
     let id = lab.records()[0].id.clone();
     for place in ["jobs", "live"] {
         let dir = lab.home().join(place);
