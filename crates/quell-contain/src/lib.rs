@@ -1,7 +1,7 @@
 //! How a process tree is contained and stopped.
 //!
-//! [`Hold::acquire`] finds what the host allows, [`Hold::spawn`] makes the root inside it, and [`Hold::ask`],
-//! [`Hold::kill_round`] and [`Hold::count`] are the steps of a stop. The four containments are in `linux/backend/`, one file each,
+//! [`Containment::acquire`] finds what the host allows, [`Containment::spawn`] makes the root inside it, and [`Containment::ask`],
+//! [`Containment::kill_round`] and [`Containment::count`] are the steps of a stop. The four containments are in `linux/backend/`, one file each,
 //! with the same functions. On platforms that quell is not built for yet the same names say so.
 #![forbid(unsafe_code)]
 

@@ -22,7 +22,7 @@ use super::walk::Below;
 
 /// A tree, or the place for one.
 #[derive(Debug)]
-pub struct Hold {
+pub struct Containment {
     pub(super) id: JobId,
     pub(super) backend: Backend,
     pub(super) session: SessionKind,
@@ -84,7 +84,7 @@ pub struct Birth {
     pub status: OwnedFd,
 }
 
-impl Hold {
+impl Containment {
     /// Finds a place for the tree of job `id`: exactly the containment that was asked for, or for `auto` the strongest
     /// that doesn't change what the program sees. Makes its cgroup, if it is one; nothing else exists yet.
     ///

@@ -25,7 +25,7 @@ use quell_core::ProcId;
 pub use audit::MARK_VARIABLE;
 pub use backend::defeated_by;
 pub use birth::new_job_id;
-pub use containment::{Birth, Hold, KeeperReport, SpawnError};
+pub use containment::{Birth, Containment, KeeperReport, SpawnError};
 pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;
 pub use doubt::earliest_start;

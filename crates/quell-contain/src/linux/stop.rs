@@ -10,7 +10,7 @@ use quell_sys::{Sent, Stat};
 use super::audit::{self, Mark};
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
-use super::containment::Hold;
+use super::containment::Containment;
 use super::doubt::Doubt;
 use super::member_log::{MemberLog, identity};
 use super::member_set::MemberSet;
@@ -38,7 +38,7 @@ pub struct Round {
     pub settled: bool,
 }
 
-impl Hold {
+impl Containment {
     /// Whether a child of ours is no part of the job. A keeper's children all are. A front may have been executed by a
     /// program that had children; theirs and their orphans are told from the job's by the marker.
     fn is_foreign(&self, pid: u32) -> bool {
@@ -390,7 +390,7 @@ fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, 
     }
 }
 
-impl Hold {
+impl Containment {
     /// Whether each child is dead, and held by its tracer.
     fn has_only_corpses(&self) -> bool {
         quell_sys::own_children().is_ok_and(|children| children.iter().all(|pid| self.is_held_corpse(*pid)))

@@ -41,7 +41,7 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelProgram {
     Unborn,
-    /// Waits for its go (`Hold::spawn`).
+    /// Waits for its go (`Containment::spawn`).
     Held,
     /// Has its go.
     Let,

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use quell_contain::{Hold, KEEPER_NAME, KeeperCgroup, Unavailable};
+use quell_contain::{Containment, KEEPER_NAME, KeeperCgroup, Unavailable};
 use quell_core::{
     Background, ContainmentKind, JobRequest, JobSpec, Mask, OnOwnerExit, Owner, ProcId, SessionKind, Signal,
     Stdin,
@@ -377,7 +377,7 @@ impl Keeper<'_> {
             self.run += 1;
             let (hold, refused) = match self.acquire(&kit) {
                 Ok(hold) => (hold, None),
-                Err(failure) => (Hold::nothing(self.plan.id, &self.plan.marker), Some(failure)),
+                Err(failure) => (Containment::nothing(self.plan.id, &self.plan.marker), Some(failure)),
             };
             fault_point(FaultPoint::PlaceAcquired);
             let mut supervisor = Supervisor::new(job, hold, evidence, kit, self.run);
@@ -403,15 +403,14 @@ impl Keeper<'_> {
         }
     }
 
-    fn acquire(&self, kit: &Kit) -> Result<Hold, StartFailure> {
+    fn acquire(&self, kit: &Kit) -> Result<Containment, StartFailure> {
         let base = kit.crew.keeper_cgroup.as_ref().and_then(KeeperCgroup::base);
         let (contain, limits) = (self.request.contain, &self.request.limits);
-        Hold::acquire(self.plan.id, base, contain, limits, self.plan.session, &self.plan.marker).map_err(
-            |error| match error {
+        Containment::acquire(self.plan.id, base, contain, limits, self.plan.session, &self.plan.marker)
+            .map_err(|error| match error {
                 Unavailable::Containment { .. } => StartFailure::Containment(error.to_string()),
                 Unavailable::Limit { .. } => StartFailure::Limit(error.to_string()),
-            },
-        )
+            })
     }
 
     /// The standard streams of the next run. What the program reads is open as long as the second part lives.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use quell_contain::Hold;
+use quell_contain::Containment;
 use quell_core::{
     Actor, Cause, Grace, JobBrief, JobSpec, KillReason, Lifecycle, Moment, ProcId, Receipt, RootOutcome,
     RootReport, SCHEMA, SentSignal, Signal, Step, StepKind, Verdict,
@@ -126,7 +126,7 @@ impl Evidence {
         &mut self,
         spec: &JobSpec,
         life: &Lifecycle,
-        hold: &Hold,
+        hold: &Containment,
         verdict: Verdict,
         survivors: Vec<ProcId>,
     ) -> Receipt {

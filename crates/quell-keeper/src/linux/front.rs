@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_contain::{Hold, KEEPER_NAME, KeeperReport, Unavailable};
+use quell_contain::{Containment, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
     Actor, Cause, ContainmentKind, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown,
     Mask, Member, Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
@@ -237,7 +237,7 @@ fn prepare_keeper(
     plan: &Plan,
     outlets: Vec<Outlet>,
     mask: &Mask,
-) -> Result<(SupervisedJob, Hold, SignalFd, Option<Lock>), StartFailure> {
+) -> Result<(SupervisedJob, Containment, SignalFd, Option<Lock>), StartFailure> {
     let other = |error: std::io::Error| StartFailure::Other(error.to_string());
     let watch = SignalFd::new(&[Signal::CHLD, KNOCK]).map_err(other)?;
     quell_sys::set_subreaper().map_err(other)?;
@@ -247,7 +247,8 @@ fn prepare_keeper(
     let launch = (!request.mask.is_empty()).then(|| masked_variables(request, &job));
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(StartFailure::record)?;
-    let hold = Hold::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
+    let hold =
+        Containment::acquire(plan.id, None, request.contain, &request.limits, plan.session, &plan.marker);
     let hold = hold.map_err(|error| {
         let _ = job.store.as_ref().map(JobDir::remove);
         match error {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use quell_contain::Hold;
+use quell_contain::Containment;
 use quell_core::ReadyCheck;
 use quell_store::{MATCHED, Stream, line_matches};
 use regex_lite::Regex;
@@ -118,7 +118,7 @@ impl Readiness {
     }
 
     /// Looks whether the answer came from a member. False if a stranger has answered: then it is to be asked for again.
-    pub fn check_answer(&mut self, hold: &Hold) -> bool {
+    pub fn check_answer(&mut self, hold: &Containment) -> bool {
         let Some(address) = self.answered.take() else { return true };
         let own = is_listening(hold, address.port(), Some(address.ip()));
         if own {
@@ -133,7 +133,7 @@ impl Readiness {
     }
 
     /// Looks whether a member listens on the port. A stranger who does is not what was asked for.
-    pub fn look(&mut self, hold: &Hold) {
+    pub fn look(&mut self, hold: &Containment) {
         let Some(port) = self.port else { return };
         // Nothing tells of a new listener.
         self.next_look = Some(Instant::now() + self.interval);
@@ -154,7 +154,7 @@ impl Readiness {
 }
 
 /// Whether a member listens on the port, so that a connection to the address reaches it.
-fn is_listening(hold: &Hold, port: u16, address: Option<IpAddr>) -> bool {
+fn is_listening(hold: &Containment, port: u16, address: Option<IpAddr>) -> bool {
     let inodes = quell_sys::listeners(port, address);
     let mut found = false;
     if !inodes.is_empty() {

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Birth, Hold, Pace, SpawnError, StopEngine, Tree};
+use quell_contain::{Birth, Containment, Pace, SpawnError, StopEngine, Tree};
 use quell_core::{
     Actor, AskScope, Cause, Count, EventKind, JobRequest, JobSpec, JobState, LastKnown, Lifecycle,
     LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA,
@@ -112,7 +112,7 @@ pub struct Kit {
 pub struct Supervisor {
     pub(super) job: SupervisedJob,
     pub(super) engine: StopEngine,
-    pub(super) hold: Hold,
+    pub(super) hold: Containment,
     pub(super) evidence: Evidence,
     pub(super) kit: Kit,
     pub(super) run: u32,
@@ -137,12 +137,19 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// The keeper's: nothing runs yet.
-    pub fn new(job: SupervisedJob, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
+    pub fn new(job: SupervisedJob, hold: Containment, evidence: Evidence, kit: Kit, run: u32) -> Self {
         let life = Lifecycle::new(job.rules);
         Self::with(job, life, hold, evidence, kit, run)
     }
 
-    fn with(job: SupervisedJob, life: Lifecycle, hold: Hold, evidence: Evidence, kit: Kit, run: u32) -> Self {
+    fn with(
+        job: SupervisedJob,
+        life: Lifecycle,
+        hold: Containment,
+        evidence: Evidence,
+        kit: Kit,
+        run: u32,
+    ) -> Self {
         Self {
             job,
             engine: StopEngine::new(life),
@@ -168,7 +175,7 @@ impl Supervisor {
     /// `known` is what the keeper had said of the job.
     pub fn finish(
         job: SupervisedJob,
-        hold: Hold,
+        hold: Containment,
         evidence: Evidence,
         kit: Kit,
         known: LastKnown,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_contain::Hold;
+use quell_contain::Containment;
 use quell_core::{Actor, Cause, JobEvent, Member, Receipt, RootOutcome, Step, StepKind, Verdict};
 use quell_store::{JobDir, JobEnd, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -41,7 +41,7 @@ impl Front {
             let (leaked, interrupted) = (self.known.leaked, self.interrupted);
             return Ok(Finished { receipt, leaked, unwritten, interrupted });
         }
-        let mut hold = Hold::take_over(
+        let mut hold = Containment::take_over(
             plan.id,
             plan.session,
             &plan.marker,
@@ -89,7 +89,7 @@ impl Front {
             return Ok(());
         }
         let run = self.births.max(1);
-        let mut hold = Hold::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
+        let mut hold = Containment::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         let mut evidence = self.run_evidence.unwrap_or(evidence);
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
         fault_point(FaultPoint::HoldTaken);
@@ -130,7 +130,7 @@ impl Front {
 /// Takes down what the keeper had said before it was `lost`: the members, some of which may be gone by now, and how they were
 /// asked to end.
 fn recall(
-    hold: &mut Hold,
+    hold: &mut Containment,
     evidence: &mut Evidence,
     told: Vec<(Vec<Member>, Option<Step>)>,
     lost: Option<RootOutcome>,
