@@ -243,3 +243,106 @@ fn members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a
         assert!(!init.is_alive(), "{setting}: {}", stop.stdout);
     }
 }
+
+/// What a stop says of a job that is alone with these in a PID namespace, and its exit code. `start` prints the job's id, and the
+/// job makes the file `ready`. `$0` is quell and `$1` what to give `sleep`.
+fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
+    if !host::am_root() {
+        skip(test, "it needs root");
+        return None;
+    }
+    let lab = apart(User::Root);
+    let lose = "for role in standby keeper; do
+            pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{\"pid\":\\([0-9]*\\).*/\\1/')
+            kill -STOP $pid; pids=\"$pids $pid\"
+        done
+        kill -KILL $pids
+        for pid in $pids; do while kill -0 $pid 2>/dev/null && ! grep -q '^State:.Z' /proc/$pid/status; do :; done; done";
+    let lose = if lost { lose } else { "" };
+    let script = format!(
+        "id=$({start}) || exit 9; until [ -e ready ]; do sleep 0.01; done
+        {lose}
+        $0 stop $id >said 2>&1; echo $? >code"
+    );
+    let mut words = lab.prefix();
+    words.extend(["unshare", "-pf", "--mount-proc", "sh", "-c", &script].map(String::from));
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(lab.quell_path()).arg(lab.oracle.nap());
+    command.env("QUELL_HOME", lab.home()).current_dir(lab.path("")).stdin(Stdio::null());
+    let done = command.output().expect("unshare");
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
+    let (said, code, errors) = (read("said"), read("code"), String::from_utf8_lossy(&done.stderr));
+    if code.is_empty() && (errors.contains("unshare") || done.status.code() == Some(9)) {
+        skip(test, errors.trim());
+        return None;
+    }
+    Some((code.trim().to_owned(), said))
+}
+
+/// It may be a job that the lost one has started, which starts programs again and again.
+#[test]
+fn a_keeper_that_is_younger_than_a_lost_job_is_not_passed_over() {
+    let test = "a_keeper_that_is_younger_than_a_lost_job_is_not_passed_over";
+    let start = "$0 start --contain reaper -- sh -c 'env -i PATH=$PATH QUELL_HOME=$QUELL_HOME.inner $0 start --contain reaper \
+        --restart always -- true >/dev/null 2>&1; echo >ready; sleep $1' $0 $1";
+    if let Some((code, said)) = said_alone(test, start, true) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("(quell-standby)"), "{said}");
+    }
+}
+
+#[test]
+fn a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over() {
+    let test = "a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over";
+    let start = "mkdir live; cp -L $(command -v bash) quell-posed
+        $0 start --contain reaper -- sh -c '(setsid env -i PATH=$PATH ./quell-posed -c \"sleep $1; :\" \
+        <&- >&- 2>&- 9>live/01M7P5CZ8A4Z1GW10010B8EMW8 &); echo >ready; sleep $1' $0 $1";
+    if let Some((code, said)) = said_alone(test, start, true) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("(quell-posed)"), "{said}");
+    }
+}
+
+#[test]
+fn the_shift_of_a_time_namespace_may_be_a_part_of_a_tick() {
+    let test = "the_shift_of_a_time_namespace_may_be_a_part_of_a_tick";
+    if !has_program("python3") {
+        return skip(test, "no python3 here");
+    }
+    // CLONE_NEWTIME; the offset is set before the first child is born.
+    let python = "import ctypes, os, sys
+if ctypes.CDLL(None).unshare(0x80): sys.exit(9)
+open('/proc/self/timens_offsets', 'w').write('boottime -20 5000000')
+sys.exit(os.waitstatus_to_exitcode(os.system(' '.join(sys.argv[1:]))))";
+    let start = format!(
+        "printf %s \"(setsid env -i sleep $1 <&- >&- 2>&- &); echo >ready; sleep $1\" >job.sh
+        python3 -c \"{python}\" $0 start --contain reaper -- sh job.sh"
+    );
+    if let Some((code, said)) = said_alone(test, &start, true) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("(sleep)"), "{said}");
+    }
+}
+
+/// A job of root's that hides a process of its own behind the directory of another one.
+const HIDDEN: &str = "$0 start --contain reaper -- sh -c '(setsid env -i sleep $1 <&- >&- 2>&- &)
+    until pid=$(pgrep -f \"^sleep $1\"); do :; done
+    mount --bind /proc/1 /proc/$pid || exit; echo >ready; exec sleep $1' $0 $1";
+
+#[test]
+fn a_process_that_is_hidden_by_a_mount_is_not_called_gone_after_a_loss() {
+    let test = "a_process_that_is_hidden_by_a_mount_is_not_called_gone_after_a_loss";
+    if let Some((code, said)) = said_alone(test, HIDDEN, true) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("hidden below a mount"), "{said}");
+    }
+}
+
+#[test]
+fn a_process_that_is_hidden_by_a_mount_is_ended_by_its_keeper() {
+    let test = "a_process_that_is_hidden_by_a_mount_is_ended_by_its_keeper";
+    if let Some((code, said)) = said_alone(test, HIDDEN, false) {
+        assert_eq!(code, "0", "{said}");
+        assert!(said.contains("2 processes") || said.contains("3 processes"), "{said}");
+    }
+}

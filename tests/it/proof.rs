@@ -609,6 +609,8 @@ fn an_orphan_that_may_be_the_callers_is_named() {
         let named = data["survivors"].as_array().map(Vec::as_slice).unwrap_or_default();
         let orphan = orphan.expect("an orphan");
         assert!(named.iter().any(|id| id["pid"] == orphan.pid), "{user:?}: {orphan:?}, {data:#}");
+        let why = data["verdict"]["why"].as_str().unwrap_or_default();
+        assert!(why.contains(&format!("{} (sleep)", orphan.pid)), "{user:?}: {why}");
     }
 }
 

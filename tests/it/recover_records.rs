@@ -351,7 +351,7 @@ fn what_is_not_proven_dead_is_told_alike_by_all_verbs() {
     assert_eq!(stop.code(), Some(5), "{}", stop.stdout);
     assert!(stop.stdout.contains("not proven dead: "), "{}", stop.stdout);
     let restart = say("restart");
-    assert_eq!(restart.code(), Some(0), "{}", restart.stderr);
+    assert_eq!(restart.code(), Some(5), "{}", restart.stderr);
     assert!(restart.stderr.contains("not proven dead: "), "{}", restart.stderr);
     assert_eq!(lab.job(restart.stdout.trim()).stop(&["--now"]).code(), Some(0));
     assert_eq!(say("rm").code(), Some(0));

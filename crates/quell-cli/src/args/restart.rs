@@ -10,8 +10,8 @@ use super::common::{WaitReady, wait_ready};
 const RESTART_HELP: &str = "\
 Stops the old job first, as `quell stop` does, then starts a new one with another id and the same command, \
 directory, environment, name and rules. A job that has ended is started again as well. If a process of the \
-old job is alive, nothing is started. If that can't be known (its keepers were killed, and only the reaper \
-held it), the new one is started with a warning.
+old job is alive, nothing is started. If that can't be known (its keepers were killed), the new one is \
+started and its id printed, with a warning and exit code 5.
 
 Nothing is stopped if the new job could not be started: its directory, its program or its input file is \
 gone, it was started with --stdin -, or another quell restarts it.
@@ -21,7 +21,8 @@ Exit codes:
   1    it can't be restarted, or ended before it was ready
   2    wrong usage
   3    no such job
-  5    a process of the old job is alive
+  5    a process of the old job is alive, and nothing was started; or the old
+       job is not proven dead, and the new one runs (its id is printed)
   6    not ready in time; the new job goes on
   125  quell failed
   126  the command can't be executed

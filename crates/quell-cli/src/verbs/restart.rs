@@ -14,6 +14,8 @@ use crate::args::RestartArgs;
 use crate::output;
 use crate::render::format;
 
+const NOT_PROVEN_DEAD: u8 = 5;
+
 /// What became of one job: the new one, and what the wait for it came to.
 type Restarted = Result<(Job, Option<Waited>), Error>;
 
@@ -62,9 +64,11 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
             return error.exit_code();
         }
     };
+    let mut old_code = 0;
     if let Ok(receipt) = old.receipt()
         && let Verdict::Unproven { .. } = receipt.verdict
     {
+        old_code = NOT_PROVEN_DEAD;
         let verdict = format::verdict(&receipt.verdict);
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
@@ -81,5 +85,5 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     }
     let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(&new, &waited));
     output::to_stderr(&words);
-    code
+    if code == 0 { old_code } else { code }
 }

@@ -85,6 +85,9 @@ impl Doubt {
         if quell_sys::uid() != 0 && quell_sys::proc_hides_processes() {
             return Some("its keepers were lost, and /proc hides processes here (hidepid)".into());
         }
+        if let Some(path) = quell_sys::mount_over_process() {
+            return Some(format!("its keepers were lost, and {path} is hidden below a mount"));
+        }
         let mut host = Snapshot::default();
         let deadline = Instant::now() + LAST_LOOK;
         loop {
@@ -109,7 +112,8 @@ impl Doubt {
         }
     }
 
-    /// Whether a living process of the host may be an orphan of the job.
+    /// Whether a living process of the host may be an orphan of the job. The keeper of another job is one like any other: the
+    /// lost job may have started it, and any process can look like a keeper.
     fn may_be_ours(&self, stat: &Stat, host: &Snapshot) -> bool {
         // A parent that has died since has left it to a process that adopts orphans.
         let parent = host.all.get(&stat.ppid).filter(|parent| !parent.is_dead());
@@ -120,8 +124,6 @@ impl Doubt {
             && stat.pid != quell_sys::pid()
             // Another user's process is a limit of this containment that is known and told.
             && is_of_this_user(stat.pid)
-            // What is below the keeper of another job is that job's. A `quell run` is a process like any other.
-            && !super::remains::keeps_a_job(stat)
     }
 
     /// Looks for orphans of the job in PID namespaces that are not the keeper's: a process that enters one leaves its
@@ -327,7 +329,8 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
-fn named(found: &[&Stat]) -> String {
+/// The first few of these, for a message.
+pub(super) fn named(found: &[&Stat]) -> String {
     let mut names: Vec<String> =
         found.iter().take(NAMED).map(|stat| format!("{} ({})", stat.pid, stat.comm)).collect();
     if found.len() > NAMED {

@@ -11,7 +11,7 @@ use super::audit::{self, Mark};
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
 use super::containment::Containment;
-use super::doubt::Doubt;
+use super::doubt::{Doubt, named};
 use super::member_log::{MemberLog, identity};
 use super::member_set::MemberSet;
 use super::walk::{Below, Pinned, pin};
@@ -156,9 +156,14 @@ impl Containment {
         };
         // Read in any case: news that are not read are news for ever.
         let populated = self.cgroup().map(Cgroup::populated);
-        let ambiguous_children = self.ambiguous_children().len();
-        if living == 0 && ambiguous_children > 0 {
-            return Count::Unknown(format!("{ambiguous_children} of the caller's children may be the job's"));
+        let ambiguous = self.ambiguous_children();
+        if living == 0 && !ambiguous.is_empty() {
+            let stats: Vec<Stat> = ambiguous.iter().filter_map(|id| quell_sys::stat(id.pid).ok()).collect();
+            let names = named(&stats.iter().collect::<Vec<_>>());
+            return Count::Unknown(format!(
+                "{} of the caller's children may be the job's: {names}",
+                ambiguous.len()
+            ));
         }
         match populated {
             Some(Ok(true)) => Count::Alive(living.max(1)),

@@ -121,6 +121,11 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
     let bytes = read_piece(&path, &mut buffer)?;
     let mut stat = Stat::parse(&String::from_utf8_lossy(bytes))
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} can't be understood")))?;
+    if stat.pid != pid {
+        // Another process's directory is mounted there.
+        let what = format!("{path} shows process {}", stat.pid);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
     stat.start = stat.start.saturating_add_signed(-time_shift());
     Ok(stat)
 }
@@ -426,7 +431,8 @@ pub fn in_first_time_namespace() -> bool {
     fs::metadata("/proc/self/ns/time").map_or(true, |found| found.ino() == 0xEFFF_FFFA)
 }
 
-/// How many clock ticks later this time namespace shows a start time than the host does. 0 where that can't be told.
+/// How many clock ticks later, at most, this time namespace shows a start time than the host does. 0 where that can't be
+/// told.
 pub(super) fn time_shift() -> i64 {
     static SHIFT: OnceLock<i64> = OnceLock::new();
     let shift = || {
@@ -439,14 +445,15 @@ pub(super) fn time_shift() -> i64 {
     *SHIFT.get_or_init(|| if in_first_time_namespace() { 0 } else { shift().unwrap_or(0) })
 }
 
-/// The shift of the clock since boot in the text of /proc/PID/timens_offsets; none if it is not a whole number of ticks.
+/// The shift of the clock since boot in the text of /proc/PID/timens_offsets, rounded up to whole ticks: a start time that
+/// is corrected by it is the host's, or one tick earlier, and never later.
 fn boot_shift(text: &str, per_second: u64) -> Option<i64> {
     let mut words = text.lines().find_map(|line| line.strip_prefix("boottime"))?.split_ascii_whitespace();
     let mut number = || words.next()?.parse::<i64>().ok();
     let (seconds, nanos, per_second) = (number()?, number()?, i64::try_from(per_second).ok()?);
     let in_ticks = seconds.checked_mul(per_second)?;
     let fraction = nanos.checked_mul(per_second)?;
-    (fraction % 1_000_000_000 == 0).then(|| in_ticks.checked_add(fraction / 1_000_000_000))?
+    in_ticks.checked_add(fraction.checked_add(999_999_999)?.div_euclid(1_000_000_000))
 }
 
 /// Whether /proc does not show all processes of this user: with `hidepid`, those that can't be traced are left out.
@@ -459,6 +466,16 @@ pub fn proc_hides_processes() -> bool {
         of_proc && options.split(',').any(|option| option.starts_with("hidepid=") && !shown(option))
     };
     mounts.lines().any(hides)
+}
+
+/// A path at or below the directory of a process in /proc where something else is mounted.
+pub fn mount_over_process() -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let point = |line: &str| line.split(' ').nth(4).map(str::to_owned);
+    let of_process = |path: &String| {
+        path.strip_prefix("/proc/").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    mounts.lines().filter_map(point).find(of_process)
 }
 
 /// The PID namespace that this process is in, by the inode that it has in this boot; 0 if that can't be read.
@@ -560,7 +577,11 @@ mod tests {
     fn the_shift_of_a_time_namespace_is_read() {
         let shift = |boot: &str| boot_shift(&format!("monotonic 5 0\nboottime  {boot}\n"), 100);
         assert_eq!((shift("1000  0"), shift("-7         500000000")), (Some(100_000), Some(-650)));
-        assert_eq!((shift("1 1"), shift("1"), boot_shift("", 100)), (None, None, None));
+        assert_eq!(
+            (shift("1 1"), shift("-20 5000000"), shift("-1 999999999")),
+            (Some(101), Some(-1999), Some(0))
+        );
+        assert_eq!((shift("1"), boot_shift("", 100)), (None, None));
     }
 
     #[test]
