@@ -86,6 +86,7 @@ impl Gate {
 
     /// The same with the last word about it.
     pub fn noted(&self, verb: &str, target: &str, decision: Decision) -> Result<Decision> {
+        let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         match self.note(Kind::Decision, verb, target, &decision, None, None) {
             Err(error) if decision.allowed => Err(error),
             Ok(()) | Err(_) => refused(decision),
@@ -94,6 +95,7 @@ impl Gate {
 
     /// Writes a refusal down, and gives it as the error that it is.
     pub fn refuse(&self, verb: &str, target: &str, decision: Decision) -> Error {
+        let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         Error::Refused(Box::new(decision))
     }
@@ -134,7 +136,10 @@ impl Gate {
         let mask = |text: &str| self.mask.apply(text);
         let mut actor = self.asker.get_or_init(Asker::here).clone();
         actor.session = actor.session.as_deref().map(mask);
-        let decision = decision.clone().masked(&self.mask);
+        // The kernel cuts the name of a process.
+        let name = actor.name.map(|name| self.mask.apply_to_cut(&format!("{name}…")));
+        actor.name = name.map(|name| name.trim_end_matches('…').to_owned());
+        let decision = decision.clone().masked_about(&self.mask, &[target.to_owned()]);
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),

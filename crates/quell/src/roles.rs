@@ -129,7 +129,7 @@ fn decide_request(
     judge: TestJudge,
 ) -> (&'static str, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, "start");
-    let masked = |decision: Decision| decision.masked(&request.masked_values());
+    let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
     if start.allowed {
         return ("start", start, None);
     }

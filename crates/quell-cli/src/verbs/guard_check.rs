@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use quell::{Config, Error, Loaded, Passed, Quell, Wish};
-use quell_core::{Environment, JobId};
-use quell_guard::Gate;
+use quell_core::{Environment, JobId, Mask};
+use quell_guard::{Gate, Policy, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
 
@@ -35,25 +35,40 @@ pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<Passed, Error> {
         Err(error @ (Error::UnknownVariable { .. } | Error::Variable { .. })) => return Err(error),
         Ok(_) | Err(_) => {}
     }
-    // Who wants no record of a run gets no line either.
-    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record);
-    let home = quell::Home::find().filter(|_| !unrecorded);
+    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
+    let is_run = matches!(verb, CliCommand::Run(_));
+    let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, "run").allowed);
+    let home = quell::Home::find();
+    if let (true, Ok(policy)) = (refuses_run, &policy)
+        && quell_keeper::is_run_by_a_helper()
+    {
+        return admit_for_helper(policy, home.as_ref(), &target, mask);
+    }
+    // Who wants no record of a run gets no line either, unless the run is refused.
+    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
+    let home = home.filter(|_| !unrecorded);
     let reason = match verb {
         CliCommand::Stop(args) => args.reason.clone(),
         _ => None,
     };
-    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
-    match quell::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask }) {
-        // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
-        // the caller looks like a helper is no proof, so it gives no more rights than that.
-        Err(Error::Refused(_))
-            if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
-        {
-            let policy = settings().map(|loaded| loaded.config.guard.clone());
-            quell::admit(policy, None, Wish { verb: "start", ..Wish::default() })
-        }
-        admitted => admitted,
+    quell::admit(policy, home.as_ref(), Wish { verb: name, target, reason, job, mask })
+}
+
+/// Lets the command of a hook or a probe pass where `run` is refused: it is part of a job that was started, and needs what a
+/// start needs. That the caller looks like a helper is no proof: so it gives no more rights than a start, and leaves a line.
+fn admit_for_helper(
+    policy: &Policy,
+    home: Option<&quell::Home>,
+    target: &str,
+    mask: Mask,
+) -> Result<Passed, Error> {
+    let decision = decide_verb(policy, "start");
+    match home {
+        Some(home) => drop(Gate::new(home, policy.clone()).masking(mask).noted("start", target, decision)?),
+        // There is no place for a log.
+        None => drop(decision.ok().map_err(Error::Refused)?),
     }
+    Ok(Passed::default())
 }
 
 /// The program of a command, and no more: its words may be nobody's business.
