@@ -282,7 +282,6 @@ fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
     let (quell, link, made, said) =
         (lab.quell_path(), lab.path("quell-helper"), lab.path("made"), lab.path("said"));
     symlink(&quell, &link).expect("a link");
-    policy(&lab, CLOSED[0].0);
     // The shell becomes a quell with the name of a helper; its child was there before.
     let script = format!(
         "p=$$; (until [ \"$(cat /proc/$p/comm)\" = quell-helper ]; do :; done; \
@@ -293,13 +292,40 @@ fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
         link.display(),
         job.id
     );
-    let forged = verb(&lab, "list").wrapped(["sh", "-c", &script, "sh"]).start();
     let text = || fs::read_to_string(&said).unwrap_or_default();
-    assert!(eventually(PATIENCE, || made.exists() || !text().is_empty()));
+    let forge = |rules: &str| {
+        policy(&lab, rules);
+        let _ = fs::remove_file(&said);
+        let forged = verb(&lab, "list").wrapped(["sh", "-c", &script, "sh"]).start();
+        assert!(eventually(PATIENCE, || made.exists() || !text().is_empty()));
+        forged
+    };
+    let first = forge(CLOSED[0].0);
     assert!(!made.exists() && text().contains("lets nothing pass"), "{}", text());
+    // Where a start is allowed it is one, and in the log as one.
+    let second = forge("[guard]\ndeny = [\"run\"]\n");
+    assert!(made.exists(), "{}", text());
+    let line = last(&lab);
+    let found = (&line["verb"], &line["decision"]["allowed"], &line["target"]);
+    assert_eq!(found, (&json!("start"), &json!(true), &json!("touch")), "{line:#}");
     policy(&lab, "");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
-    forged.finish();
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn a_refused_run_is_in_the_log_also_without_a_record() {
+    let lab = Lab::as_me();
+    policy(&lab, "[guard]\ndeny = [\"run\"]\n");
+    let done = verb(&lab, "run").args(["--no-record"]).command(["true"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("run"), &json!(false)), "{line:#}");
+    policy(&lab, "");
+    let lines = audit(&lab).len();
+    assert_eq!(verb(&lab, "run").args(["--no-record"]).command(["true"]).finish().code(), Some(0));
+    assert_eq!(audit(&lab).len(), lines);
 }
 
 #[test]

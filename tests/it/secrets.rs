@@ -19,7 +19,7 @@ use quell_tests::{
     jobs::Background,
     lab::{Lab, copy_program},
     rounds,
-    run::PATIENCE,
+    run::{PATIENCE, Quell},
     skip,
 };
 
@@ -277,6 +277,57 @@ fn error_messages_are_masked() {
         .command(["true"])
         .finish();
     assert!(done.stderr.contains("***") && !done.stderr.contains(SECRET), "{}", done.stderr);
+}
+
+#[test]
+fn the_errors_of_all_verbs_are_masked_and_so_is_the_name_of_the_caller() {
+    let lab = Lab::as_me();
+    let masked = |quell: Quell<'_>| {
+        let done = quell.env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").finish();
+        assert_ne!(done.code(), Some(0));
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("***") && !said.contains(&SECRET[..7]), "{said}");
+    };
+    for verb in ["kill", "stop", "status", "rm", "send"] {
+        masked(lab.quell(verb).args([SECRET]));
+    }
+    masked(lab.quell("service").args(["start", SECRET]));
+    let shell = lab.path(SECRET);
+    std::os::unix::fs::symlink("/bin/sh", &shell).expect("a link");
+    masked(lab.quell("kill").args([SECRET]).wrapped([
+        shell.to_str().expect("a path"),
+        "-c",
+        "\"$@\"; exit $?",
+        "sh",
+    ]));
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(!log.contains(&SECRET[..7]), "{log}");
+}
+
+/// The reason of a refusal shows a word in its plain form, escaped and cut: a value must not be left over in it.
+#[test]
+fn a_masked_value_is_in_no_refusal_however_it_is_written() {
+    let lab = Lab::as_me();
+    fs::create_dir(lab.path("tests")).expect("mkdir");
+    let long = "s3cr3t".repeat(20);
+    for secret in
+        [long.as_str(), "s3cr3t\t1", "s3cr3t\n1", "s3cr3t\"1", "s3cr3t//1", "s3cr3t`1", "s3cr3t\u{e9}1"]
+    {
+        for word in
+            [secret.to_owned(), format!("/x/{secret}"), format!("src/{secret}::x"), format!("--{secret}")]
+        {
+            let call = lab.quell("test").env("TOKEN", secret).env("QUELL_START_MASK", "TOKEN");
+            let done = call.args(["--json", "--scope", "tests"]).command(["pytest", &word]).finish();
+            assert_eq!(done.code(), Some(4), "{word:?}: {}", done.stdout);
+            assert!(
+                !done.stdout.contains("s3cr3t") && !done.stderr.contains("s3cr3t"),
+                "{word:?}: {}",
+                done.stdout
+            );
+        }
+    }
+    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
+    assert!(!log.contains("s3cr3t"), "{log}");
 }
 
 #[test]

@@ -133,8 +133,13 @@ fn more_words_for_pytest_in_a_variable_are_checked_too() {
     };
     assert_eq!(call("--rootdir=/").envelope()["error"]["code"], "PATH_ABSOLUTE");
     assert_eq!(call("-q ../x").envelope()["error"]["code"], "PATH_TRAVERSAL");
+    // pytest reads them and the command line as one list: none of them may change what the words behind it are.
+    for words in ["--", "-q --", "--debug", "--cov", "--cache-show", "-k", "-q -qk", "-n", "--maxfail"] {
+        assert_eq!(call(words).envelope()["error"]["code"], "PATH_OPTION", "{words}");
+    }
     assert!(!lab.path("ran").exists());
     assert_eq!(call("-q --color=yes").code(), Some(0));
+    assert_eq!(audit(&lab).last().expect("a line")["target"], "PYTEST_ADDOPTS=-q --color=yes ./pytest tests");
 }
 
 #[test]
@@ -293,6 +298,9 @@ fn evidence_is_not_written_over_what_quell_goes_by() {
         ("/dev/null", "PATH_ABSOLUTE"),
         ("../x.json", "PATH_TRAVERSAL"),
         ("etc/x.json", "PATH_SYMLINK_ESCAPE"),
+        (".vscode/tasks.json", "PATH_PROTECTED"),
+        (".claude/settings.json", "PATH_PROTECTED"),
+        ("tests/.github/x.json", "PATH_PROTECTED"),
     ] {
         let done = call(evidence);
         let what = format!("{evidence}: {}", done.stdout);

@@ -397,6 +397,18 @@ fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
         assert_eq!(outcome(&done), expected, "{user}{project}{words:?}: {}", done.stdout);
         assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}{project}{words:?}");
     }
+    // A scope of the caller's is stronger than a project, also than one that is trusted.
+    lab.write("quell.toml", &list("\"sh\""));
+    for (user, expected) in [
+        (String::new(), "COMMAND_NOT_ALLOWED"),
+        (format!("[trust]\nprojects = [{:?}]\n", lab.dir()), "COMMAND_NOT_ALLOWED"),
+        (list("\"sh\""), "pass"),
+    ] {
+        let own = lab.write("own.toml", &user);
+        let done = scoped(&lab, shell).env("QUELL_CONFIG", own).finish();
+        assert_eq!(outcome(&done), expected, "{user}: {}", done.stdout);
+        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}");
+    }
     // The user's two files are one place.
     lab.write("quell.toml", "");
     fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
@@ -799,4 +811,48 @@ fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
     // What is told to an interpreter is named, not the interpreter.
     let done = scoped(&lab, &["./sh", "-c", "x", "tests"]).finish();
     assert!(reason(&done).contains("`-c`"), "{}", reason(&done));
+}
+
+#[test]
+fn added_words_of_pytests_files_take_no_word_of_the_command_line() {
+    let lab = with_runners();
+    for (added, expected) in
+        [("--debug", "PATH_OPTION"), ("-q --", "PATH_OPTION"), ("--debug=x.log -q", "pass")]
+    {
+        lab.write("pytest.ini", &format!("[pytest]\naddopts = {added}\n"));
+        let done = scoped(&lab, &["./pytest", "-k", "/elsewhere", "tests"]).finish();
+        assert_eq!(outcome(&done), expected, "{added}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn a_script_that_is_a_link_to_a_report_is_not_run() {
+    let lab = with_runners();
+    lab.write("tests/report.json", "");
+    lab.write("tests/check.sh", "");
+    symlink("report.json", lab.path("tests/run.sh")).expect("a link");
+    symlink("check.sh", lab.path("tests/other.sh")).expect("a link");
+    for (script, expected) in [("tests/run.sh", "COMMAND_NOT_ALLOWED"), ("tests/other.sh", "pass")] {
+        let done = scoped(&lab, &["./sh", script]).finish();
+        assert_eq!(outcome(&done), expected, "{script}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn a_name_for_unittest_leads_to_a_class_of_the_module_and_no_further() {
+    let lab = with_runners();
+    lab.write("tests/test_app.py", "import app\nfrom app import drop\nclass TestApp(app.Case):\n    pass\n");
+    for (name, expected) in [
+        ("tests.test_app", "pass"),
+        ("tests.test_app.TestApp", "pass"),
+        ("tests.test_app.TestApp.test_x", "pass"),
+        ("tests.test_app.TestApp.test_x.y", "PATH_OUTSIDE_SCOPE"),
+        ("tests.test_app.drop", "PATH_OUTSIDE_SCOPE"),
+        ("tests.test_app.Test", "PATH_OUTSIDE_SCOPE"),
+        ("tests.test_app.app.drop", "PATH_OUTSIDE_SCOPE"),
+        ("tests.drop", "PATH_OUTSIDE_SCOPE"),
+    ] {
+        let done = scoped(&lab, &["./python3", "-m", "unittest", name]).finish();
+        assert_eq!(outcome(&done), expected, "{name}: {}", done.stdout);
+    }
 }

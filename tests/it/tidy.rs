@@ -79,6 +79,29 @@ fn a_lost_job_is_finished_and_then_removed() {
 }
 
 #[test]
+fn no_variable_decides_how_large_the_stacks_of_quells_own_threads_are() {
+    let lab = Lab::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let done = lab.quell("stop").args([&job.id, "--now"]).env("RUST_MIN_STACK", "1").finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+#[test]
+fn rm_says_that_a_stop_is_finished_only_if_it_is() {
+    let lab = Lab::as_me();
+    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    job.lose();
+    let closed = lab.write("closed.toml", "[guard]\ndeny = [\"stop\"]\n");
+    let done = lab.quell("rm").args([&job.id]).env("QUELL_CONFIG", closed).finish();
+    assert_eq!(done.code(), Some(5), "{}", done.stderr);
+    assert!(!done.stderr.contains("finished now"), "{}", done.stderr);
+    assert!(job.dir().exists());
+    let done = lab.quell("rm").args([&job.id]).finish();
+    assert!(done.stderr.contains("its stop is finished now"), "{}", done.stderr);
+    assert!(job.wait_quiet(PATIENCE).is_empty());
+}
+
+#[test]
 fn no_word_leads_rm_out_of_its_home() {
     let lab = Lab::as_me();
     let jobs = ended(&lab, 1);

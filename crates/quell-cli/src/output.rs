@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use quell_core::{ErrorBody, Mask, printable, printable_lines};
 use serde_json::Value;
@@ -11,15 +11,16 @@ use serde_json::Value;
 /// The exit code when quell itself could not do its work.
 pub const FAILED: u8 = 125;
 
-static MASK: OnceLock<Mask> = OnceLock::new();
+static MASKS: Mutex<Vec<Mask>> = Mutex::new(Vec::new());
 
-/// Masks these values in all errors and messages from here on.
+/// Masks these values, too, in all errors and messages from here on.
 pub fn hide(mask: Mask) {
-    let _ = MASK.set(mask);
+    MASKS.lock().unwrap_or_else(PoisonError::into_inner).push(mask);
 }
 
 fn hidden(text: &str) -> String {
-    MASK.get().map_or_else(|| text.to_owned(), |mask| mask.apply(text))
+    let masks = MASKS.lock().unwrap_or_else(PoisonError::into_inner);
+    masks.iter().fold(text.to_owned(), |text, mask| mask.apply(&text))
 }
 
 fn hide_in(value: &mut Value) {

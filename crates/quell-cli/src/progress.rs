@@ -52,7 +52,7 @@ impl Progress {
             }
         };
         // Without a thread there is no line.
-        Self(std::thread::Builder::new().spawn(paint).ok().map(|_| shared))
+        Self(quell_sys::thread().spawn(paint).ok().map(|_| shared))
     }
 
     /// Does something that writes to the terminal, without the line in its way.

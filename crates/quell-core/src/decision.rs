@@ -57,6 +57,27 @@ impl Decision {
         Self { reason: mask.apply(&self.reason), hint: mask.apply(&self.hint), ..self }
     }
 
+    /// The same for a decision about `words`, of which it may show parts that are cut, escaped or written in another way, so that
+    /// no value is found in them. If there is one in the words, only quotes from words without one are shown.
+    #[must_use]
+    pub fn masked_about(self, mask: &Mask, words: &[String]) -> Self {
+        let (hidden, plain): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| mask.hides(word));
+        if hidden.is_empty() {
+            return self.masked(mask);
+        }
+        let is_plain = |quote: &str| plain.iter().any(|word| word.contains(quote));
+        let unquoted = |text: &str, mark: char| {
+            let parts = text.split(mark).enumerate();
+            let parts = parts.map(|(at, part)| if at % 2 == 0 || is_plain(part) { part } else { "***" });
+            parts.collect::<Vec<_>>().join(&mark.to_string())
+        };
+        // A word with such a mark in it hides where a quote ends.
+        let is_marked = hidden.iter().any(|word| word.contains(['`', '"']));
+        let text = |text: &str| if is_marked { "***".into() } else { unquoted(&unquoted(text, '`'), '"') };
+        let (reason, hint) = (text(&self.reason), text(&self.hint));
+        Self { reason, hint, ..self }.masked(mask)
+    }
+
     /// This decision if it is an allowance, else itself as an error.
     pub fn ok(self) -> Result<Self, Box<Self>> {
         if self.allowed { Ok(self) } else { Err(Box::new(self)) }

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::printable;
+
 /// The values of the variables that are to be masked.
 #[derive(Clone, Debug, Default)]
 pub struct Mask {
@@ -11,6 +13,25 @@ pub struct Mask {
 /// Fewer characters than these are no secret.
 const SHORTEST: usize = 3;
 
+/// A value, and the ways in which messages and documents write it: escaped, and as a path without needless slashes.
+fn forms(value: &str) -> Vec<String> {
+    let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
+    let path = if value.contains("//") { parts.join("/") } else { value.to_owned() };
+    let json = serde_json::Value::from(value).to_string();
+    let json = json.get(1..json.len() - 1).unwrap_or_default().to_owned();
+    let plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    let unicode =
+        value.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_unicode().to_string() });
+    let escaped = [value.escape_debug().to_string(), value.escape_default().to_string(), unicode.collect()];
+    let mut forms = vec![value.to_owned()];
+    for form in escaped.into_iter().chain([printable(value), json, path]) {
+        if form.len() >= SHORTEST && !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    forms
+}
+
 impl Mask {
     /// The values that `names` have in `environment`. One that is too short to be a secret would only spoil the text.
     pub fn new(names: &[String], environment: &[(OsString, OsString)]) -> Self {
@@ -19,6 +40,7 @@ impl Mask {
             .filter(|(key, _)| names.iter().any(|name| key.as_os_str() == name.as_str()))
             .map(|(_, value)| value.to_string_lossy().into_owned())
             .filter(|value| value.len() >= SHORTEST)
+            .flat_map(|value| forms(&value))
             .collect();
         // A value that holds another one goes first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));

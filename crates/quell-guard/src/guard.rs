@@ -94,6 +94,7 @@ impl Guard {
 
     /// The same with the last word about it.
     pub fn noted(&self, verb: Verb, target: &str, decision: Decision) -> Result<Permit> {
+        let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         match self.note(Kind::Decision, verb, target, &decision, None, None) {
             Err(error) if decision.allowed => Err(error),
             Ok(()) | Err(_) => self.grant(verb, decision),
@@ -107,6 +108,7 @@ impl Guard {
 
     /// Writes a refusal down, and gives it as the error that it is.
     pub fn refuse(&self, verb: Verb, target: &str, decision: Decision) -> Error {
+        let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         Error::Refused(Box::new(decision))
     }
@@ -130,7 +132,10 @@ impl Guard {
         let mask = |text: &str| self.mask.apply(text);
         let mut actor = self.asker.get_or_init(Asker::here).clone();
         actor.session = actor.session.as_deref().map(mask);
-        let decision = decision.clone().masked(&self.mask);
+        // The kernel cuts the name of a process.
+        let name = actor.name.map(|name| self.mask.apply_to_cut(&format!("{name}…")));
+        actor.name = name.map(|name| name.trim_end_matches('…').to_owned());
+        let decision = decision.clone().masked_about(&self.mask, &[target.to_owned()]);
         let line = AuditLine {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),

@@ -85,6 +85,9 @@ pub struct TestPolicy {
     pub scope: Vec<String>,
     /// The programs that may run tests, by their last name, or with a slash by their path; empty for all.
     pub commands: Vec<String>,
+    /// Whether `commands` are a project's: these don't lift a scope that the caller gives.
+    #[serde(skip)]
+    pub commands_of_project: bool,
     /// Whether a program in `commands` may be told anything, also with a scope. Not if a weaker file than that of the scope lists
     /// it: then the list only narrows.
     pub commands_lift_scope: bool,

@@ -11,5 +11,10 @@ mod platform;
 pub mod fault;
 mod timers;
 
+/// A thread to be spawned, with a stack of the usual size: without one RUST_MIN_STACK of the caller would decide.
+pub fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().stack_size(2 << 20)
+}
+
 pub use platform::*;
 pub use timers::Timers;

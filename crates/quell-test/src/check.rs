@@ -11,7 +11,8 @@ use quell_core::Environment;
 use crate::rules::{
     BUILT_IN, Decision, GUIDE, PathWord, Place, Resolved, Root, Rules, Runner, Scope, TestCommand,
     TestPolicy, added_words, check_target, decide_approval, decide_command, decide_evidence_name,
-    decide_place, decide_presence, is_runner_variable, matches, path_words, read_command, split_words,
+    decide_place, decide_presence, is_any_report, is_report_dir, is_runner_variable, matches, path_words,
+    read_command, split_words,
 };
 
 use super::evidence::EvidenceFile;
@@ -19,7 +20,7 @@ use super::{TestPlan, cargo, ini, report, shadow, symlinks};
 use quell::Config;
 
 /// The variable whose words pytest puts before its own.
-const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
+pub(super) const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
 
 /// What was found out on the way to an allowance.
 #[derive(Debug)]
@@ -61,15 +62,21 @@ pub(super) fn check(
     let rules = Rules {
         scoped: !scope.dirs.is_empty(),
         narrow: scope.is_narrow(),
-        listed: policy.commands_lift_scope,
+        listed: lifts_scope(policy, plan),
         allow: &policy.allow,
         roots: &roots,
     };
     let found = path_words(&command, &words, &rules, exists)?;
     for at in found.programs {
-        check_program(policy, &words[at], &variables, &scope, &roots)?;
+        check_program(policy, rules.listed, &words[at], &variables, &scope, &roots)?;
     }
     let mut paths = found.paths;
+    if rules.scoped && !rules.listed && command.runner == Runner::Other {
+        check_script(&paths, cwd)?;
+    }
+    if rules.scoped && command.runner == Runner::Unittest {
+        check_names(words.get(command.call..).unwrap_or_default(), cwd)?;
+    }
     let asks_version = asks_version(&command, &words);
     if !asks_version {
         decide_presence(&scope, command.runner, &paths, plan.require_target)?;
@@ -99,7 +106,7 @@ pub(super) fn check(
             }
         }
         for (place, words) in added {
-            let found = added_words(command.runner, &words, &rules, exists).and_then(|found| {
+            let found = added_words(&words, &rules, exists).and_then(|found| {
                 let mut placed =
                     found.iter().map(|word| decide_place(&scope, word, &resolve(cwd, &word.path)));
                 placed.try_for_each(|decided| decided).map(|()| found)
@@ -163,6 +170,11 @@ pub(super) fn check(
     Ok(Checked { runner: command.runner, words, environment, cleared, scope: where_to, report, decision })
 }
 
+/// Whether a program in `guard.test.commands` may be told anything. A project's list does not lift a scope of the caller's.
+fn lifts_scope(policy: &TestPolicy, plan: &TestPlan) -> bool {
+    policy.commands_lift_scope && (plan.scope.is_empty() || !policy.commands_of_project)
+}
+
 /// Takes variables away by which code could be loaded from outside the scope, and names them.
 fn clear(variables: &mut Variables, allow: &[String]) -> Vec<String> {
     let mut cleared = Vec::new();
@@ -222,6 +234,7 @@ fn find(name: &OsStr, variables: &Variables, cwd: &Path) -> Option<PathBuf> {
 /// its name alone. Any other one could be anything, whatever its name is.
 fn check_program(
     policy: &TestPolicy,
+    lifts: bool,
     word: &str,
     variables: &Variables,
     scope: &Scope,
@@ -230,7 +243,6 @@ fn check_program(
     let Some((_, name)) = word.rsplit_once('/') else { return Ok(()) };
     let cwd = scope.cwd.as_path();
     let file = cwd.join(word);
-    let lifts = policy.commands_lift_scope;
     let listed = policy.commands.iter().filter(|pattern| lifts && pattern.contains('/'));
     let listed = listed.into_iter().any(|pattern| matches(pattern, &file.display().to_string()));
     let real = file.canonicalize().ok();
@@ -250,6 +262,51 @@ fn check_program(
     let hint =
         format!("call it by its name, or have the policy list its path in guard.test.commands; {GUIDE}");
     Err(Box::new(Decision::refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)))
+}
+
+/// Refuses a script that is a link to a report: what tests print can be in there. The script is the first path.
+fn check_script(paths: &[PathWord], cwd: &Path) -> Verdict<()> {
+    let Some(script) = paths.first() else { return Ok(()) };
+    let found = resolve(cwd, &script.path);
+    let names = [&found.written, &found.real].map(|path| path.file_name().unwrap_or_default());
+    if names[0] == names[1] || !is_any_report(&names[1].to_string_lossy()) {
+        return Ok(());
+    }
+    let reason = format!("`{}` is a link to a report, and a report is not run", script.path);
+    let hint = "run the script itself";
+    Err(Box::new(Decision::refuse("COMMAND_NOT_ALLOWED", BUILT_IN, reason, hint)))
+}
+
+/// Refuses names such as `tests.test_app.app.drop`: unittest calls whatever such a name leads to, also through what the module
+/// imports. Behind the module there may be a class that is written there, and the name of one test.
+fn check_names(words: &[String], cwd: &Path) -> Verdict<()> {
+    for word in
+        words.iter().filter(|word| word.contains('.') && !word.contains('/') && !word.starts_with('-'))
+    {
+        if cwd.join(word).symlink_metadata().is_ok() {
+            continue;
+        }
+        let parts: Vec<&str> = word.split('.').collect();
+        let module = |length: &usize| cwd.join(format!("{}.py", parts[..*length].join("/"))).is_file();
+        let package = |length: &usize| cwd.join(parts[..*length].join("/")).is_dir();
+        let found = (1..=parts.len()).rev().find(|length| module(length) || package(length));
+        // What leads to nothing is refused elsewhere.
+        let Some(length) = found.filter(|length| *length < parts.len()) else { continue };
+        let file = cwd.join(format!("{}.py", parts[..length].join("/")));
+        let text = ini::read(&file)?.unwrap_or_default();
+        let class = format!("class {}", parts[length]);
+        let has_class = text.lines().any(|line| {
+            line.strip_prefix(&class).is_some_and(|rest| rest.trim_start().starts_with(['(', ':', '[']))
+        });
+        if !has_class || parts.len() > length + 2 {
+            let reason = format!(
+                "`{word}` is not a class in a module, or a test in one, and unittest calls what it leads to"
+            );
+            let hint = "name a file, a module, or module.Class.test with a class that the module defines";
+            return Err(Box::new(Decision::refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, hint)));
+        }
+    }
+    Ok(())
 }
 
 /// Whether pytest is told to take no words from its files.
@@ -302,6 +359,7 @@ pub(super) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()
     let found = resolve(cwd, &word.path);
     decide_place(&scope, &word, &found)?;
     protect(&word, &found, cwd, Some(home))?;
+    protect_settings(&word, &found, cwd)?;
     // What is no file is found out when it is tried.
     if !found.written.is_dir() {
         decide_evidence_name(&word.path)?;
@@ -325,6 +383,9 @@ fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: Option<&Pat
     // What an option does that is not known may be to write.
     if is_output || (word.place == Place::Here && !word.exists) {
         protect(word, found, cwd, home)?;
+    }
+    if is_output {
+        protect_settings(word, found, cwd)?;
     }
     // Another name for what has been checked under this one could be anything.
     let there = found.written.symlink_metadata().ok().filter(|_| is_output);
@@ -360,13 +421,24 @@ fn protect(word: &PathWord, found: &Resolved, cwd: &Path, home: Option<&Path>) -
     } else {
         return Ok(());
     };
+    Err(goes_by(word, whose))
+}
+
+fn goes_by(word: &PathWord, whose: &str) -> Box<Decision> {
     let reason = format!("`{}` is among the files that {whose} goes by", word.path);
-    Err(Box::new(Decision::refuse(
-        "PATH_PROTECTED",
-        BUILT_IN,
-        reason,
-        "choose another name for what is written",
-    )))
+    let hint = "choose another name for what is written";
+    Box::new(Decision::refuse("PATH_PROTECTED", BUILT_IN, reason, hint))
+}
+
+/// Refuses a report in a directory such as .vscode or .github, where tools find settings by names of all kinds.
+fn protect_settings(word: &PathWord, found: &Resolved, cwd: &Path) -> Verdict<()> {
+    let below = found.real.strip_prefix(cwd).ok().and_then(Path::parent);
+    let mut dirs =
+        below.into_iter().flat_map(Path::components).map(|part| part.as_os_str().to_string_lossy());
+    if dirs.any(|name| name.starts_with('.') && !is_report_dir(&name)) {
+        return Err(goes_by(word, "some tool"));
+    }
+    Ok(())
 }
 
 fn text(word: impl AsRef<std::ffi::OsStr>) -> Verdict<String> {

@@ -19,6 +19,7 @@ mod status;
 mod stdlib;
 mod symlinks;
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -75,6 +76,14 @@ impl TestPlan {
         let (scope, junit, evidence, max_output) = (Vec::new(), None, None, MAX_OUTPUT);
         Self { request, scope, junit, evidence, max_output, approved: false, require_target: false }
     }
+
+    /// What a decision may quote, as it was given.
+    fn raw_words(&self) -> Vec<String> {
+        let added = self.request.env.variables().remove(OsStr::new(check::PYTEST_WORDS));
+        let paths = self.scope.iter().chain(&self.junit).chain(&self.evidence).map(|path| path.as_os_str());
+        let words = self.request.command.iter().chain(&added).map(OsString::as_os_str);
+        words.chain(paths).map(|word| word.to_string_lossy().into_owned()).collect()
+    }
 }
 
 /// Whether they would be let run, without doing it.
@@ -88,7 +97,7 @@ pub fn check_tests(gate: &Guard, plan: &TestPlan) -> Result<Decision> {
     let evidence = plan.evidence.as_deref().map_or(Ok(()), |file| check::check_evidence(file, &cwd, home));
     Ok(match evidence.and_then(|()| check::check(&gate.policy().test, plan, &cwd, Some(home))) {
         Ok(checked) => checked.decision,
-        Err(refusal) => *refusal,
+        Err(refusal) => refusal.masked_about(&plan.request.masked_values(), &plan.raw_words()),
     })
 }
 
@@ -104,7 +113,11 @@ pub fn run_tests(
     let mask = plan.request.masked_values();
     let words: Vec<String> =
         plan.request.command.iter().map(|word| mask.apply(&word.to_string_lossy())).collect();
-    let target = words.join(" ");
+    // The words that pytest reads before these are part of what is run.
+    let added = plan.request.env.variables().remove(OsStr::new(check::PYTEST_WORDS));
+    let added =
+        added.map(|added| format!("{}={} ", check::PYTEST_WORDS, mask.apply(&added.to_string_lossy())));
+    let target = added.unwrap_or_default() + &words.join(" ");
     // Nothing is touched for who may not run tests at all, or wants evidence where none may be.
     let listed = decide_verb(gate.policy(), Verb::Test);
     if !listed.allowed {
@@ -113,7 +126,7 @@ pub fn run_tests(
     if let Some(file) = &plan.evidence
         && let Err(refusal) = check::check_evidence(file, &cwd, gate.home().dir())
     {
-        return Err(gate.refuse(Verb::Test, &target, refusal.masked(&mask)).into());
+        return Err(gate.refuse(Verb::Test, &target, refusal.masked_about(&mask, &plan.raw_words())).into());
     }
     let evidence = plan.evidence.as_deref().map(EvidenceFile::at).transpose()?;
     let mut answer = TestAnswer::begun(plan, words, &cwd);
@@ -123,7 +136,8 @@ pub fn run_tests(
         Ok(checked) => (checked.decision.clone(), Some(checked)),
         Err(decision) => (*decision, None),
     };
-    let decided = gate.decided(Verb::Test, &target, decision.masked(&mask)).map_err(Error::from);
+    let decision = decision.masked_about(&mask, &plan.raw_words());
+    let decided = gate.decided(Verb::Test, &target, decision).map_err(Error::from);
     let (permit, checked) = match (decided, checked) {
         (Ok(permit), Some(checked)) => (permit, checked),
         (Err(error), _) => {

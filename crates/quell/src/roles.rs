@@ -130,7 +130,7 @@ fn decide_request(
     judge: TestJudge,
 ) -> (Verb, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, Verb::Start);
-    let masked = |decision: Decision| decision.masked(&request.masked_values());
+    let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
     if start.allowed {
         return (Verb::Start, start, None);
     }

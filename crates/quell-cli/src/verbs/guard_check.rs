@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use quell::{AccessRequest, Config, Error, Loaded, Quell};
-use quell_core::{Environment, JobId};
-use quell_guard::{Guard, Permit, Verb};
+use quell_core::{Environment, JobId, Mask};
+use quell_guard::{Guard, Permit, Policy, Verb, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
 
@@ -50,25 +50,42 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
         Err(error @ (Error::UnknownVariable { .. } | Error::Variable { .. })) => return Err(error),
         Ok(_) | Err(_) => {}
     }
-    // Who wants no record of a run gets no line either.
-    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record);
-    let home = quell::Home::find().filter(|_| !unrecorded);
+    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
+    let is_run = matches!(verb, CliCommand::Run(_));
+    let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
+    let home = quell::Home::find();
+    if let (true, Ok(policy)) = (refuses_run, &policy)
+        && quell_keeper::is_run_by_a_helper()
+    {
+        return permit_for_helper(policy, home.as_ref(), &target, mask);
+    }
+    // Who wants no record of a run gets no line either, unless the run is refused.
+    let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
+    let home = home.filter(|_| !unrecorded);
     let reason = match verb {
         CliCommand::Stop(args) => args.reason.clone(),
         _ => None,
     };
-    let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
-    match quell::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask }) {
-        // A hook or a probe is part of a job that was started: it needs what a start needs, whatever is said of `run`. That
-        // the caller looks like a helper is no proof, so it gives no more rights than that.
-        Err(Error::Refused(_))
-            if matches!(verb, CliCommand::Run(_)) && quell_keeper::is_run_by_a_helper() =>
-        {
-            let policy = settings().map(|loaded| loaded.config.guard.clone());
-            quell::permit(policy, None, AccessRequest::new(Verb::Start))
+    quell::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
+}
+
+/// Lets the command of a hook or a probe pass where `run` is refused: it is part of a job that was started, and needs what a
+/// start needs. That the caller looks like a helper is no proof: so it gives no more rights than a start, and leaves a line.
+fn permit_for_helper(
+    policy: &Policy,
+    home: Option<&quell::Home>,
+    target: &str,
+    mask: Mask,
+) -> Result<Permit, Error> {
+    let permit = match home {
+        Some(home) => {
+            let guard = Guard::new(home, policy.clone()).masking(mask);
+            guard.noted(Verb::Start, target, decide_verb(policy, Verb::Start))
         }
-        admitted => admitted,
-    }
+        // There is no place for a log.
+        None => Guard::permit_without_log(policy, Verb::Start),
+    };
+    Ok(permit?)
 }
 
 /// The program of a command, and no more: its words may be nobody's business.

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::thread::Builder;
 
 use quell::{Job, Stop};
 use quell_core::Signal;
@@ -47,10 +46,10 @@ impl Interrupts {
                 let reason = Some(format!("{} came to `quell {verb}`", came.signal));
                 let (job, stop) = (job.clone(), Stop { kill: again, reason, ..Stop::default() });
                 // It waits for the end, and the next signal must not wait for it. What comes of it is on record.
-                let _ = Builder::new().spawn(move || job.stop(&stop));
+                let _ = quell_sys::thread().spawn(move || job.stop(&stop));
             }
         };
-        let _ = Builder::new().spawn(hear);
+        let _ = quell_sys::thread().spawn(hear);
     }
 
     /// The first that came, if any. From here on they end this process again.

@@ -47,6 +47,12 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Run(args) if !args.no_record => quell::new_job_id(),
         _ => None,
     };
+    // The roles speak to quell alone, and read the settings for themselves.
+    if !matches!(verb, CliCommand::Keep | CliCommand::Tell)
+        && let Ok(loaded) = guard_check::settings()
+    {
+        output::hide(loaded.config.mask());
+    }
     let logged = match quell::diagnostics::log_to_variable(called) {
         // Their caller has looked at it, and they have nowhere to say it.
         Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
@@ -145,7 +151,7 @@ fn at_once<T: Send>(
     std::thread::scope(|scope| {
         let worker = |_| {
             let (tell, work) = (tell.clone(), &work);
-            std::thread::Builder::new().spawn_scoped(scope, move || work(tell)).is_ok()
+            quell_sys::thread().spawn_scoped(scope, move || work(tell)).is_ok()
         };
         if (0..AT_ONCE.min(jobs.len())).filter(|number| worker(*number)).count() == 0 {
             work(tell.clone());

@@ -20,7 +20,14 @@ pub fn rm(args: &RmArgs) -> ExitCode {
     for job in &jobs {
         let was_lost = JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
         let removed = job.remove(args.force);
-        if was_lost && matches!(removed, Ok(()) | Err(Error::NotProvenDead(_))) {
+        let is_lost = || JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
+        let is_finished = match &removed {
+            // With force it is removed either way.
+            Ok(()) => !args.force,
+            Err(Error::NotProvenDead(_)) => !is_lost(),
+            Err(_) => false,
+        };
+        if was_lost && is_finished {
             job_selection::tell_finished(job.id());
         }
         let code = match removed {

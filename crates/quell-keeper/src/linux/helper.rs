@@ -308,7 +308,7 @@ impl Helper<'_> {
                 write();
             } else {
                 // The hook's end closes the pipe.
-                std::thread::Builder::new().spawn(write)?;
+                quell_sys::thread().spawn(write)?;
             }
         }
         let name = describe(&HookAction::Run(argv.to_vec()));
@@ -449,7 +449,7 @@ fn append(file: &Path, line: &[u8]) -> io::Result<()> {
 fn ask(url: &str, patience: Duration) -> io::Result<UnixStream> {
     let (ours, mut theirs) = UnixStream::pair()?;
     let url = url.to_owned();
-    std::thread::Builder::new().spawn(move || {
+    quell_sys::thread().spawn(move || {
         if let Some(address) = answers(&url, patience) {
             let _ = write!(theirs, "{address}");
         }

@@ -13,7 +13,7 @@ mod wrapper;
 pub(crate) use command::{Runner, TestCommand, read_command};
 pub(crate) use path::{Root, check_target};
 pub(crate) use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
-pub(crate) use report_name::decide_evidence_name;
+pub(crate) use report_name::{decide_evidence_name, is_any_report, is_report_dir};
 pub(crate) use runner::{PathWord, Place, Rules, added_words, path_words};
 pub(crate) use scan::split_words;
 pub(crate) use scope::{

@@ -1,7 +1,7 @@
 //! Which file names reports may have. What is called otherwise may be run or read by a program as code or settings, so that no
 //! option of a test run writes there; and what is called so is not run as a script.
 
-use super::options::is_among;
+use super::options::{REPORT_DIRS, is_among};
 use super::{BUILT_IN, Decision, matches};
 
 /// How names of reports end.
@@ -42,8 +42,13 @@ pub fn decide_evidence_name(path: &str) -> Result<(), Box<Decision>> {
 }
 
 /// Whether a file of this name is a report, of whatever kind: such a file is not run as a script.
-pub(super) fn is_any_report(name: &str) -> bool {
+pub fn is_any_report(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, end)| is_among(ENDS, &end.to_lowercase()))
+}
+
+/// Whether a directory of this name holds reports.
+pub fn is_report_dir(name: &str) -> bool {
+    is_among(REPORT_DIRS, name)
 }
 
 #[cfg(test)]

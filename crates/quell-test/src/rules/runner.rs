@@ -7,7 +7,7 @@ use super::options::{
 };
 use super::path::{Root, check_target, shown};
 use super::report_name::is_any_report;
-use super::scan::{Scan, Special, looks_like_path, option_path, split_words};
+use super::scan::{Scan, Special, check_end, looks_like_path, option_path, split_words};
 use super::wrapper::{check_programs, names_category, no_runner, no_script, no_tests};
 use super::{BUILT_IN, Decision, GUIDE, Runner, TestCommand, matches};
 
@@ -133,7 +133,7 @@ pub fn path_words(
     let mut paths = match command.runner {
         Runner::Other if rules.scoped => other(words, rules, exists)?,
         Runner::Other => Vec::new(),
-        _ => added_words(command.runner, words.get(command.call..).unwrap_or_default(), rules, exists)?,
+        _ => own_words(command.runner, words.get(command.call..).unwrap_or_default(), rules, exists)?,
     };
     let is_bound = matches!(command.runner, Runner::Jest | Runner::Vitest) && rules.narrow;
     if is_bound && !paths.iter().any(|word| word.place == Place::Target) {
@@ -146,13 +146,14 @@ pub fn path_words(
     Ok(Words { paths, programs })
 }
 
-/// The paths among the words of a runner's own, such as those that a variable or a file adds.
-pub fn added_words(
-    runner: Runner,
-    words: &[String],
-    rules: &Rules<'_>,
-    exists: impl Fn(&str) -> bool,
-) -> Found {
+/// The paths among words of pytest's that a variable or a file puts before those of the command line.
+pub fn added_words(words: &[String], rules: &Rules<'_>, exists: impl Fn(&str) -> bool) -> Found {
+    check_end(words, rules)?;
+    own_words(Runner::Pytest, words, rules, exists)
+}
+
+/// The paths among the words of a runner's own.
+fn own_words(runner: Runner, words: &[String], rules: &Rules<'_>, exists: impl Fn(&str) -> bool) -> Found {
     let exists: &dyn Fn(&str) -> bool = &exists;
     let all: Vec<&str> = words.iter().map(String::as_str).collect();
     // Up to a word behind which the runner itself reads nothing.

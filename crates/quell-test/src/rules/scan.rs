@@ -1,7 +1,7 @@
 //! Reads words as a runner would: options, their values, and targets.
 
 use super::command::last;
-use super::options::{Dashes, Options, REPORT_DIRS, is_among};
+use super::options::{Dashes, Options, PYTEST, REPORT_DIRS, is_among};
 use super::path::{check_target, shown};
 use super::report_name::is_report_name;
 use super::runner::{Found, PathWord, Place, Rules, misleads};
@@ -224,7 +224,8 @@ fn options(word: &str, known: &Options) -> Result<Vec<(String, Option<String>)>,
         let option = format!("-{letter}");
         let rest = &word[at + letter.len_utf8()..];
         if known.knows(&option) || rest.starts_with('=') {
-            let value = rest.strip_prefix('=').unwrap_or(rest);
+            // pytest itself looks for `-p`, and takes `=` for a part of the plugin's name.
+            let value = if letter == 'p' { rest } else { rest.strip_prefix('=').unwrap_or(rest) };
             all.push((option, (!rest.is_empty()).then(|| value.to_owned())));
             break;
         }
@@ -267,6 +268,24 @@ fn plain_option(option: &str, dashes: Dashes) -> String {
             name
         }
     }
+}
+
+/// Refuses added words of pytest's that would change what the words behind them are. pytest reads all of them as one list: an
+/// option at the end takes the first word of the command line for its value, and behind `--` every word is a target.
+pub(super) fn check_end(words: &[String], rules: &Rules<'_>) -> Result<(), Box<Decision>> {
+    if words.iter().any(|word| word == "--") {
+        let reason = "`--` makes targets of all words behind it, also of the values of options".into();
+        return misleads(reason, "leave it out");
+    }
+    let Some(last) = words.last().filter(|word| word.starts_with('-') && *word != "-") else { return Ok(()) };
+    for (option, value) in options(last, &PYTEST)? {
+        let is_flag = is_among(PYTEST.flags, &option) || (!rules.scoped && !PYTEST.knows(&option));
+        if value.is_none() && !is_flag {
+            let reason = format!("`{}` at the end may take the next word for its value", shown(&option));
+            return misleads(reason, "write its value with `=`, or put a flag such as -q behind it");
+        }
+    }
+    Ok(())
 }
 
 /// The words that a variable such as PYTEST_ADDOPTS adds, as Python's shlex parts them: at four characters and no others that

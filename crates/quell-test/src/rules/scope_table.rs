@@ -377,6 +377,8 @@ fn ordinary_command_lines_pass_with_a_scope() {
 /// Each runs or loads something else than the tests that are named.
 const FOREIGN: &[(&str, &str)] = &[
     ("pytest -p evil tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -p=no:x tests", "OPTION_NOT_ALLOWED"),
+    ("pytest -qp=no:x tests", "OPTION_NOT_ALLOWED"),
     ("pytest -xpevil tests", "OPTION_NOT_ALLOWED"),
     ("pytest -c tests/x.toml tests", "OPTION_NOT_ALLOWED"),
     ("pytest --rootdir=src tests", "OPTION_NOT_ALLOWED"),

@@ -3,8 +3,8 @@
 use super::matches;
 
 /// They are kept from test runs that have a scope; `*` stands for anything. No such list is ever complete: what is not here is
-/// passed on. Homes of tools (HOME, CARGO_HOME, RUSTUP_HOME, GOPATH) and PATH are not among them: without those most runners
-/// don't work.
+/// passed on. Homes of tools (HOME, CARGO_HOME, RUSTUP_HOME) and PATH are not among them: without those most runners don't work.
+/// go finds its directories below HOME.
 const REFUSED: &str = "\
     *_PRELOAD *_WRAPPER *_OPTIONS *_BINARY *_BINARY_PATH *_LIBRARY_PATH *_PLUGIN_PATH *_CREDENTIAL_PROVIDER* \
     *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS \
@@ -16,7 +16,8 @@ const REFUSED: &str = "\
     COVERAGE_* COV_CORE_* HYPOTHESIS_STORAGE_DIRECTORY PIP_* \
     CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN NEXTEST_* \
     GCCGO GOAUTH GOCACHEPROG GOENV GOFLAGS GOPACKAGESDRIVER GOROOT GOTOOLCHAIN GOTOOLDIR GOVCS GOWORK \
-    GOCOVERDIR GOTMPDIR GO_EXTLINK_ENABLED \
+    GOCACHE GOCOVERDIR GOINSECURE GOMODCACHE GONOPROXY GONOSUMCHECK GONOSUMDB GOPATH GOPRIVATE GOPROXY GOSUMDB GOTMPDIR \
+    GO_EXTLINK_ENABLED RUST_TARGET_PATH _ARGCOMPLETE* \
     BABEL_* JEST_* NODE_COMPILE_CACHE NODE_ICU_DATA NODE_PATH NODE_REDIRECT_WARNINGS NODE_REPL_HISTORY NODE_V8_COVERAGE \
     NYC_* NAPI_RS_* TS_NODE_* TSX_* VITEST* VITE_NODE_* YARN_* \
     LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
@@ -129,6 +130,13 @@ mod tests {
             "DOTNET_STARTUP_HOOKS",
             "UV_INDEX_URL",
             "MAKEFLAGS",
+            "GOPATH",
+            "GOCACHE",
+            "GOMODCACHE",
+            "GOPROXY",
+            "GONOSUMDB",
+            "RUST_TARGET_PATH",
+            "_ARGCOMPLETE",
         ] {
             assert!(is_runner_variable(name), "{name}");
         }
@@ -146,8 +154,6 @@ mod tests {
             "CARGO_TERM_COLOR",
             "RUSTUP_HOME",
             "RUST_BACKTRACE",
-            "GOPATH",
-            "GOCACHE",
             "GOOGLE_API_KEY",
             "NODE_ENV",
             "DATABASE_URL",

@@ -2,7 +2,7 @@
 //!
 //! Whatever refuses adds up over all files. What allows counts from the machine's file alone, if there is one; else from the
 //! user's own and from a project that the user trusts. Of what narrows a list, the strongest file that has it wins. With a scope
-//! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's.
+//! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's. `--scope` is stronger than a project.
 
 use quell_core::Signal;
 use quell_guard::{Effect, KillPolicy, Policy, Verb};
@@ -236,6 +236,7 @@ impl Rule {
         if first && self.key == "guard.test.commands" {
             policy.test.commands_lift_scope =
                 !before.iter().any(|&(key, of)| key == "guard.test.scope" && of != layer);
+            policy.test.commands_of_project = layer == Layer::Project;
         }
     }
 }
