@@ -178,14 +178,15 @@ fn fish_completes_verbs_options_jobs_and_commands() {
     });
 }
 
-/// In a terminal of its own, where Tab lists what there is. What is typed next marks the end.
+/// In a terminal of its own, where Tab lists what there is. Nothing is typed before the prompt shows that the line editor reads:
+/// until then the terminal itself would take the Tab. What is typed next marks the end.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell "PS1= PROMPT_EOL_MARK=; unsetopt zle_bracketed_paste 2>/dev/null; stty cols 200; fpath=($1 \$fpath)"
+zpty -w shell "PS1='at your service> ' PROMPT_EOL_MARK=; unsetopt zle_bracketed_paste 2>/dev/null; stty cols 200; fpath=($1 \$fpath)"
 zpty -w shell "autoload -Uz compinit && compinit -u -D; bindkey '^I' list-choices; zstyle ':completion:*' verbose no"
 zpty -w shell "print READY\$((1+1))"
-zpty -r -m shell text '*READY2*'
+zpty -r -m shell text '*READY2*at your service> *'
 zpty -w -n shell "$2"$'\t'$'\x15'"print DONE\$((1+1))"$'\n'
 zpty -r -m shell text '*DONE2*'
 # What was typed comes back first, and once more below the list.
