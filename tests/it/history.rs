@@ -54,9 +54,13 @@ fn a_follower_of_all_sees_jobs_that_come_and_go() {
     let path = lab.path("seen");
     let file = std::fs::File::create(&path).expect("a file");
     let follower = lab.quell("events").args(["-f", "--json"]).stdout(file).start();
-    assert!(eventually(PATIENCE, || lab.home().join("live").exists()));
-    let jobs: Vec<Background<'_>> = (0..5).map(|n| over(&lab, &format!("job{n}"), "true")).collect();
     let seen = || std::fs::read_to_string(&path).unwrap_or_default();
+    // It follows from the first job on that it shows: what ended before it began to watch is not shown.
+    assert!(eventually(PATIENCE, || {
+        over(&lab, "probe", "true");
+        !seen().is_empty()
+    }));
+    let jobs: Vec<Background<'_>> = (0..5).map(|n| over(&lab, &format!("job{n}"), "true")).collect();
     for job in &jobs {
         assert!(eventually(PATIENCE, || names(&seen(), &job.id) == job.events()), "{}\n{}", job.id, seen());
     }
