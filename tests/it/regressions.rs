@@ -249,7 +249,7 @@ fn members_beyond_the_limit_of_open_files_were_never_asked() {
     all_hold(1, &my_settings(&Contain::ALL), |&setting| {
         let lab = Lab::with(setting);
         let file = lab.path("receipt.json");
-        let limited = ["sh", "-c", r#"ulimit -n 20; exec "$@""#, "sh"];
+        let limited = ["sh", "-c", r#"ulimit -n 24; exec "$@""#, "sh"];
         let options = ["--contain", setting.contain.word(), "--grace", "10s", "--receipt"];
         let quell = lab.run().wrapped(limited).args(options).args([&file]);
         let mut running = quell.actor("askers", Some("60")).start();
