@@ -308,8 +308,8 @@ fn a_keeper_that_is_younger_than_a_lost_job_is_not_passed_over() {
 fn a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over() {
     let test = "a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over";
     let start = "mkdir live; cp -L $(command -v bash) quell-posed
-        $0 start --contain reaper -- sh -c '(setsid env -i PATH=$PATH ./quell-posed -c \"sleep $1; :\" \
-        <&- >&- 2>&- 9>live/01M7P5CZ8A4Z1GW10010B8EMW8 &); echo >ready; sleep $1' $0 $1";
+        $0 start --contain reaper -- sh -c '(setsid env -i PATH=$PATH ./quell-posed -c \"echo >ready; sleep $1; :\" \
+        <&- >&- 2>&- 9>live/01M7P5CZ8A4Z1GW10010B8EMW8 &); sleep $1' $0 $1";
     if let Some((code, said)) = said_alone(test, start, true) {
         assert_eq!(code, "5", "{said}");
         assert!(said.contains("(quell-posed)"), "{said}");
