@@ -43,7 +43,7 @@ pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<(), Error> {
 
 fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Result<Permit, Error> {
     let policy = settings().map(|loaded| loaded.config.guard.clone());
-    // A mistake in a file keeps nobody from looking and stopping, also if QUELL_CONFIG names it. Any other variable that the
+    // A mistake in a settings file does not prevent looking and stopping, also if QUELL_CONFIG names it. Any other variable that the
     // caller has set by mistake is named.
     match policy {
         Err(Error::Variable { ref name, .. }) if name == "QUELL_CONFIG" => {}
@@ -70,7 +70,7 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
 }
 
 /// Lets the command of a hook or a probe pass where `run` is refused: it is part of a job that was started, and needs what a
-/// start needs. That the caller looks like a helper is no proof: so it gives no more rights than a start, and leaves a line.
+/// start needs. A caller can forge the look of a helper, so that gives no more rights than a start, and leaves a line.
 fn permit_for_helper(
     policy: &Policy,
     home: Option<&quell::Home>,
@@ -82,13 +82,13 @@ fn permit_for_helper(
             let guard = Guard::new(home, policy.clone()).masking(mask);
             guard.noted(Verb::Start, target, decide_verb(policy, Verb::Start))
         }
-        // There is no place for a log.
+        // Without a home the decision can't be logged.
         None => Guard::permit_without_log(policy, Verb::Start),
     };
     Ok(permit?)
 }
 
-/// The program of a command, and no more: its words may be nobody's business.
+/// The program of a command, without its arguments, which may be private.
 pub fn program(command: &[OsString]) -> String {
     let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let names = settings().map_or(&[][..], |loaded| &loaded.config.start.mask);

@@ -137,7 +137,7 @@ impl Containment {
     }
 
     /// What held the job, for the record: also a root that the keeper before us has collected already, and a cgroup that it
-    /// has removed. Whoever finds the job without anybody has to know what to look for.
+    /// has removed. A command that finds the job without a keeper needs to know what to look for.
     pub fn recorded(&self) -> KeeperReport {
         let cgroup = self.cgroup_path().map(ToOwned::to_owned);
         KeeperReport {
@@ -221,7 +221,7 @@ impl Containment {
     }
 
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
-    /// it had come that far. Children that this process had before it ever started the job are no part of it.
+    /// it had come that far. Children that this process had before it started the job are not part of it.
     pub fn take_over(
         id: JobId,
         session: SessionKind,
@@ -368,7 +368,7 @@ impl Containment {
         living
     }
 
-    /// What the tree has used of the CPU so far, in clock ticks; of those who are gone only what was collected.
+    /// What the tree has used of the CPU so far, in clock ticks; of members that have exited, only what was collected.
     pub fn cpu_ticks(&self) -> u64 {
         let mut ticks = 0;
         self.each_member(|stat| ticks += stat.cpu);
