@@ -7,7 +7,7 @@ use std::path::Path;
 use quell_tests::{jobs::Background, lab::Lab, run::PATIENCE, skip};
 use regex_lite::Regex;
 
-use crate::paper::verbs;
+use crate::cli::completions_man::verbs;
 
 /// Compares `text` with the file of that name.
 fn check(name: &str, text: &str) {

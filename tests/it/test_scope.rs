@@ -11,7 +11,7 @@ use quell_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::guard::verb;
+use crate::guard::decisions::verb;
 use crate::test_verb::{data, fits, lab};
 
 /// The code of the refusal, or the status.

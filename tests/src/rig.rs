@@ -31,7 +31,7 @@ pub struct Rig {
 impl Rig {
     /// Starts it, or says why this host can't.
     pub fn start() -> Result<Rig, String> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("rig/systemd-user");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("environments/systemd-user");
         let mut rig = Command::new(script)
             .args(["--uid", &NOBODY.to_string(), "--"])
             .args(["sh", "-c", "env; cat /proc/self/cgroup; echo; exec cat"])
