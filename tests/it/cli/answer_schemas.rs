@@ -11,8 +11,8 @@ use std::{
 use jsonschema::Validator;
 use quell::schema::{ALL, Published};
 use quell_tests::{
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ fn the_published_schemas_are_those_of_the_types() {
 
 #[test]
 fn every_verb_that_prints_json_has_a_schema() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let known: BTreeSet<&str> = all().map(|(name, _)| *name).collect();
     for verb in verbs(&lab) {
         // The one below `config` prints it.
@@ -82,7 +82,7 @@ fn envelopes(done: &Finished) -> Vec<Value> {
 }
 
 /// Of a systemctl of the test's own: there may be no systemd here.
-fn service_answers(lab: &Lab) -> Vec<Value> {
+fn service_answers(lab: &TestEnv) -> Vec<Value> {
     let wrapper = pretend(lab, &runs(), "echo said; exit 0");
     let policy = lab.write("service.toml", "[guard.service]\nallow = [\"web\"]\n");
     let verbs = ["start", "stop", "status"].into_iter();
@@ -95,7 +95,7 @@ fn service_answers(lab: &Lab) -> Vec<Value> {
 }
 
 /// What is done to a process that quell didn't start, what the guard says of it, and what the log has of both.
-fn host_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
+fn host_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
     let policy = lab.write("kill.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     let stranger = Stranger::asleep(lab);
     let say = |verb: &str, words: &[&str]| {
@@ -117,7 +117,7 @@ fn host_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// Real answers: with which schema, and what was printed.
-fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
+fn real_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
     let nap = lab.oracle.nap();
     let say = |verb: &str, words: &[&str]| envelopes(&lab.quell(verb).args(["--json"]).args(words).finish());
     let full =
@@ -190,7 +190,7 @@ fn real_answers(lab: &Lab) -> Vec<(&'static str, Vec<Value>)> {
 
 #[test]
 fn real_answers_fit_their_schemas() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     lab.write("quell.toml", "[stop]\ngrace = \"1s\"\n[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
     let mut seen = BTreeSet::new();
     for (name, envelopes) in real_answers(&lab) {

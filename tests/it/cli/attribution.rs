@@ -16,9 +16,9 @@ use quell_tests::{
     eventually,
     host::has_program,
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn events(job: &Background<'_>) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn status(lab: &Lab, job: &Background<'_>) -> Value {
+fn status(lab: &TestEnv, job: &Background<'_>) -> Value {
     lab.quell("status").args([job.id.as_str(), "--json"]).finish().envelope()["data"]["job"].clone()
 }
 
@@ -96,7 +96,7 @@ fn an_answer_of_a_stranger_makes_no_job_ready() {
     if !has_program("python3") {
         return skip("an_answer_of_a_stranger_makes_no_job_ready", "no python3 here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let late = lab.write("late.py", LATE);
     let stranger = Stranger::new();
     let port = stranger.port;
@@ -123,7 +123,7 @@ fn an_answer_of_a_stranger_makes_no_job_ready() {
 
 #[test]
 fn the_ready_time_survives_the_loss_of_the_keeper() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job =
         lab.start().args(["--ready-log", "^go"]).sh(&format!("echo go; sleep {}", lab.oracle.nap())).begin();
     assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
@@ -136,7 +136,7 @@ fn the_ready_time_survives_the_loss_of_the_keeper() {
 }
 
 /// A shell with a mark in its command line that calls quell and waits for it.
-fn called_by_a_shell(lab: &Lab, words: &str) -> (u32, Finished) {
+fn called_by_a_shell(lab: &TestEnv, words: &str) -> (u32, Finished) {
     let line = format!("echo $$ >caller; {} {words} >said 2>&1; : the caller", lab.quell_path().display());
     let quell = lab.quell("list").wrapped(["sh", "-c", &line]);
     let done = quell.finish();
@@ -146,7 +146,7 @@ fn called_by_a_shell(lab: &Lab, words: &str) -> (u32, Finished) {
 
 #[test]
 fn the_actor_of_a_stop_is_the_process_that_called_quell() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let (pid, done) = called_by_a_shell(&lab, &format!("stop {} --reason enough", job.id));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -184,7 +184,7 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
 
 #[test]
 fn a_program_that_asks_by_itself_is_the_actor() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab
         .start()
         .args(["--mask", "SECRET"])
@@ -213,7 +213,7 @@ while s.recv(4096): pass
 
 #[test]
 fn what_tests_leave_behind_is_not_stopped_by_a_user() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("sleep {} & exit 0", lab.oracle.nap());
     let done = lab.quell("test").args(["--json", "--timeout", "1h", "--", "sh", "-c", &script]).finish();
     let answer = &done.envelope()["data"];
@@ -230,7 +230,7 @@ fn what_tests_leave_behind_is_not_stopped_by_a_user() {
 
 #[test]
 fn every_event_has_the_session_and_the_labels() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let options = ["--owner", "session:agent-7", "--tag", "team=a", "--tag", "x=1", "--name", "web"];
     let job = lab.start().args(options).command(["sleep", &lab.oracle.nap()]).begin();
     assert_eq!(job.stop(&[]).code(), Some(0));
@@ -256,7 +256,7 @@ fn every_event_has_the_session_and_the_labels() {
 
 #[test]
 fn an_end_before_readiness_is_explained() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "seq 30; echo 'no such \x1b[2Jtable' >&2; exit 7";
     let start = || lab.start().args(["--ready-log", "never", "--wait-ready=20s", "--name", "db"]);
     let done = start().sh(script).finish();
@@ -298,7 +298,7 @@ fn an_end_before_readiness_is_explained() {
 
 #[test]
 fn a_restart_limit_that_is_reached_is_told() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = |limit: &str, script: &str| {
         let options = ["--restart", "on-failure", "--restart-limit", limit];
         lab.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh(script).begin()
@@ -346,7 +346,7 @@ fn a_restart_limit_that_is_reached_is_told() {
 
 #[test]
 fn a_signal_that_reaches_no_process_is_a_no() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("sleep {} & echo gone", lab.oracle.nap());
     let job = lab.start().args(["--until", "tree"]).sh(&script).begin();
     let exited = || job.events().contains(&"root_exited".into());

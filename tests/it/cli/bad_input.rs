@@ -8,9 +8,9 @@ use std::{
 
 use quell_tests::{
     host::{Contain, Setting, User, am_root},
-    lab::Lab,
     run::{Finished, Quell},
     skip,
+    test_env::TestEnv,
 };
 
 /// A program that leaves a trace if it ever runs.
@@ -38,7 +38,7 @@ fn error_envelope(done: &Finished, verb: &str, code: i32) {
 }
 
 /// The same command line for a person and, with `--json`, for a program.
-pub(crate) fn is_refused<'l>(lab: &'l Lab, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
+pub(crate) fn is_refused<'l>(lab: &'l TestEnv, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
     one_clear_line(&line(lab.run()).finish(), code);
     error_envelope(&line(lab.run().args(["--json"])).finish(), "run", code);
     assert!(!lab.path("ran").exists(), "the program ran although something was wrong");
@@ -46,7 +46,7 @@ pub(crate) fn is_refused<'l>(lab: &'l Lab, code: i32, line: impl Fn(Quell<'l>) -
 }
 
 pub(crate) fn options_are_refused(cases: &[&[&str]]) {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for options in cases {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             is_refused(&lab, 125, |quell| quell.args(*options).sh(TRACE));
@@ -96,7 +96,7 @@ fn a_bad_choice_or_option_is_an_error() {
 /// What is missing or would be right is part of the line.
 #[test]
 fn a_usage_error_names_what_it_wants() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (verb, words, wanted) in [
         ("stop", &[][..], "<JOB|--tag"),
         ("wait", &[], "<JOB>"),
@@ -133,7 +133,7 @@ fn a_bad_limit_is_an_error() {
 
 #[test]
 fn an_environment_without_an_equals_sign_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     is_refused(&lab, 125, |quell| quell.args(["--env", "NOEQUALS"]).sh(TRACE));
     is_refused(&lab, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
     let file = lab.write("bad.env", "GOOD=1\nthis is no assignment\n");
@@ -149,7 +149,7 @@ fn an_environment_without_an_equals_sign_is_an_error() {
 
 #[test]
 fn no_command_at_all_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     is_refused(&lab, 125, |quell| quell);
     is_refused(&lab, 125, |quell| quell.args(["--"]));
 }
@@ -157,7 +157,7 @@ fn no_command_at_all_is_an_error() {
 #[test]
 fn a_missing_program_is_127_in_every_setting() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let contain = ["--contain", setting.contain.word()];
         is_refused(&lab, 127, |quell| quell.args(contain).command(["no-such-program-anywhere"]));
         is_refused(&lab, 127, |quell| quell.args(contain).command(["./no-such-file"]));
@@ -167,7 +167,7 @@ fn a_missing_program_is_127_in_every_setting() {
 #[test]
 fn a_program_that_can_not_be_executed_is_126_in_every_setting() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let contain = ["--contain", setting.contain.word()];
         lab.write("plain.txt", "not a program\n");
         fs::set_permissions(lab.path("plain.txt"), fs::Permissions::from_mode(0o644)).expect("chmod");
@@ -178,7 +178,7 @@ fn a_program_that_can_not_be_executed_is_126_in_every_setting() {
 
 #[test]
 fn a_directory_that_is_not_there_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     is_refused(&lab, 125, |quell| quell.args(["--cwd", "/nonexistent/dir"]).sh(TRACE));
     let file = lab.write("file", "");
     is_refused(&lab, 125, |quell| quell.args(["--cwd", file.to_str().expect("UTF-8")]).sh(TRACE));
@@ -186,7 +186,7 @@ fn a_directory_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_directory_that_may_not_be_entered_is_an_error() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let closed = lab.path("closed");
     fs::create_dir(&closed).expect("mkdir");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("chmod");
@@ -195,7 +195,7 @@ fn a_directory_that_may_not_be_entered_is_an_error() {
 
 #[test]
 fn a_receipt_that_can_not_be_written_is_an_error_before_the_program_runs() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     is_refused(&lab, 125, |quell| quell.args(["--receipt", "/nonexistent/dir/receipt.json"]).sh(TRACE));
     is_refused(&lab, 125, |quell| quell.args(["--receipt", "/proc/receipt.json"]).sh(TRACE));
     let dir = lab.dir().to_str().expect("UTF-8");
@@ -206,7 +206,7 @@ fn a_receipt_that_can_not_be_written_is_an_error_before_the_program_runs() {
 
 #[test]
 fn a_receipt_never_replaces_a_device() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let device = lab.path("null");
     let made = Command::new("mknod").arg(&device).args(["c", "1", "3"]).output();
     if !made.is_ok_and(|output| output.status.success()) {
@@ -219,7 +219,7 @@ fn a_receipt_never_replaces_a_device() {
 
 #[test]
 fn a_state_directory_that_can_not_be_written_is_an_error() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     is_refused(&lab, 125, |quell| quell.env("QUELL_HOME", "/proc/quell").sh(TRACE));
     let file = lab.write("file", "");
     is_refused(&lab, 125, |quell| quell.env("QUELL_HOME", &file).sh(TRACE));
@@ -227,7 +227,7 @@ fn a_state_directory_that_can_not_be_written_is_an_error() {
 
 #[test]
 fn usage_errors_of_other_verbs_exit_with_2() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     one_clear_line(&lab.quell("doctor").args(["--bogus"]).finish(), 2);
     error_envelope(&lab.quell("doctor").args(["--json", "--bogus"]).finish(), "doctor", 2);
     one_clear_line(&lab.quell("no-such-verb").finish(), 2);
@@ -239,7 +239,7 @@ fn a_containment_that_can_not_be_had_is_an_error_and_never_a_downgrade() {
         return skip("a_containment_that_can_not_be_had…", "needs root to take a cgroup away");
     }
     // Nobody may not write the root cgroup, where the tests run, and no user bus answers there.
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let probe = lab.run().args(["--json", "--contain", Contain::Cgroup.word()]).command(["true"]).finish();
     if probe.code() == Some(0) {
         // What held it is what was asked for, or the success itself is the downgrade.
@@ -250,7 +250,7 @@ fn a_containment_that_can_not_be_had_is_an_error_and_never_a_downgrade() {
 }
 
 /// Runs `quell run` with the shell's redirections applied.
-fn redirected(lab: &Lab, redirections: &str, options: &[&str], script: &str) -> Finished {
+fn redirected(lab: &TestEnv, redirections: &str, options: &[&str], script: &str) -> Finished {
     let exec = format!(r#"exec "$@" {redirections}"#);
     lab.run().wrapped(["sh", "-c", &exec, "sh"]).args(options).sh(script).finish()
 }
@@ -259,7 +259,7 @@ fn redirected(lab: &Lab, redirections: &str, options: &[&str], script: &str) -> 
 fn closed_standard_descriptors_do_no_harm() {
     for setting in Setting::all() {
         for closed in ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"] {
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let options = ["--contain", setting.contain.word(), "--receipt", "receipt.json"];
             let done = redirected(&lab, closed, &options, "touch ran; exit 5");
             assert_eq!(done.code(), Some(5), "{closed} under {setting}: {}", done.stderr);
@@ -272,7 +272,7 @@ fn closed_standard_descriptors_do_no_harm() {
 
 #[test]
 fn json_with_a_closed_stdout_still_ends() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = redirected(&lab, ">&-", &["--json"], "exit 5");
     assert!(matches!(done.code(), Some(5 | 125)), "{}: {}", done.status, done.stderr);
     assert_eq!(lab.leftovers(), Vec::<String>::new());
@@ -283,7 +283,7 @@ fn a_full_disk_is_an_error_before_the_program_runs() {
     if !am_root() {
         return skip("a_full_disk_is_an_error…", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     fs::create_dir(lab.path("disk")).expect("mkdir");
     let wrapper = format!(
         r#"mount -t tmpfs -o size=64k none {0} && mkdir {0}/home && head -c 1m /dev/zero >{0}/fill 2>/dev/null; exec "$@""#,
@@ -303,7 +303,7 @@ fn a_receipt_on_a_full_disk_is_said_and_the_stop_is_done_all_the_same() {
     if !am_root() {
         return skip("a_receipt_on_a_full_disk…", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     fs::create_dir(lab.path("disk")).expect("mkdir");
     let wrapper = format!(r#"mount -t tmpfs -o size=64k none {0}; exec "$@""#, lab.path("disk").display());
     let done = lab

@@ -6,10 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use quell_tests::{jobs::Background, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{jobs::Background, run::PATIENCE, skip, test_env::TestEnv};
 
 /// The verbs that `quell --help` lists.
-pub(crate) fn verbs(lab: &Lab) -> Vec<String> {
+pub(crate) fn verbs(lab: &TestEnv) -> Vec<String> {
     let help = lab.quell("--help").finish().stdout;
     let list = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let list = list.take_while(|line| line.starts_with("  "));
@@ -23,7 +23,7 @@ pub(crate) fn verbs(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn every_verb_has_examples_and_exit_codes() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for verb in verbs(&lab) {
         let help = lab.quell(&verb).args(["--help"]).finish();
         assert_eq!(help.code(), Some(0), "{verb}");
@@ -39,7 +39,7 @@ fn every_verb_has_examples_and_exit_codes() {
 
 #[test]
 fn every_wrong_call_with_json_is_answered_with_an_envelope() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for verb in verbs(&lab) {
         let done = lab.quell(&verb).args(["--json", "--no-such-option"]).finish();
         let envelope = done.envelope();
@@ -53,7 +53,7 @@ fn every_wrong_call_with_json_is_answered_with_an_envelope() {
 /// For a person the help; for a script, whose variable may be empty, a failure that leaves stdout alone.
 #[test]
 fn quell_alone_prints_its_help() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let output = Command::new(lab.quell_path()).current_dir(lab.dir()).output().expect("quell");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let help = lab.quell("--help").finish().stdout;
@@ -62,7 +62,7 @@ fn quell_alone_prints_its_help() {
 
 #[test]
 fn ls_and_ps_are_list() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["true"]).begin();
     for verb in ["list", "ls", "ps"] {
         assert_eq!(lab.quell(verb).args(["--ids"]).finish().stdout.trim(), job.id, "{verb}");
@@ -81,7 +81,7 @@ fn is_installed(program: &str) -> bool {
 
 #[test]
 fn completions_are_scripts_that_their_shells_can_read() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for shell in ["bash", "zsh", "fish"] {
         let done = lab.quell("completions").args([shell]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -100,7 +100,7 @@ fn completions_are_scripts_that_their_shells_can_read() {
 }
 
 /// A lab in which `quell` is on the PATH, with a live job, an ended one, and the completion script of a shell.
-fn completing<'l>(lab: &'l Lab, shell: &str) -> Option<(Background<'l>, PathBuf)> {
+fn completing<'l>(lab: &'l TestEnv, shell: &str) -> Option<(Background<'l>, PathBuf)> {
     if !is_installed(shell) {
         skip("completions", &format!("there is no {shell} here"));
         return None;
@@ -141,7 +141,7 @@ fn completes(shell: &str, live: &Background<'_>, complete: impl Fn(&str) -> Stri
     }
 }
 
-fn in_shell(lab: &Lab, shell: &str, args: &[&str]) -> String {
+fn in_shell(lab: &TestEnv, shell: &str, args: &[&str]) -> String {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", lab.path("bin").display());
     let mut command = Command::new(shell);
     command.args(args).env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).env("PATH", path);
@@ -151,7 +151,7 @@ fn in_shell(lab: &Lab, shell: &str, args: &[&str]) -> String {
 
 #[test]
 fn bash_completes_verbs_options_jobs_and_commands() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let Some((live, script)) = completing(&lab, "bash") else { return };
     completes("bash", &live, |line| {
         let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
@@ -168,7 +168,7 @@ fn bash_completes_verbs_options_jobs_and_commands() {
 
 #[test]
 fn fish_completes_verbs_options_jobs_and_commands() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let Some((live, script)) = completing(&lab, "fish") else { return };
     completes("fish", &live, |line| {
         let line = format!("source {}; complete -C '{line}'", script.display());
@@ -196,7 +196,7 @@ zpty -d shell
 
 #[test]
 fn zsh_completes_verbs_options_jobs_and_commands() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let Some((live, script)) = completing(&lab, "zsh") else { return };
     let dir = script.parent().expect("a directory").display().to_string();
     completes("zsh", &live, |line| in_shell(&lab, "zsh", &["-f", "-c", ZSH, "zsh", &dir, line]));
@@ -204,7 +204,7 @@ fn zsh_completes_verbs_options_jobs_and_commands() {
 
 #[test]
 fn there_is_a_manual_page_for_every_verb() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.quell("man").args(["--dir"]).args([lab.path("man")]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let names = verbs(&lab).into_iter().map(|verb| format!("quell-{verb}")).chain(["quell".to_owned()]);

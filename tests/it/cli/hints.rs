@@ -3,14 +3,14 @@
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use quell_tests::{
-    lab::{Lab, copy_program},
     run::Quell,
     skip,
+    test_env::{TestEnv, copy_program},
 };
 
 #[test]
 fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for verb in ["start", "run"] {
         let done = lab.quell(verb).env("QUELL_HOME", "/proc/nowhere/x").args(["--json"]).command(["true"]);
         let error = done.finish().envelope()["error"].clone();
@@ -22,7 +22,7 @@ fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
 
 #[test]
 fn a_job_that_was_stopped_before_it_started_is_not_told_to_look_at_limits() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for _ in 0..50 {
         let start = lab.start().args(["--json", "--timeout", "1ms"]).command(["true"]);
         let error = start.finish().envelope()["error"].clone();
@@ -45,7 +45,7 @@ fn said(quell: Quell<'_>) -> String {
 
 #[test]
 fn a_lack_of_descriptors_is_told_as_that() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for limit in 5..26 {
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
         let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]);
@@ -61,7 +61,7 @@ fn a_lack_of_descriptors_is_told_as_that() {
 
 #[test]
 fn a_keeper_that_the_kernel_refuses_is_not_told_to_be_missing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Root is exempt from the limit of processes, so this one is of descriptors: 7 are too few for a child's pipes.
     let start = lab.start().wrapped(["bash", "-c", "ulimit -n 7; exec \"$@\"", "bash"]).command(["true"]);
     let error = said(start);
@@ -70,14 +70,14 @@ fn a_keeper_that_the_kernel_refuses_is_not_told_to_be_missing() {
 
 #[test]
 fn a_descriptor_that_is_not_open_is_not_told_to_be_a_path() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let error = said(lab.run().args(["--receipt-fd", "99"]).command(["true"]));
     assert!(error.contains("open that descriptor"), "{error}");
 }
 
 #[test]
 fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = |name: &str, mode: u32| {
         let path = lab.write(name, "#!/nowhere/interpreter\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
@@ -98,7 +98,7 @@ fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
 
 #[test]
 fn what_the_kernel_refuses_to_execute_is_told_by_its_reason() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let link = lab.path("link");
     std::os::unix::fs::symlink(&link, &link).expect("symlink");
     let busy = lab.path("busy");
@@ -118,7 +118,7 @@ fn what_the_kernel_refuses_to_execute_is_told_by_its_reason() {
 
 #[test]
 fn a_duration_is_told_what_is_wrong_with_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let error = |grace: &str| said(lab.quell("stop").args(["nosuch", "--grace", grace]));
     assert!(error("-1s").contains("negative"), "{}", error("-1s"));
     let long = error("99999999999d");
@@ -127,7 +127,7 @@ fn a_duration_is_told_what_is_wrong_with_it() {
 
 #[test]
 fn a_beginning_of_an_id_that_is_too_short_is_told_so() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["true"]).begin();
     for length in 1..4 {
         let error = said(lab.quell("status").args([&job.id[..length]]));

@@ -3,8 +3,8 @@
 use std::fs::{self, OpenOptions};
 
 use quell_tests::{
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn envelopes(done: &Finished) -> Vec<Value> {
 
 #[test]
 fn every_duration_is_seconds_as_a_number() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab
         .start()
         .args([
@@ -80,7 +80,7 @@ fn every_duration_is_seconds_as_a_number() {
 
 #[test]
 fn a_stop_is_one_answer_for_none_one_and_several() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let stop = |words: &[&str]| lab.quell("stop").args(words).args(["--json"]).finish();
     for words in [&["--all"][..], &["--tag", "no=such"], &["--session", "none"]] {
         let done = stop(words);
@@ -111,7 +111,7 @@ fn a_stop_is_one_answer_for_none_one_and_several() {
 
 #[test]
 fn the_receipts_of_several_jobs_name_their_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = |name: &str| lab.start().args(["--name", name]).command(["sleep", &lab.oracle.nap()]).begin();
     let jobs = [start("web"), start("worker")];
     let done = lab.quell("stop").args(["--all"]).finish();
@@ -125,7 +125,7 @@ fn the_receipts_of_several_jobs_name_their_job() {
 
 #[test]
 fn the_answer_of_a_run_begins_a_line_and_leaves_no_empty_one() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let is_answer =
         |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|value| value["type"] == "run");
     for (script, said) in [("true", ""), ("echo a", "a\n"), ("printf a", "a\n")] {

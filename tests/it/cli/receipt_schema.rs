@@ -11,9 +11,9 @@ use jsonschema::Validator;
 use quell_tests::{
     evidence::receipt,
     host::{Contain, Setting},
-    lab::Lab,
     run::{PATIENCE, Quell, Running},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn fits(validator: &Validator, what: &str, receipt: &Value) {
 
 /// Runs to the end, with what `act` does on the way, and gives the receipt.
 fn receipt_of<'l>(
-    lab: &'l Lab,
+    lab: &'l TestEnv,
     line: impl FnOnce(Quell<'l>) -> Quell<'l>,
     act: impl FnOnce(&mut Running),
 ) -> Value {
@@ -62,7 +62,7 @@ fn the_published_schema_is_that_of_the_types() {
 fn real_receipts_fit_the_schema() {
     let validator = validator();
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let held = ["--contain", setting.contain.word()];
         let cases = [
             ("a clean exit", receipt_of(&lab, |q| q.args(held).command(["true"]), |_| {})),
@@ -107,7 +107,7 @@ fn real_receipts_fit_the_schema() {
 #[test]
 fn the_receipt_of_a_start_that_was_stopped_fits_the_schema() {
     let validator = validator();
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut kinds = Vec::new();
     for round in 0..200 {
         let file = lab.fresh("receipt");
@@ -131,7 +131,7 @@ fn the_receipt_of_a_start_that_was_stopped_fits_the_schema() {
 
 #[test]
 fn the_envelope_of_run_holds_a_receipt() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.run().args(["--json"]).sh("echo said; exit 3").finish();
     let envelope = done.envelope();
     assert_eq!(envelope["ok"], true, "{envelope:#}");
@@ -140,7 +140,7 @@ fn the_envelope_of_run_holds_a_receipt() {
 
 #[test]
 fn a_receipt_with_a_field_removed_or_mistyped_does_not_fit() {
-    let (schema, validator, lab) = (schema(), validator(), Lab::as_me());
+    let (schema, validator, lab) = (schema(), validator(), TestEnv::as_me());
     let options = ["--timeout", "200ms", "--grace", "50ms"];
     let whole = receipt_of(&lab, |q| q.args(options).actor("ignore-term", None), |_| {});
     fits(&validator, "the whole receipt", &whole);

@@ -9,10 +9,10 @@ use std::{
 use quell_tests::{
     eventually,
     host::{User, am_root, has_program},
-    lab::{Lab, copy_program},
     oracle::Process,
     run::PATIENCE,
     skip,
+    test_env::{TestEnv, copy_program},
 };
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn is_called(pid: u32, name: &str) -> bool {
 struct Own(Child);
 
 impl Own {
-    fn new(lab: &Lab, program: &str, words: &[&str]) -> Own {
+    fn new(lab: &TestEnv, program: &str, words: &[&str]) -> Own {
         let mut command = Command::new(program);
         command.args(words).current_dir(lab.dir()).stdin(Stdio::null()).stdout(Stdio::null());
         Own(command.env("QUELL_TEST", lab.oracle.token()).spawn().expect("a program"))
@@ -54,7 +54,7 @@ impl Drop for Own {
 
 #[test]
 fn who_becomes_a_protected_one_in_its_grace_is_not_killed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}protect = [\"postgres\"]\n"));
     let script =
         "trap 'exec -a postgres sleep $N' TERM; touch $HERE/ready; while :; do read -t 0.1 <><(:); done";
@@ -69,7 +69,7 @@ fn who_becomes_a_protected_one_in_its_grace_is_not_killed() {
 
 #[test]
 fn the_signals_of_the_policy_hold_for_the_last_one_too() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}signals = [\"TERM\"]\n"));
     let script = "trap '' TERM; touch $HERE/ready; while :; do read -t 60 <><(:); done";
     let mut stranger = Stranger::new(&lab, lab.user(), script);
@@ -84,7 +84,7 @@ fn the_signals_of_the_policy_hold_for_the_last_one_too() {
 
 #[test]
 fn a_verb_that_is_denied_does_not_tell_who_is_there() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard]\ndeny = [\"kill\", \"service stop\"]\n");
     for (words, wanted) in [
         (["kill", "4194304"].as_slice(), "VERB_DENIED"),
@@ -102,7 +102,7 @@ fn a_verb_that_is_denied_does_not_tell_who_is_there() {
 
 #[test]
 fn a_copy_of_quell_by_another_name_is_one_of_quells_own() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let copy = lab.path("mill");
     copy_program(&lab.quell_path(), &copy);
@@ -118,7 +118,7 @@ fn a_copy_of_quell_by_another_name_is_one_of_quells_own() {
 
 #[test]
 fn an_environment_neither_hides_a_member_of_a_job_nor_makes_one() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let nap = lab.oracle.nap();
     let job = lab.start().args(["--contain", "reaper"]).command(["env", "-i", "sleep", &nap]).begin();
@@ -147,7 +147,7 @@ fn an_environment_neither_hides_a_member_of_a_job_nor_makes_one() {
 
 #[test]
 fn a_member_of_a_job_may_end_another_one_of_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let quell = lab.quell_path();
     let script = format!(
@@ -167,7 +167,7 @@ fn every_user_that_a_process_has_counts() {
     if !am_root() || !has_program("setpriv") {
         return skip("every_user_that_a_process_has_counts", "needs root and setpriv");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut theirs = Own::new(&lab, "setpriv", &["--euid", "65534", "sleep", &lab.oracle.nap()]);
     assert!(eventually(PATIENCE, || is_called(theirs.0.id(), "sleep")));
     for (rules, wanted) in [
@@ -188,7 +188,7 @@ fn a_process_whose_leader_has_ended_is_known_by_its_threads() {
     if !has_program("python3") || cfg!(not(target_arch = "x86_64")) {
         return skip("a_process_whose_leader_has_ended_is_known_by_its_threads", "needs python3 on x86_64");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}protect = [\"python3*\"]\n"));
     let script = "import ctypes, threading, time, sys\n\
         libc = ctypes.CDLL(None)\n\
@@ -205,7 +205,7 @@ fn a_process_whose_leader_has_ended_is_known_by_its_threads() {
 
 #[test]
 fn a_script_is_known_by_its_whole_name() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}protect = [\"*-agent-name\"]\n"));
     let file = lab.script("a-very-long-agent-name", "#!/bin/bash\nwhile :; do read -t 60 <><(:); done\n");
     let mut theirs = Own::new(&lab, file.to_str().expect("a path"), &[]);
@@ -217,7 +217,7 @@ fn a_script_is_known_by_its_whole_name() {
 
 #[test]
 fn a_script_is_protected_wherever_it_stands_in_the_command_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}protect = [\"*-agent\"]\n"));
     let own = lab.script("my-agent", "#!/usr/bin/env bash\nwhile :; do read -t 60 <><(:); done\n");
     let own = own.to_str().expect("a path");
@@ -248,7 +248,7 @@ fn a_script_is_protected_wherever_it_stands_in_the_command_line() {
 
 #[test]
 fn the_manual_is_written_only_where_writing_is_allowed_and_through_no_link() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("man")).expect("mkdir");
     let kept = lab.write("kept", "kept\n");
     let page = lab.path("man/quell.1");
@@ -276,7 +276,7 @@ fn the_manual_is_written_only_where_writing_is_allowed_and_through_no_link() {
 
 #[test]
 fn a_name_steers_neither_a_terminal_nor_a_reader() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nmin_pid = 2\n");
     let sleep = ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| fs::metadata(path).is_ok());
     for name in ["*", "\u{1b}[31m\nok", "a\" , \"*"] {
@@ -297,7 +297,7 @@ fn a_name_steers_neither_a_terminal_nor_a_reader() {
 
 #[test]
 fn who_leads_the_session_is_above_also_one_whose_parent_has_left() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let inner = "((\"$1\" kill --json $$ >said 2>&1; touch over) &); exec sleep \"$2\"";
     let words = ["-c", inner, "leader", lab.quell_path().to_str().expect("a path"), &lab.oracle.nap()]
@@ -321,7 +321,7 @@ fn a_proc_of_another_namespace_is_not_believed() {
     if !am_root() {
         return skip("a_proc_of_another_namespace_is_not_believed", "needs root for a namespace");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let nap = lab.oracle.nap();
     let script = format!("sleep {nap} & \"$@\" --json $!; code=$?; kill $!; wait; exit $code");
@@ -336,7 +336,7 @@ fn in_a_container_the_floor_says_what_numbers_mean_there() {
     if !am_root() {
         return skip("in_a_container_the_floor_says_what_numbers_mean_there", "needs root for a namespace");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\n");
     let script = format!("sleep {} & \"$@\" --json $!; code=$?; kill $!; wait; exit $code", lab.oracle.nap());
     let words = ["unshare", "-pf", "--mount-proc", "sh", "-c", &script, "sh"];
@@ -353,7 +353,7 @@ fn in_a_container_the_floor_says_what_numbers_mean_there() {
 
 #[test]
 fn a_mistake_elsewhere_takes_no_refusal_back() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     policy(&lab, "[guard]\ndeny = [\"stop\", \"list\"]\n");
     let refused = |what: &str| {
@@ -380,7 +380,7 @@ fn a_mistake_elsewhere_takes_no_refusal_back() {
 
 #[test]
 fn a_project_that_nobody_trusts_lowers_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.test]\napproval = true\n");
     lab.write("quell.toml", "[guard.kill]\nmin_pid = 2\n[guard.test]\napproval_variable = \"CI\"\n");
     let shown = || verb(&lab, "config").args(["show", "--json"]).finish().envelope()["data"].clone();
@@ -399,7 +399,7 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
     if !am_root() || !has_program("setpriv") {
         return skip("the_machines_file_is_roots_alone_and_never_overlooked", "needs root and setpriv");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
     lab.write("etc/passwd", "root:x:0:0::/:/bin/sh\n");
@@ -478,7 +478,7 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
 
 #[test]
 fn a_line_that_was_cut_does_not_take_the_next_one_along() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(verb(&lab, "kill").args(["0"]).finish().code(), Some(4));
     let path = lab.home().join("audit.jsonl");
     let whole = fs::read_to_string(&path).expect("the log");
@@ -492,7 +492,7 @@ fn a_line_that_was_cut_does_not_take_the_next_one_along() {
 
 #[test]
 fn the_log_takes_what_it_is_given_as_words_and_in_measure() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let long = "x".repeat(100_000);
     let done = verb(&lab, "kill")
         .env("QUELL_SESSION", &long)
@@ -507,7 +507,7 @@ fn the_log_takes_what_it_is_given_as_words_and_in_measure() {
 
 #[test]
 fn a_log_that_is_a_trap_lets_nothing_pass_and_holds_nobody_up() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let mut stranger = Stranger::asleep(&lab);
     fs::create_dir_all(lab.home()).expect("mkdir");
@@ -535,7 +535,7 @@ fn what_systemd_says_without_an_end_is_not_decided_on() {
     if !can_pretend("what_systemd_says_without_an_end_is_not_decided_on") {
         return;
     }
-    let lab = Lab::new(User::all()[0]);
+    let lab = TestEnv::new(User::all()[0]);
     policy(&lab, "[guard.service]\nallow = [\"web\"]\n");
     let script = "#!/bin/sh\nPATH=/usr/bin:/bin\necho Id=web.service\necho Names=web.service\necho LoadState=loaded\n\
         echo ActiveState=active\ncase \"$*\" in *show*) printf 'BoundBy='; head -c 100000 /dev/zero | tr '\\0' x; echo ' ssh.service';;\n\
@@ -549,7 +549,7 @@ fn what_systemd_says_without_an_end_is_not_decided_on() {
 /// The kernel shows nobody but root which file a process executes that its user may not read.
 #[test]
 fn a_process_whose_file_cannot_be_read_may_be_a_protected_one() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let (file, link) = (lab.path("postgres"), lab.path("node"));
     fs::copy("/bin/sleep", &file).expect("a copy");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o111)).expect("chmod");

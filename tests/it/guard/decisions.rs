@@ -10,22 +10,22 @@ use std::{
 use quell_tests::{
     UNIGNORED, eventually,
     host::{User, am_root, has_program, quell},
-    lab::Lab,
     oracle::Process,
     run::{Finished, PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
 /// System calls by which something would be done to somebody.
 const ACTS: &str = "kill,tkill,tgkill,pidfd_send_signal,rt_sigqueueinfo,rt_tgsigqueueinfo,execve,execveat";
 
-pub(crate) fn policy(lab: &Lab, text: &str) {
+pub(crate) fn policy(lab: &TestEnv, text: &str) {
     fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
     lab.write(".config/quell/config.toml", text);
 }
 
-pub(crate) fn verb<'l>(lab: &'l Lab, name: &str) -> Quell<'l> {
+pub(crate) fn verb<'l>(lab: &'l TestEnv, name: &str) -> Quell<'l> {
     lab.quell(name).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn verb<'l>(lab: &'l Lab, name: &str) -> Quell<'l> {
 pub(crate) struct Stranger(pub Child);
 
 impl Stranger {
-    pub(crate) fn new(lab: &Lab, user: User, script: &str) -> Stranger {
+    pub(crate) fn new(lab: &TestEnv, user: User, script: &str) -> Stranger {
         let mut words = user.prefix();
         words.extend(UNIGNORED.into_iter().chain(["bash", "-c", script, "stranger"]).map(String::from));
         let child = Command::new(&words[0])
@@ -53,7 +53,7 @@ impl Stranger {
     }
 
     /// One that sleeps, for longer than any test takes.
-    pub(crate) fn asleep(lab: &Lab) -> Stranger {
+    pub(crate) fn asleep(lab: &TestEnv) -> Stranger {
         let stranger = Stranger::new(lab, lab.user(), "exec sleep 5$N");
         let is_sleep = || {
             fs::read_to_string(format!("/proc/{}/comm", stranger.0.id())).is_ok_and(|comm| comm == "sleep\n")
@@ -90,7 +90,7 @@ pub(crate) fn acts(trace: &Path) -> Vec<String> {
 }
 
 /// Runs it under strace: what it says, and what it did.
-pub(crate) fn traced(lab: &Lab, name: &str, words: &[&str]) -> (Finished, Vec<String>) {
+pub(crate) fn traced(lab: &TestEnv, name: &str, words: &[&str]) -> (Finished, Vec<String>) {
     let trace = lab.fresh("trace");
     let wrapper = ["strace", "-f", "-o", trace.to_str().expect("a path"), "-e", &format!("trace={ACTS}")];
     let done = verb(lab, name).wrapped(wrapper).args(["--json"]).args(words).finish();
@@ -171,7 +171,7 @@ fn what_is_no_process_is_refused_and_nobody_gets_a_signal() {
     if !has_program("strace") {
         return skip("what_is_no_process_is_refused_and_nobody_gets_a_signal", "no strace here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     for (number, wanted) in NUMBERS {
         let (done, acts) = traced(&lab, "kill", &["--", number]);
@@ -185,7 +185,7 @@ fn what_is_no_process_is_refused_and_nobody_gets_a_signal() {
 
 #[test]
 fn nothing_is_allowed_unless_the_policy_says_so() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut stranger = Stranger::asleep(&lab);
     let (done, acts) = traced(&lab, "kill", &[&stranger.pid()]);
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "NOT_ALLOWED"), "{}", done.stdout);
@@ -197,7 +197,7 @@ fn nothing_is_allowed_unless_the_policy_says_so() {
 /// Each with a policy that allows everything else.
 #[test]
 fn whom_no_policy_allows_is_safe() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     let me = std::process::id().to_string();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
@@ -254,7 +254,7 @@ fn parent_of(pid: u32) -> u32 {
 
 #[test]
 fn the_policy_protects_names_users_and_low_numbers() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut stranger = Stranger::asleep(&lab);
     let pid = stranger.pid();
     let uid = if am_root() { "root" } else { "65534" };
@@ -287,7 +287,7 @@ fn anothers_process_needs_a_word_and_the_kernels_leave() {
     if !am_root() {
         return skip("anothers_process_needs_a_word_and_the_kernels_leave", "needs root to have two users");
     }
-    let (root, nobody) = (Lab::new(User::Root), Lab::new(User::Ordinary));
+    let (root, nobody) = (TestEnv::new(User::Root), TestEnv::new(User::Ordinary));
     let mut theirs = Stranger::asleep(&nobody);
     policy(&root, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     let (done, acts) = traced(&root, "kill", &[&theirs.pid()]);
@@ -304,14 +304,14 @@ fn anothers_process_needs_a_word_and_the_kernels_leave() {
     assert!(!theirs.is_alive());
 }
 
-fn allowed(lab: &Lab) {
+fn allowed(lab: &TestEnv) {
     policy(lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
 }
 
 #[test]
 fn a_polite_process_is_asked_and_gone_at_once() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         allowed(&lab);
         let mut stranger = Stranger::asleep(&lab);
         // `finish` does not wait for that long: the grace is no sleep.
@@ -330,7 +330,7 @@ fn a_polite_process_is_asked_and_gone_at_once() {
 
 #[test]
 fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     for (grace, least) in [("300ms", 300), ("0", 0)] {
         let script = "trap '' TERM; touch $HERE/ready; while :; do read -t 60 <><(:); done";
@@ -347,7 +347,7 @@ fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
 
 #[test]
 fn a_stopped_process_hears_the_request() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     let script =
         "trap 'echo asked >>$HERE/heard; exit 0' TERM; touch $HERE/ready; while :; do read -t 1 <><(:); done";
@@ -362,7 +362,7 @@ fn a_stopped_process_hears_the_request() {
 
 #[test]
 fn a_signal_that_ends_nobody_is_sent_once_and_kills_nobody() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     let script = "trap 'echo heard >>$HERE/heard' USR2; touch $HERE/ready; while :; do sleep 0.1; done";
     let mut stranger = Stranger::new(&lab, lab.user(), script);
@@ -377,7 +377,7 @@ fn a_signal_that_ends_nobody_is_sent_once_and_kills_nobody() {
 
 #[test]
 fn with_tree_those_below_are_gone_too_and_each_must_be_allowed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     // A child in another session, one that ignores TERM, and one below that.
     let script = "setsid sleep $N & (trap '' TERM; sleep $N; :) & touch $HERE/ready; wait";
@@ -408,7 +408,7 @@ fn all_below(process: &Process) -> Vec<Process> {
 
 #[test]
 fn nobody_and_a_thread_are_no_process() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     let mut gone = Command::new("true").spawn().expect("true");
     let number = gone.id().to_string();
@@ -437,7 +437,7 @@ fn nobody_and_a_thread_are_no_process() {
 
 #[test]
 fn the_log_tells_who_did_what_why_and_what_came_of_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     allowed(&lab);
     let stranger = Stranger::asleep(&lab);
     let done = verb(&lab, "kill").args(["--reason", "it hangs", &stranger.pid()]).finish();
@@ -468,14 +468,14 @@ fn the_log_tells_who_did_what_why_and_what_came_of_it() {
 }
 
 /// Runs it with so many open files, as the limit that it may raise or as the one that it can't.
-fn with_files(lab: &Lab, limit: &str, words: &[&str]) -> Finished {
+fn with_files(lab: &TestEnv, limit: &str, words: &[&str]) -> Finished {
     let script = format!("ulimit {limit} || exit 99; exec \"$@\"");
     verb(lab, "kill").wrapped(["bash", "-c", &script, "sh"]).args(["--json", "--tree"]).args(words).finish()
 }
 
 #[test]
 fn a_tree_of_which_not_all_can_be_seen_gets_no_signal() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nprotect = [\"tail\"]\nmin_pid = 2\n");
     let script = |last: &str| {
         format!("for i in $(seq 60); do sleep $N & done; {last} touch $HERE/ready; read -t 60 <><(:)")
@@ -510,7 +510,7 @@ fn a_tree_of_which_not_all_can_be_seen_gets_no_signal() {
 
 #[test]
 fn whoever_is_started_in_the_grace_is_gone_too() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
     // Left by its parent when that ends, and in a session of its own.
     let script =
@@ -524,7 +524,7 @@ fn whoever_is_started_in_the_grace_is_gone_too() {
 
 #[test]
 fn whoever_is_started_in_the_grace_and_may_not_be_touched_is_named() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
     let script = "trap 'tail -f /dev/null & while :; do sleep 0.1; done' TERM; touch $HERE/ready; while :; do sleep 0.1; done";
     let mut stranger = Stranger::new(&lab, lab.user(), script);

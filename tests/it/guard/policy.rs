@@ -2,14 +2,14 @@
 
 use std::{fs, process::Command};
 
-use quell_tests::{eventually, host::am_root, lab::Lab, oracle::Process, run::PATIENCE, skip};
+use quell_tests::{eventually, host::am_root, oracle::Process, run::PATIENCE, skip, test_env::TestEnv};
 use serde_json::Value;
 
 use crate::guard::decisions::{Stranger, code, policy, traced, verb};
 
 #[test]
 fn every_verb_is_in_the_table_and_can_be_refused() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let help = lab.quell("help").finish();
     let listed: Vec<String> = help
         .stdout
@@ -32,7 +32,7 @@ fn every_verb_is_in_the_table_and_can_be_refused() {
 
 #[test]
 fn a_policy_can_close_verbs_and_effects() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     for (rules, words, wanted) in [
         ("deny = [\"stop\"]", vec!["stop", "--json", &job.id], "VERB_DENIED"),
@@ -64,7 +64,7 @@ fn a_policy_can_close_verbs_and_effects() {
 }
 
 /// The lines of the audit log about what was done.
-fn acts_on_record(lab: &Lab) -> Vec<Value> {
+fn acts_on_record(lab: &TestEnv) -> Vec<Value> {
     let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
     lines.filter(|line| line["kind"] == "act" && line["verb"] != "start").collect()
@@ -72,7 +72,7 @@ fn acts_on_record(lab: &Lab) -> Vec<Value> {
 
 #[test]
 fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
@@ -106,7 +106,7 @@ fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
 
 #[test]
 fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
@@ -122,7 +122,7 @@ fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
 /// They are admitted with their job. Nobody else is, not even a hook's own command.
 #[test]
 fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (quell, made, code) = (lab.quell_path(), lab.path("made"), lab.path("code"));
     let text = format!(
         "#!/bin/sh\n{} run --no-record -- touch {}; echo $? >{}\n",
@@ -152,7 +152,7 @@ fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
 
 #[test]
 fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let stranger = Stranger::asleep(&lab);
     let check = || verb(&lab, "guard").args(["check", "kill", "--json", &stranger.pid()]).finish().envelope();
     policy(&lab, "[guard.kill]\nmin_pid = 2\n");
@@ -178,7 +178,7 @@ fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
 
 #[test]
 fn a_user_that_is_not_known_is_named_with_its_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nusers = [\"root\", \"0\", \"*\"]\nprotect_users = [\"no-such-user\"]\n");
     let warnings =
         verb(&lab, "config").args(["show", "--json"]).finish().envelope()["data"]["warnings"].clone();
@@ -190,7 +190,7 @@ fn a_user_that_is_not_known_is_named_with_its_line() {
 
 #[test]
 fn a_check_says_what_a_restart_needs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (rules, wanted) in [("", "ALLOWED"), ("[guard]\ndeny = [\"start\"]\n", "VERB_DENIED")] {
         policy(&lab, rules);
         let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
@@ -203,7 +203,7 @@ fn the_machines_policy_is_the_last_word() {
     if !am_root() {
         return skip("the_machines_policy_is_the_last_word", "needs root to put a file below /etc");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut stranger = Stranger::asleep(&lab);
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nmin_pid = 2\n");
     fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
@@ -296,7 +296,7 @@ const POLICIES: [(&str, usize); 57] = [
 
 #[test]
 fn a_policy_that_cant_be_read_allows_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut stranger = Stranger::asleep(&lab);
     for (text, line) in POLICIES {
         policy(&lab, text);
@@ -320,7 +320,7 @@ fn a_policy_that_cant_be_read_allows_nothing() {
 }
 
 /// The lines of the log that are about this verb.
-fn lines(lab: &Lab, verb: &str) -> Vec<Value> {
+fn lines(lab: &TestEnv, verb: &str) -> Vec<Value> {
     let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
     let all = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     all.filter(|line| line["verb"] == verb).collect()
@@ -332,7 +332,7 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
 
 #[test]
 fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let jobs: Vec<_> = (0..2)
         .map(|_| lab.start().args(["--tag", "q=1"]).command(["sleep", &lab.oracle.nap()]).begin())
         .collect();
@@ -373,7 +373,7 @@ fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
 
 #[test]
 fn what_the_kernel_refuses_and_why_it_was_wanted_is_in_the_log() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     let mut corpse = Command::new("true").spawn().expect("true");
     let is_corpse = || Process::now(corpse.id()).and_then(|process| process.state()) == Some('Z');
@@ -398,7 +398,7 @@ fn what_the_kernel_refuses_and_why_it_was_wanted_is_in_the_log() {
 
 #[test]
 fn a_check_takes_the_words_of_what_it_checks() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for words in [
         &["kill", "1", "--grace", "1s", "--reason", "x", "--tree"][..],
         &["service", "stop", "--force"],

@@ -14,9 +14,9 @@ use std::{
 use quell_tests::{
     eventually,
     host::am_root,
-    lab::Lab,
     run::{Finished, PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ const CLOSED: [(&str, &str); 4] = [
 ];
 
 /// What a keeper of this command is asked, as a caller of `quell __keep` can write it.
-fn request(lab: &Lab, command: &[&str], terms: Value) -> Value {
+fn request(lab: &TestEnv, command: &[&str], terms: Value) -> Value {
     json!({
         "home": lab.home(),
         "request": {
@@ -50,7 +50,7 @@ fn background(message: &mut Value) -> &mut Value {
 }
 
 /// `quell __keep` with this request on a socket, as its own caller gives it.
-fn keep(lab: &Lab, request: &Value) -> Finished {
+fn keep(lab: &TestEnv, request: &Value) -> Finished {
     keep_by(verb(lab, "__keep"), request)
 }
 
@@ -65,13 +65,13 @@ fn keep_by(role: Quell<'_>, request: &Value) -> Finished {
 }
 
 /// The last line of the log.
-fn last(lab: &Lab) -> Value {
+fn last(lab: &TestEnv) -> Value {
     audit(lab).pop().expect("a line in the audit log")
 }
 
 #[test]
 fn a_request_for_a_keeper_passes_the_guard() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let made = lab.path("made");
     let touch = request(&lab, &["touch", &made.to_string_lossy()], Value::Null);
     for (rules, code) in CLOSED {
@@ -95,7 +95,7 @@ fn a_request_for_a_keeper_passes_the_guard() {
 
 #[test]
 fn a_start_is_in_the_log_once_with_the_process_that_called_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["true"]).begin();
     let lines = audit(&lab);
     let kinds: Vec<_> = lines.iter().map(|line| (&line["kind"], &line["verb"])).collect();
@@ -114,7 +114,7 @@ fn a_start_is_in_the_log_once_with_the_process_that_called_it() {
 
 #[test]
 fn without_its_line_in_the_log_nothing_is_started() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(lab.start().command(["true"]).finish().code(), Some(0));
     assert!(eventually(PATIENCE, || lab.ids("live").is_empty()));
     fs::remove_file(lab.home().join("audit.jsonl")).expect("the log");
@@ -133,7 +133,7 @@ fn without_its_line_in_the_log_nothing_is_started() {
 /// With `start` denied and `test` allowed, a request has to pass as the test run that it says it is.
 #[test]
 fn a_test_run_passes_where_only_tests_are_allowed_and_nothing_else_does() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("tests")).expect("mkdir");
     let script = lab.script("check", "#!/bin/sh\ntouch made\n");
     let (made, name) = (lab.path("made"), script.to_string_lossy().into_owned());
@@ -169,7 +169,7 @@ fn a_test_run_passes_where_only_tests_are_allowed_and_nothing_else_does() {
 /// What a request carries besides its command is no way around the check of a test run.
 #[test]
 fn a_request_for_a_test_run_carries_no_code_past_the_check() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir_all(lab.path("tests")).expect("mkdir");
     fs::create_dir_all(lab.path("other/tests")).expect("mkdir");
     let (made, said) = (lab.path("made"), lab.path("said"));
@@ -226,14 +226,14 @@ fn a_request_for_a_test_run_carries_no_code_past_the_check() {
 }
 
 /// A job that is over and had this hook at its end; the file that the hook makes is removed.
-fn hooked<'l>(lab: &'l Lab, made: &Path, on: &str) -> quell_tests::jobs::Background<'l> {
+fn hooked<'l>(lab: &'l TestEnv, made: &Path, on: &str) -> quell_tests::jobs::Background<'l> {
     policy(lab, &format!("[[hooks]]\non = [\"{on}\"]\nrun = [\"touch\", {made:?}]\n"));
     verb(lab, "start").command(["sleep", &lab.oracle.nap()]).begin()
 }
 
 #[test]
 fn hooks_of_a_record_run_only_where_a_start_is_allowed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let made = lab.path("made");
     let job = hooked(&lab, &made, "ended");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
@@ -261,7 +261,7 @@ fn hooks_of_a_record_run_only_where_a_start_is_allowed() {
 
 #[test]
 fn a_verb_that_only_looks_does_not_run_the_hooks_of_a_lost_job_where_nothing_may_be_started() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let made = lab.path("made");
     let job = hooked(&lab, &made, "lost");
     job.lose();
@@ -277,7 +277,7 @@ fn a_verb_that_only_looks_does_not_run_the_hooks_of_a_lost_job_where_nothing_may
 
 #[test]
 fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let (quell, link, made, said) =
         (lab.quell_path(), lab.path("quell-helper"), lab.path("made"), lab.path("said"));
@@ -316,7 +316,7 @@ fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
 
 #[test]
 fn a_refused_run_is_in_the_log_also_without_a_record() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard]\ndeny = [\"run\"]\n");
     let done = verb(&lab, "run").args(["--no-record"]).command(["true"]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
@@ -334,7 +334,7 @@ fn the_machines_policy_binds_the_roles_that_quell_executes_itself_in() {
     if !am_root() {
         return skip(name, "needs root to put a file below /etc");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
     lab.write("etc/quell/guard.toml", CLOSED[0].0);
     let made = lab.path("made");
@@ -350,7 +350,7 @@ fn the_machines_policy_binds_the_roles_that_quell_executes_itself_in() {
 
 #[test]
 fn a_restart_is_admitted_as_the_start_that_it_is() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "");
     let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
     for (rules, wanted) in &CLOSED[1..] {
@@ -374,7 +374,7 @@ fn a_restart_is_admitted_as_the_start_that_it_is() {
 /// A restart that is refused, or that can't be written down, stops nothing.
 #[test]
 fn a_restart_is_admitted_as_the_stop_that_it_is_and_with_a_line_in_the_log() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "");
     let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
     policy(&lab, "[guard]\ndeny = [\"stop\"]\n");
@@ -398,7 +398,7 @@ fn a_restart_is_admitted_as_the_stop_that_it_is_and_with_a_line_in_the_log() {
 
 #[test]
 fn a_test_run_is_not_restarted() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let made = lab.path("made");
     policy(&lab, "");
     let done = verb(&lab, "test").args(["--json"]).command(["touch".as_ref(), made.as_os_str()]).finish();

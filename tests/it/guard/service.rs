@@ -10,20 +10,20 @@ use std::{
 
 use quell_tests::{
     eventually,
-    lab::Lab,
-    rig::Rig,
     run::{Finished, PATIENCE},
     skip,
+    systemd_user::SystemdUser,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
 /// A user manager with these units, and a lab beside it.
 struct Place {
-    lab: Lab,
+    lab: TestEnv,
     units: PathBuf,
     policy: PathBuf,
     // Last: what is in the lab ends before its manager does.
-    _rig: Rig,
+    _rig: SystemdUser,
 }
 
 /// Units that don't drag in what a real session has.
@@ -32,16 +32,16 @@ const ALONE: &str = "[Unit]\nDefaultDependencies=no\n";
 impl Place {
     /// `units` are names and what comes behind the part `[Unit]`.
     fn new(allow: &str, units: &[(&str, &str)]) -> Result<Place, String> {
-        let rig = Rig::start()?;
-        let lab = Lab::beside(&rig);
-        let runtime = rig.session().variables.iter().find(|(name, _)| name == "XDG_RUNTIME_DIR");
+        let manager = SystemdUser::start()?;
+        let lab = TestEnv::beside(&manager);
+        let runtime = manager.session().variables.iter().find(|(name, _)| name == "XDG_RUNTIME_DIR");
         let runtime = runtime.map(|(_, value)| Path::new(value)).expect("the session has it");
         let dir = runtime.with_file_name("units");
         for (name, text) in units {
             fs::write(dir.join(name), format!("{ALONE}{text}")).expect("a unit");
         }
         let policy = lab.write("policy.toml", &format!("[guard.service]\n{allow}\n"));
-        Ok(Place { lab, units: dir, policy, _rig: rig })
+        Ok(Place { lab, units: dir, policy, _rig: manager })
     }
 
     fn alias(&self, name: &str, target: &str) {

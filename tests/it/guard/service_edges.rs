@@ -8,9 +8,9 @@ use std::{
 
 use quell_tests::{
     host::{am_root, has_program},
-    lab::Lab,
     run::{Finished, Quell},
     skip,
+    test_env::TestEnv,
 };
 
 /// What `systemctl show` says of a unit that runs.
@@ -38,7 +38,7 @@ pub(crate) fn can_pretend(test: &str) -> bool {
 }
 
 /// A systemctl of the test's own, which does `show` for `show`, else `other`: the words that put it in its place.
-pub(crate) fn pretend(lab: &Lab, show: &str, other: &str) -> Vec<String> {
+pub(crate) fn pretend(lab: &TestEnv, show: &str, other: &str) -> Vec<String> {
     let log = lab.path("calls");
     let text = format!(
         "#!/bin/sh\necho \"$*\" >>{}\ncase \" $* \" in *' show '*) {show};; *) {other};; esac\n",
@@ -52,11 +52,11 @@ pub(crate) fn runs() -> String {
     format!("printf '{RUNS}'")
 }
 
-fn policy(lab: &Lab) -> PathBuf {
+fn policy(lab: &TestEnv) -> PathBuf {
     lab.write("policy.toml", "[guard.service]\nallow = [\"*\"]\n")
 }
 
-fn service<'l>(lab: &'l Lab, wrapper: &[String], words: &[&str]) -> Quell<'l> {
+fn service<'l>(lab: &'l TestEnv, wrapper: &[String], words: &[&str]) -> Quell<'l> {
     let quell = lab.quell("service").env("QUELL_CONFIG", policy(lab)).wrapped(wrapper);
     quell.args(["--json"]).args(words)
 }
@@ -69,7 +69,7 @@ fn fails(done: &Finished, exit: i32, code: &str) -> String {
     envelope["error"]["message"].as_str().unwrap_or_default().to_owned()
 }
 
-fn calls(lab: &Lab) -> Vec<String> {
+fn calls(lab: &TestEnv) -> Vec<String> {
     let text = fs::read_to_string(lab.path("calls")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -104,7 +104,7 @@ fn a_refused_name_runs_nothing_and_signals_nobody() {
     if !has_program("strace") {
         return skip(name, "there is no strace");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     if !can_pretend(name) {
         return;
     }
@@ -144,7 +144,7 @@ fn without_a_policy_that_allows_it_nothing_is_run() {
     if !can_pretend("without_a_policy_that_allows_it_nothing_is_run") {
         return;
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let wrapper = pretend(&lab, &runs(), "exit 0");
     for (text, code) in [
         ("", "SERVICE_NOT_ALLOWED"),
@@ -166,7 +166,7 @@ fn without_systemd_that_is_what_is_said() {
     if !can_pretend("without_systemd_that_is_what_is_said") {
         return;
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let nowhere = instead(Path::new("/dev/null"));
     for words in [&["status", "web"][..], &["stop", "web", "--user"]] {
         let message = fails(&service(&lab, &nowhere, words).finish(), 125, "no_systemd");
@@ -194,7 +194,7 @@ fn systemctl_gets_its_words_and_nothing_of_the_callers_settings() {
     if !can_pretend("systemctl_gets_its_words_and_nothing_of_the_callers_settings") {
         return;
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let wrapper = pretend(&lab, &runs(), "/usr/bin/env >&2; exit 0");
     let quell = service(&lab, &wrapper, &["restart", "web", "--user"]);
     let quell =
@@ -216,7 +216,7 @@ fn a_systemctl_that_floods_or_hangs_or_lies_is_borne() {
     if !can_pretend("a_systemctl_that_floods_or_hangs_or_lies_is_borne") {
         return;
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let flood = "/usr/bin/head -c 1000000 /dev/zero; /usr/bin/head -c 100 /dev/zero >&2; exit 0";
     let wrapper = pretend(&lab, &runs(), flood);
     let answer = service(&lab, &wrapper, &["start", "web"]).finish().envelope()["data"].clone();
@@ -250,7 +250,7 @@ fn a_systemctl_that_floods_or_hangs_or_lies_is_borne() {
 /// Neither the PATH nor the address of a bus can name a program that quell, or its systemctl, would run.
 #[test]
 fn no_variable_names_a_program_that_is_run_as_systemctl() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("bin")).expect("mkdir");
     let run = lab.path("run");
     let script = format!("#!/bin/sh\necho run >>{}\n", run.display());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use quell::{Job, JobRequest, JobState, LogReader, Mode, Piece, Stream, Watch};
-use quell_tests::{jobs::Background, lab::Lab, oracle::Process, run::PATIENCE};
+use quell_tests::{jobs::Background, oracle::Process, run::PATIENCE, test_env::TestEnv};
 
 use crate::library::{over, quell};
 
@@ -38,7 +38,7 @@ fn flooded(from: u64, length: u64, lines: bool) -> Vec<u8> {
 }
 
 /// A start of so many bytes of flood.
-fn flood(lab: &Lab, kind: &str, bytes: u64) -> JobRequest {
+fn flood(lab: &TestEnv, kind: &str, bytes: u64) -> JobRequest {
     let actor = lab.actor_path();
     JobRequest::background([
         actor.to_str().expect("a path"),
@@ -111,7 +111,7 @@ fn memory(process: &Process) -> u64 {
 
 #[test]
 fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let cap = 4 << 20;
     let bytes = volume() / RECORD * RECORD;
     // First idle, then the flood, then idle again.
@@ -160,7 +160,7 @@ fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
 
 #[test]
 fn many_readers_of_a_writing_job_see_the_same_bytes() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let bytes = volume() / 100 / RECORD * RECORD;
     let right = flooded(0, bytes, true);
     for cap in [bytes * 2, 1 << 20] {
@@ -203,7 +203,7 @@ fn follow(job: &Job, right: &[u8]) -> Found {
 
 #[test]
 fn output_without_a_line_end_is_no_different() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let bytes = volume() / 10 / RECORD * RECORD;
     // A line that never ends must not be held in memory to be matched.
     let mut background = quell::Background { max_log: 1 << 20, ..quell::Background::default() };
@@ -220,7 +220,7 @@ fn output_without_a_line_end_is_no_different() {
 
 #[test]
 fn a_grandchild_that_holds_the_pipes_delays_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // It has left the tree as far as it can: own session, no parent. The root's exit is the job's end.
     let script =
         "echo before; setsid sh -c 'trap \"\" TERM HUP; sleep '$N & disown; echo ready >$QUELL_TEST_READY";
@@ -233,7 +233,7 @@ fn a_grandchild_that_holds_the_pipes_delays_nothing() {
 
 #[test]
 fn both_streams_are_told_in_the_order_in_which_they_were_written() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // The order of two pipes is that in which they are read, so each word waits until the one before it has been: on a
     // busy machine no pause is long enough.
     let script = r#"kept() { until grep -qx "$1 $i" "$DIR/$QUELL_JOB/std$1.log"; do :; done; }
@@ -257,7 +257,7 @@ pub fn raw(job: &Background<'_>, stream: &str) -> Vec<u8> {
 
 #[test]
 fn bytes_are_kept_as_they_are() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let every: Vec<u8> = (0..=255u8).cycle().take(100_000).collect();
     fs::write(lab.path("every"), &every).expect("a file");
     for (script, out, err) in [
@@ -279,7 +279,7 @@ fn bytes_are_kept_as_they_are() {
 
 #[test]
 fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for round in 0..5 {
         // 48 KiB: less than a pipe holds, so that it may all be unread when the kill comes.
         let script = "head -c 49152 /dev/zero; echo ready >$QUELL_TEST_READY; sleep $N";
@@ -297,7 +297,7 @@ fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
 
 #[test]
 fn nothing_is_lost_while_the_keeper_is_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let bytes = 16 << 20;
     let script = format!("read x; $A flood $T {}; echo done >&2", bytes / RECORD);
     let job = lab
@@ -323,7 +323,7 @@ fn nothing_is_lost_while_the_keeper_is_stopped() {
 
 #[test]
 fn a_cap_holds_from_the_smallest_to_the_largest() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (size, code) in [
         ("4K", 0),
         ("4096", 0),

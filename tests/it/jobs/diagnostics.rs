@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use quell_tests::{eventually, lab::Lab, oracle::Process, run::PATIENCE};
+use quell_tests::{eventually, oracle::Process, run::PATIENCE, test_env::TestEnv};
 
 use crate::{cli::bad_input::one_clear_line, guard::decisions::verb};
 
@@ -52,7 +52,7 @@ fn has_open(process: &Process, file: &Path) -> bool {
 
 #[test]
 fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = lab.path("quell.log");
     let script = "env; ls -l /proc/self/fd; exit 3";
     let done = lab.run().env("QUELL_LOG", &log).sh(script).finish();
@@ -79,7 +79,7 @@ fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
 
 #[test]
 fn a_takeover_by_the_standby_is_told() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = lab.path("quell.log");
     let job = lab.start().env("QUELL_LOG", &log).command(["sleep", &lab.oracle.nap()]).begin();
     let [root, keeper, standby] = ["root", "keeper", "standby"].map(|role| job.process(role).expect(role));
@@ -115,7 +115,7 @@ fn a_takeover_by_the_standby_is_told() {
 
 #[test]
 fn a_request_and_a_recovery_are_told() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (log, clients) = (lab.path("keeper.log"), lab.path("client.log"));
     let begin = || lab.start().env("QUELL_LOG", &log).command(["sleep", &lab.oracle.nap()]).begin();
     let stop = |id: &str| verb(&lab, "stop").env("QUELL_LOG", &clients).args([id]).finish();
@@ -146,7 +146,7 @@ fn a_request_and_a_recovery_are_told() {
 
 #[test]
 fn no_secret_is_told() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = lab.path("quell.log");
     let script = "read line; echo $line; sleep $N";
     let job = lab
@@ -171,7 +171,7 @@ fn no_secret_is_told() {
 
 #[test]
 fn a_file_that_can_not_be_used_is_an_error_before_anything_is_done() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (file, link, made) = (lab.path("file"), lab.path("link"), lab.path("made"));
     symlink(&file, &link).expect("a link");
     fs::create_dir_all(lab.home()).expect("its home");

@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use quell_tests::{eventually, jobs::Background, lab::Lab, run::PATIENCE, run::Quell};
+use quell_tests::{eventually, jobs::Background, run::PATIENCE, run::Quell, test_env::TestEnv};
 use serde_json::Value;
 
 use crate::library::quell;
 
 /// A start with these hooks in the user's own configuration.
-fn start_with<'l>(lab: &'l Lab, hooks: &str) -> Quell<'l> {
+fn start_with<'l>(lab: &'l TestEnv, hooks: &str) -> Quell<'l> {
     let config = lab.write("own.toml", hooks);
     lab.start().env("QUELL_CONFIG", config)
 }
@@ -37,7 +37,7 @@ pub fn told(file: &Path, names: &[&str]) {
 pub const ALL: &str = r#"["started", "ready", "ended", "timed_out", "killed", "leaked", "lost"]"#;
 
 /// One hook of each kind, for all events.
-fn both(lab: &Lab) -> String {
+fn both(lab: &TestEnv) -> String {
     let tell = lab.script("tell", &format!("#!/bin/sh\ncat >>{}\n", lab.path("ran").display()));
     format!(
         "[[hooks]]\non = {ALL}\nappend = {:?}\n[[hooks]]\non = {ALL}\nrun = [{:?}]\n",
@@ -46,7 +46,7 @@ fn both(lab: &Lab) -> String {
     )
 }
 
-fn both_told(lab: &Lab, job: &Background<'_>, names: &[&str]) {
+fn both_told(lab: &TestEnv, job: &Background<'_>, names: &[&str]) {
     told(&lab.path("appended"), names);
     // Commands run side by side, so their order is not that of the events.
     let sorted = |mut names: Vec<String>| {
@@ -86,7 +86,7 @@ fn each_event_is_told_to_commands_and_files() {
         (&[], "sleep 20 & until [ -e go ]; do sleep 0.01; done; exit 0", &["started", "leaked", "ended"]),
     ];
     for (args, script, names) in cases {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let hooks = both(&lab);
         let job = start_with(&lab, &hooks).args(args).sh(script).begin();
         if names.contains(&"ready") {
@@ -102,7 +102,7 @@ fn each_event_is_told_to_commands_and_files() {
 #[test]
 fn a_command_runs_whatever_its_time_limit_is() {
     for (limit, ran) in [("90s", true), ("1h1m1.5s", true), ("0.4ms", false)] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let tell = lab.script("tell", &format!("#!/bin/sh\ncat >>{}\n", lab.path("ran").display()));
         let hooks = format!(
             "[[hooks]]\non = [\"ended\"]\nrun = [{:?}]\ntimeout = {limit:?}\n",
@@ -122,7 +122,7 @@ fn a_command_runs_whatever_its_time_limit_is() {
 
 #[test]
 fn the_loss_of_a_keeper_is_told() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
     job.process("keeper").expect("a keeper").signal("KILL");
@@ -132,7 +132,7 @@ fn the_loss_of_a_keeper_is_told() {
 
 #[test]
 fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
     // Its helper outlives the keepers, and would tell of the start behind the other one's news.
@@ -153,7 +153,7 @@ fn failures(job: &Background<'_>) -> Vec<String> {
 
 #[test]
 fn a_bad_hook_is_recorded_and_harms_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let forks = lab.script(
         "forks",
         &format!("#!/bin/sh\nsetsid sleep {0} & (sleep {0} &) ; exit 0\n", lab.oracle.nap()),
@@ -192,7 +192,7 @@ fn a_bad_hook_is_recorded_and_harms_nothing() {
 
 #[test]
 fn a_hook_that_hangs_delays_neither_the_stop_nor_other_hooks() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let appended = lab.path("appended");
     let hooks = format!(
         "[[hooks]]\non = [\"started\", \"ended\"]\nrun = [\"sleep\", \"{}\"]\ntimeout = \"5m\"\n[[hooks]]\non = [\"ended\"]\nappend = {:?}\n",
@@ -211,7 +211,7 @@ fn a_hook_that_hangs_delays_neither_the_stop_nor_other_hooks() {
 
 #[test]
 fn a_hook_at_work_does_not_keep_a_lost_job_alive() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let hooks = format!(
         "[[hooks]]\non = [\"started\"]\nrun = [\"sleep\", \"{}\"]\ntimeout = \"5m\"\n",
         lab.oracle.nap()
@@ -228,7 +228,7 @@ fn a_hook_at_work_does_not_keep_a_lost_job_alive() {
 
 #[test]
 fn a_hook_knows_nothing_that_only_the_job_was_given() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let tell = lab
         .script("tell", &format!("#!/bin/sh\n(cat; env) >>{}\necho end >>{0}\n", lab.path("ran").display()));
     let hooks = format!("[[hooks]]\non = [\"started\"]\nrun = [{:?}]\n", tell.display().to_string());
@@ -245,7 +245,7 @@ fn a_hook_knows_nothing_that_only_the_job_was_given() {
 
 #[test]
 fn hooks_outlast_a_job_that_is_over_at_once() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let hooks = both(&lab);
     for round in 1..=5 {
         let job = start_with(&lab, &hooks).command(["true"]).begin();

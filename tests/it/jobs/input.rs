@@ -10,8 +10,8 @@ use std::{
 use quell::{Background, JobRequest, Stdin, Stop};
 use quell_tests::{
     eventually,
-    lab::Lab,
     run::{PATIENCE, Quell},
+    test_env::TestEnv,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ const O_NONBLOCK: i32 = 0o4000;
 
 #[test]
 fn a_terminal_is_one_in_every_respect() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "tty; test -t 0 -a -t 1 -a -t 2 && echo all three; stty size; ps -o tty= -p $$
         : </dev/tty && echo controlling
         echo ready >$QUELL_TEST_READY; cat; echo end; sleep $N";
@@ -53,7 +53,7 @@ fn a_terminal_is_one_in_every_respect() {
 
 #[test]
 fn who_reads_a_terminal_can_be_interrupted_and_hung_up() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap 'echo got INT' INT; trap 'echo got HUP; exit 4' HUP
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
     let job = lab.start().args(["--pty", "--signal", "HUP"]).script(script).begin();
@@ -75,7 +75,7 @@ fn who_reads_a_terminal_can_be_interrupted_and_hung_up() {
 
 #[test]
 fn the_program_reads_what_it_was_given_and_no_more() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let every: Vec<u8> = (0..=255u8).cycle().take(300_000).collect();
     fs::write(lab.path("input"), &every).expect("a file");
     // A file, and the caller's own standard input.
@@ -105,7 +105,7 @@ fn the_program_reads_what_it_was_given_and_no_more() {
 
 #[test]
 fn what_is_sent_arrives_whole_and_its_end_too() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let every: Vec<u8> = (0..=255u8).cycle().take(3_000_000).collect();
     let piped = Background { stdin: Stdin::Pipe, ..Background::default() };
     let start = JobRequest::new(["cat"], piped.clone());
@@ -131,7 +131,7 @@ fn what_is_sent_arrives_whole_and_its_end_too() {
 
 #[test]
 fn a_restarted_program_reads_its_file_from_the_beginning() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     lab.write("input", "one\ntwo\n");
     let job = lab
         .start()
@@ -149,7 +149,7 @@ fn a_restarted_program_reads_its_file_from_the_beginning() {
 
 #[test]
 fn a_keeper_is_not_stuck_at_a_file_that_nobody_writes_to() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.fifo();
     // Both ends, so that the first run gets it open; later ones find nobody at the other end.
     let hold = File::options().read(true).write(true).open(&fifo).expect("the fifo");
@@ -168,7 +168,7 @@ fn a_keeper_is_not_stuck_at_a_file_that_nobody_writes_to() {
 
 #[test]
 fn a_path_that_is_no_text_is_as_good_as_any() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let odd = lab.dir().join(OsStr::from_bytes(b"d\xff"));
     fs::create_dir(&odd).expect("a directory");
     fs::write(odd.join("in"), "read\n").expect("a file");
@@ -195,7 +195,7 @@ fn a_path_that_is_no_text_is_as_good_as_any() {
 /// Neither holds up the start, and each writer's words arrive, with their end when the writer has gone.
 #[test]
 fn a_fifo_is_waited_for_by_the_program_and_not_by_the_start() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.fifo();
     let write = |text: &str| fs::write(&fifo, text).expect("a write");
     let job = lab.start().args([OsStr::new("--stdin"), fifo.as_os_str()]).command(["cat"]).begin();

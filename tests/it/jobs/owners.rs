@@ -11,11 +11,11 @@ use quell_tests::{
     evidence::{cause, says_gone, was_killed},
     host::{Setting, am_root, has_program},
     jobs::Background,
-    lab::Lab,
     oracle::Process,
     run::{PATIENCE, Quell},
     skip,
     terminal::Terminal,
+    test_env::TestEnv,
 };
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 struct Owner(Child);
 
 impl Owner {
-    fn new(lab: &Lab, script: &str) -> Owner {
+    fn new(lab: &TestEnv, script: &str) -> Owner {
         let mut command = Command::new("sh");
         Owner(command.args(["-c", script]).env("N", lab.oracle.nap()).spawn().expect("sh"))
     }
@@ -47,7 +47,7 @@ impl Drop for Owner {
     }
 }
 
-fn nap<'l>(lab: &'l Lab, quell: Quell<'l>) -> Background<'l> {
+fn nap<'l>(lab: &'l TestEnv, quell: Quell<'l>) -> Background<'l> {
     quell.args(["--grace", "300ms"]).command(["sleep", &lab.oracle.nap()]).begin()
 }
 
@@ -62,7 +62,7 @@ fn follows(job: &Background<'_>, what: &str) {
 #[test]
 fn a_job_ends_with_its_owner_however_that_ends() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         for signal in ["TERM", "KILL", "SEGV"] {
             let owner = Owner::new(&lab, "sleep $N & wait");
             let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
@@ -78,7 +78,7 @@ fn a_job_ends_with_its_owner_however_that_ends() {
 #[test]
 fn an_owner_may_be_killed_at_any_instant() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let owner = Owner::new(&lab, "exec sleep $N");
         let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
         let start = quell.args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).start();
@@ -105,7 +105,7 @@ fn an_owner_may_be_killed_at_any_instant() {
 
 #[test]
 fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut gone = Command::new("true").spawn().expect("true");
     let pid = gone.id().to_string();
     // A zombie is gone too.
@@ -124,7 +124,7 @@ fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
 
 #[test]
 fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let stranger = Owner::new(&lab, "exec sleep $N");
     // The owner had this number, and is gone; it had started long before.
     let id = quell::core::ProcId { pid: stranger.0.id(), start: 1 };
@@ -138,7 +138,7 @@ fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
 
 #[test]
 fn a_job_that_is_to_be_kept_outlives_its_owner() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let owner = Owner::new(&lab, "exec sleep $N");
     let job = nap(&lab, lab.start().args(["--owner", &owner.pid(), "--on-owner-exit", "keep"]));
     owner.signal("KILL");
@@ -150,7 +150,7 @@ fn a_job_that_is_to_be_kept_outlives_its_owner() {
 #[test]
 fn self_is_the_caller_and_parent_the_one_above() {
     for (word, survives_the_shell) in [("self", false), ("parent", true)] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         // Two shells: the inner one calls quell, and ends.
         let inner =
             format!("$Q start --grace 300ms --owner {word} -- sleep $N >id; touch started; [ -e no ]");
@@ -177,7 +177,7 @@ fn self_is_the_caller_and_parent_the_one_above() {
 
 #[test]
 fn a_session_is_stopped_as_a_whole_and_nobody_else() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // One that names its session, one that inherits it, one that was started inside a job of it.
     let named = nap(&lab, lab.start().args(["--owner", "session:red"]));
     let inherited = nap(&lab, lab.start().env("QUELL_SESSION", "red"));
@@ -226,7 +226,7 @@ fn a_job_inside_a_job_ends_with_it() {
                 continue;
             }
             let what = format!("{setting}, {outer_verb}, {end:?}");
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let script = "trap 'exit 0' TERM; \
                  $Q start --grace 3s -- $A askers $T 1 >inner-id && touch up; \
                  until [ -e go ]; do sleep 0.01; done";
@@ -285,7 +285,7 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
     for setting in Setting::all() {
         for outer_verb in ["start", "run"] {
             let what = format!("{setting}, {outer_verb}");
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             // It goes a moment after it was asked, so that it could hear a second request.
             let script = "$Q start --grace 20s --ready-log up --wait-ready 20s -- bash -c \
                  'trap \"echo asked >>asked\" TERM; echo up; sleep $N & wait; sleep 0.3 & wait; wait; exit 0' \
@@ -321,7 +321,7 @@ fn goes_on(job: &Background<'_>, what: &str) {
 #[test]
 fn a_job_outlives_the_group_and_the_session_of_its_caller() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let words = quell.command(["sleep", &lab.oracle.nap()]).words();
         let mut caller = Command::new("setsid");
@@ -345,7 +345,7 @@ fn a_job_outlives_the_terminal_of_its_caller() {
     if !has_program("tmux") {
         return skip("a_job_outlives_the_terminal…", "there is no tmux");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     {
         let terminal = Terminal::open(&lab);
         terminal.line("$Q start --grace 300ms -- sleep $N >id; echo started");
@@ -360,8 +360,9 @@ fn a_job_outlives_the_cgroup_of_its_caller() {
     if !am_root() {
         return skip("a_job_outlives_the_cgroup…", "needs root to make cgroups");
     }
-    for contain in Setting::all().into_iter().filter(|s| s.user == Lab::as_me().user()).map(|s| s.contain) {
-        let lab = Lab::as_me();
+    for contain in Setting::all().into_iter().filter(|s| s.user == TestEnv::as_me().user()).map(|s| s.contain)
+    {
+        let lab = TestEnv::as_me();
         let Some(cgroup) = lab.make_cgroup("caller") else {
             return skip("a_job_outlives_the_cgroup…", "no v2");
         };
@@ -378,7 +379,7 @@ fn a_job_outlives_the_cgroup_of_its_caller() {
 /// An owner that goes while nobody can act: the job is stopped as soon as its keeper runs again.
 #[test]
 fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let owner = Owner::new(&lab, "exec sleep $N");
     let job = nap(&lab, lab.start().args(["--owner", &owner.pid()]));
     let keeper = crew(&lab, "quell-keeper");
@@ -390,7 +391,7 @@ fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
 
 #[test]
 fn a_session_in_the_environment_is_checked_as_one_on_the_command_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for session in ["../x\u{1b}[31m", ".x", "a b"] {
         let done = lab.start().env("QUELL_SESSION", session).command(["true"]).finish();
         crate::cli::bad_input::one_clear_line(&done, 2);

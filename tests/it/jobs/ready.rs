@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell_tests::{eventually, host::has_program, jobs::Background, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{eventually, host::has_program, jobs::Background, run::PATIENCE, skip, test_env::TestEnv};
 
 use crate::library::quell;
 
@@ -61,7 +61,7 @@ fn becomes_ready(job: &Background<'_>, what: &str) {
 
 #[test]
 fn a_command_makes_it_ready_whatever_its_time_limit_is() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = lab.start().env("QUELL_READY_TIMEOUT", "90s").args(["--ready-cmd", "true"]);
     let job = start.command(["sleep", &lab.oracle.nap()]).begin();
     becomes_ready(&job, "a limit of 90 s");
@@ -69,7 +69,7 @@ fn a_command_makes_it_ready_whatever_its_time_limit_is() {
 
 #[test]
 fn a_line_of_either_stream_makes_it_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (script, regex) in [
         ("echo starting; sleep 0.05; echo 'listening on 80'", "listening on [0-9]+"),
         ("echo 'listening on 80' >&2", "^listening"),
@@ -98,7 +98,7 @@ fn a_line_of_either_stream_makes_it_ready() {
 
 #[test]
 fn the_carriage_return_of_a_terminal_is_not_part_of_the_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("echo listening; sleep {}", lab.oracle.nap());
     let job = lab.start().args(["--pty", "--ready-log", "^listening$"]).sh(&script).begin();
     becomes_ready(&job, "a terminal");
@@ -111,7 +111,7 @@ fn the_carriage_return_of_a_terminal_is_not_part_of_the_line() {
 /// A line is one line, whatever its length.
 #[test]
 fn a_long_line_makes_it_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "head -c 100000 /dev/zero | tr '\\0' x; echo END; sleep 20";
     let job = lab.start().args(["--ready-log", "^x+END$"]).sh(script).begin();
     becomes_ready(&job, "a long line");
@@ -120,7 +120,7 @@ fn a_long_line_makes_it_ready() {
 
 #[test]
 fn what_makes_no_sense_is_a_usage_error_that_names_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (args, word) in [
         (["--ready-log", "(["], "(["),
         (["--ready-http", "https://localhost/"], "https://localhost/"),
@@ -150,7 +150,7 @@ fn a_port_counts_when_a_process_of_the_job_listens_on_it() {
     if !has_program("python3") {
         return skip("a_port_counts_when_a_process_of_the_job_listens_on_it", "no python3 here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let listen = lab.write("listen.py", LISTEN);
     let listen = listen.display();
     // What is not here can't be tested: a host without IPv6.
@@ -190,7 +190,7 @@ fn a_server_that_goes_into_the_background_gets_ready_too() {
     if !has_program("python3") {
         return skip("a_server_that_goes_into_the_background_gets_ready_too", "no python3 here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let listen = lab.write("listen.py", LISTEN);
     let port = free_port();
     let script = format!("setsid python3 {} {port} 127.0.0.1 & exit 0", listen.display());
@@ -208,7 +208,7 @@ fn an_answer_from_200_to_399_makes_it_ready() {
     if !has_program("python3") {
         return skip("an_answer_from_200_to_399_makes_it_ready", "no python3 here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let serve = lab.write("serve.py", SERVE);
     for (bad, good) in [("500", "200"), ("404", "302"), ("199", "399"), ("2000", "204")] {
         lab.write("status", bad);
@@ -228,7 +228,7 @@ fn an_answer_from_200_to_399_makes_it_ready() {
 
 #[test]
 fn a_server_that_never_answers_holds_up_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // It is none of the job's, so that it does not end with it: whoever asks it waits.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("an address"));
@@ -256,7 +256,7 @@ fn a_server_that_never_answers_holds_up_nothing() {
 
 #[test]
 fn a_command_that_succeeds_at_last_makes_it_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // It fails three times; and what it starts is gone when it has ended, which the oracle sees by its token.
     let cmd = format!("sleep {} & echo x >>tries; [ $(wc -l <tries) -gt 3 ]", lab.oracle.nap());
     let job =
@@ -269,7 +269,7 @@ fn a_command_that_succeeds_at_last_makes_it_ready() {
 
 #[test]
 fn a_command_that_hangs_is_ended() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let hang = format!("echo x >>tries; setsid sleep {} & sleep {}", lab.oracle.nap(), lab.oracle.nap());
     let begin = |timeout: &str| {
         let start = lab.start().args(["--ready-cmd", &hang]).env("QUELL_READY_INTERVAL", "20ms");
@@ -292,7 +292,7 @@ fn a_command_that_hangs_is_ended() {
 
 #[test]
 fn all_that_was_asked_for_must_hold() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab
         .start()
         .args(["--ready-log", "^up$", "--ready-cmd", "test -e there"])
@@ -306,7 +306,7 @@ fn all_that_was_asked_for_must_hold() {
 
 #[test]
 fn who_waits_for_readiness_is_told_what_became_of_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = |wait: &str, script: &str| {
         lab.start().args(["--ready-log", "^up$", "--wait-ready", wait]).sh(script).finish()
     };
@@ -331,7 +331,7 @@ fn who_waits_for_readiness_is_told_what_became_of_it() {
 
 #[test]
 fn each_run_has_to_get_ready_anew() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Ready in its first run only.
     let script =
         "if [ -e again ]; then sleep 20; fi; echo up; until [ -e again ]; do sleep 0.01; done; exit 1";
@@ -353,7 +353,7 @@ fn each_run_has_to_get_ready_anew() {
 
 #[test]
 fn a_command_of_the_run_before_does_not_make_the_next_one_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // The first run's command takes longer than the run, and then succeeds; later ones fail.
     let cmd =
         "[ -e first ] && exit 1; touch first; until [ -e second ]; do sleep 0.01; done; sleep 0.3; exit 0";
@@ -374,7 +374,7 @@ fn a_command_of_the_run_before_does_not_make_the_next_one_ready() {
 
 #[test]
 fn a_line_written_before_a_quick_exit_makes_it_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (script, code, words) in [
         ("echo ready; exit 3", 0, "was ready, and has ended since: exited with 3"),
         ("echo no; exit 3", 1, "ended before it was ready: exited with 3"),
@@ -398,7 +398,7 @@ fn a_line_written_before_a_quick_exit_makes_it_ready() {
 
 #[test]
 fn a_job_that_waits_to_be_started_again_is_not_ready() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = lab.start().args(["--restart", "always", "--ready-log", "up"]);
     let start = start.env("QUELL_START_RESTART_DELAY", "50s").env("QUELL_START_RESTART_MAX_DELAY", "60s");
     let job = start.sh("echo up; until [ -e go ]; do sleep 0.01; done").begin();

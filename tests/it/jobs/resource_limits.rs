@@ -8,9 +8,9 @@ use std::{
 use quell_tests::{
     eventually,
     host::{am_root, has_program},
-    lab::Lab,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
     if !has_program("prlimit") {
         return skip("a_line_of_any_length_is_shown_with_bounded_memory", "there is no prlimit");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("echo first; head -c {LONG} /dev/zero | tr '\\0' x; echo; echo last");
     let job = lab.start().args(["--max-log", "256M"]).sh(&script).begin();
     assert!(job.wait_over(PATIENCE));
@@ -65,7 +65,7 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
 
 #[test]
 fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let entries = |name: &str| {
         let found = fs::read_dir(lab.home().join(name)).into_iter().flatten().flatten();
         found.map(|entry| format!("{name}/{}", entry.file_name().display())).collect::<Vec<_>>()
@@ -97,7 +97,7 @@ fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
 }
 
 /// A file system of its own with few inodes, in a mount namespace that ends with the script.
-fn without_inodes(lab: &Lab, script: &str) -> Option<String> {
+fn without_inodes(lab: &TestEnv, script: &str) -> Option<String> {
     let place = lab.path("small");
     fs::create_dir(&place).expect("a directory");
     let mount = format!(
@@ -118,7 +118,7 @@ fn without_inodes(lab: &Lab, script: &str) -> Option<String> {
 
 #[test]
 fn an_end_without_a_free_inode_is_on_record() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for (what, end) in [
         ("a stop", "fill; $Q stop --json $id >said || exit 1"),
         ("its own end", "fill; kill $(cat pid); $Q wait $id >/dev/null"),
@@ -155,7 +155,7 @@ fn an_end_without_a_free_inode_is_on_record() {
 
 #[test]
 fn a_stack_that_is_too_small_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for verb in ["list", "run", "start", "doctor", "--help"] {
         let quell = lab.quell(verb).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
         let done = if ["run", "start"].contains(&verb) { quell.command(["true"]) } else { quell }.finish();
@@ -174,7 +174,7 @@ fn a_stack_that_is_too_small_is_an_error() {
 
 #[test]
 fn a_budget_is_for_all_that_is_shown() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("seq 5000; echo short >&2").begin();
     assert!(job.wait_over(PATIENCE));
     for budget in [200, 250, 300, 500, 1000, 4096, 8000] {
@@ -202,7 +202,7 @@ fn a_budget_is_for_all_that_is_shown() {
 /// In a PID namespace, as in a container: process 1 starts a job for itself.
 #[test]
 fn process_1_of_a_container_can_be_an_owner() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for owner in ["self", "1", "parent"] {
         let who = if owner == "parent" {
             "sh -c '$Q start --owner parent -- sleep $N; :'"

@@ -6,15 +6,15 @@ use quell_tests::{
     eventually,
     host::Setting,
     jobs::Background,
-    lab::Lab,
     run::{PATIENCE, Quell},
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
 use crate::recovery::crash::{crew, signal_all};
 
 /// A start whose restarts come soon.
-fn soon<'l>(lab: &'l Lab, policy: &str) -> Quell<'l> {
+fn soon<'l>(lab: &'l TestEnv, policy: &str) -> Quell<'l> {
     lab.start()
         .args(["--restart", policy])
         .env("QUELL_STOP_GRACE", "300ms")
@@ -35,14 +35,14 @@ fn delays(job: &Background<'_>) -> Vec<f64> {
         .collect()
 }
 
-fn is_quiet(lab: &Lab) {
+fn is_quiet(lab: &TestEnv) {
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
 fn a_program_that_fails_is_run_as_often_as_was_said() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let options = ["--restart-limit", "3", "--contain", setting.contain.word()];
         let script = "echo $QUELL_JOB >>ids; n=$(wc -l <ids); echo run $n; exit 3";
         let job = soon(&lab, "on-failure").args(options).sh(script).begin();
@@ -65,7 +65,7 @@ fn a_program_that_fails_is_run_as_often_as_was_said() {
 
 #[test]
 fn a_program_that_succeeds_is_run_again_only_if_always() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let once = soon(&lab, "on-failure").command(["true"]).begin();
     assert!(once.wait_over(PATIENCE));
     assert_eq!(count(&once, "started"), 1);
@@ -79,7 +79,7 @@ fn a_program_that_succeeds_is_run_again_only_if_always() {
 #[test]
 fn no_run_meets_what_the_last_one_left() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let options = ["--restart-limit", "2", "--contain", setting.contain.word()];
         let script = "[ -e pid ] && kill -0 $(cat pid) && touch met; trap '' TERM; \
                       setsid sh -c 'trap \"\" TERM; sleep 20; :' & echo $! >pid; exit 1";
@@ -95,7 +95,7 @@ fn no_run_meets_what_the_last_one_left() {
 }
 
 /// A job that waits for its next run, for much longer than any test.
-fn resting<'l>(lab: &'l Lab, options: &[&str]) -> Background<'l> {
+fn resting<'l>(lab: &'l TestEnv, options: &[&str]) -> Background<'l> {
     let start = soon(lab, "always").env("QUELL_START_RESTART_DELAY", "50s").args(options);
     let job = start.sh("exit 3").begin();
     assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
@@ -118,7 +118,7 @@ fn exited_with_3() -> Value {
 #[test]
 fn a_stop_ends_a_job_that_waits_for_its_next_run() {
     for options in [&[][..], &["--now"]] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let job = resting(&lab, &[]);
         let before = job.receipt().expect("the receipt of its run");
         let done = job.stop(options);
@@ -137,7 +137,7 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
 #[test]
 fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
     for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let job = resting(&lab, &[]);
         let victims: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
         assert!(signal_all("KILL", &victims), "{names:?}");
@@ -161,7 +161,7 @@ fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
 
 #[test]
 fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = resting(&lab, &["--ttl", "1s"]);
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(end_of(&job).0, "timeout");
@@ -187,7 +187,7 @@ fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
 #[test]
 fn a_stop_in_the_midst_of_a_runs_own_end_is_the_end() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let script = "echo run >>runs; \
                       sh -c 'trap \"\" TERM; echo >up; until [ -e go ]; do sleep 0.02; done' & \
                       while [ ! -e up ]; do sleep 0.01; done; exit 1";
@@ -209,7 +209,7 @@ fn a_stop_in_the_midst_of_a_runs_own_end_is_the_end() {
 
 #[test]
 fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let rounds: Vec<usize> = (0..quell_tests::rounds().div_ceil(4)).collect();
     quell_tests::all_hold(3, &rounds, |round| {
         let quell = soon(&lab, "always").args(["--restart-limit", "none"]);
@@ -228,7 +228,7 @@ fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
 /// A signal is no stop: whoever wants the end of the job says so.
 #[test]
 fn a_deadly_signal_ends_the_run_and_not_the_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = soon(&lab, "always").command(["sleep", &lab.oracle.nap()]).begin();
     assert_eq!(lab.quell("signal").args([job.id.as_str(), "KILL"]).finish().code(), Some(0));
     assert!(eventually(PATIENCE, || count(&job, "started") == 2), "{:?}", job.events());
@@ -239,7 +239,7 @@ fn a_deadly_signal_ends_the_run_and_not_the_job() {
 
 #[test]
 fn the_time_to_live_is_that_of_all_runs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for script in ["sleep 0.05; exit 1", "sleep 50"] {
         let quell = soon(&lab, "always").args(["--restart-limit", "none", "--ttl", "1s"]);
         let job = quell.env("QUELL_START_RESTART_MAX_DELAY", "30ms").sh(script).begin();
@@ -251,7 +251,7 @@ fn the_time_to_live_is_that_of_all_runs() {
 
 #[test]
 fn no_run_begins_after_the_owner_is_gone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut owner = std::process::Command::new("sleep").arg(lab.oracle.nap()).spawn().expect("sleep");
     let pid = owner.id().to_string();
     let quell = soon(&lab, "always").args(["--restart-limit", "none", "--owner", &pid]);
@@ -266,7 +266,7 @@ fn no_run_begins_after_the_owner_is_gone() {
 /// A stop meets an exec that is under way: a large argument makes that take its time. Each run says at once that it runs.
 #[test]
 fn a_run_that_a_stop_meets_at_its_exec_is_told_as_it_was() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "echo run >>$R; exit 7";
     let long = "x".repeat(100_000);
     for round in 0..quell_tests::rounds().div_ceil(8) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use quell_tests::{lab::Lab, run::Finished};
+use quell_tests::{run::Finished, test_env::TestEnv};
 use serde_json::Value;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 #[test]
 fn an_unknown_variable_is_an_error_for_every_verb() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let file = lab.path("made");
     let made = file.to_str().expect("a path");
@@ -60,7 +60,7 @@ fn an_unknown_variable_is_an_error_for_every_verb() {
 
 #[test]
 fn a_variable_for_files_alone_or_with_a_bad_value_is_an_error_for_every_verb() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let verbs: &[&[&str]] = &[
         &["list"],
@@ -98,7 +98,7 @@ fn a_variable_for_files_alone_or_with_a_bad_value_is_an_error_for_every_verb() {
 /// A job that calls quell has the variables that quell gave it.
 #[test]
 fn a_quell_inside_a_job_knows_the_variables_that_it_inherits() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let inner = format!("{} list && {} run -- true", lab.quell_path().display(), lab.quell_path().display());
     for outer in ["run", "test"] {
         let done = verb(&lab, outer).env("QUELL_SESSION", "s").sh(&inner).finish();
@@ -107,7 +107,7 @@ fn a_quell_inside_a_job_knows_the_variables_that_it_inherits() {
 }
 
 /// The request in `spec.json` of the job of a test run.
-fn spec(lab: &Lab, done: &Finished) -> Value {
+fn spec(lab: &TestEnv, done: &Finished) -> Value {
     let id = data(done)["job"].as_str().expect("a job").to_owned();
     let text = fs::read_to_string(lab.home().join("jobs").join(id).join("spec.json")).expect("a record");
     let spec: Value = serde_json::from_str(&text).expect("JSON");
@@ -116,7 +116,7 @@ fn spec(lab: &Lab, done: &Finished) -> Value {
 
 #[test]
 fn the_grace_and_the_time_of_tests_are_those_of_the_settings() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let run = |words: &[&str]| verb(&lab, "test").args(["--json"]).args(words).command(["true"]).finish();
     let seconds = Value::as_f64;
     policy(&lab, "");
@@ -141,7 +141,7 @@ fn the_grace_and_the_time_of_tests_are_those_of_the_settings() {
 
 #[test]
 fn the_grace_of_a_kill_is_that_of_the_settings() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"bash\"]\nmin_pid = 2\n[stop]\ngrace = \"100ms\"\n");
     let deaf = Stranger::new(&lab, lab.user(), "trap '' TERM; touch $HERE/ready; while :; do sleep 1; done");
     let done = verb(&lab, "kill").args(["--json", &deaf.pid()]).finish();

@@ -13,10 +13,10 @@ use quell_tests::{
     evidence::{cause, says_gone, verdict},
     host::{Contain, Setting, User, cgroup_mount},
     jobs::Background,
-    lab::Lab,
     oracle::Process,
     rounds,
     run::PATIENCE,
+    test_env::TestEnv,
 };
 
 use crate::stop::races::pause_up_to;
@@ -31,7 +31,7 @@ pub(crate) fn spread(part: usize) -> Vec<(usize, Setting)> {
 }
 
 /// quell's own processes of this name in the lab.
-pub(crate) fn crew(lab: &Lab, name: &str) -> Vec<Process> {
+pub(crate) fn crew(lab: &TestEnv, name: &str) -> Vec<Process> {
     let is_named = |process: &Process| {
         // The kernel keeps 15 characters.
         fs::read_to_string(format!("/proc/{}/comm", process.pid))
@@ -59,7 +59,7 @@ fn cgroups(processes: &[Process]) -> BTreeSet<PathBuf> {
 }
 
 /// Whatever happened before: nothing of it is left after the next commands, and the name can be had again.
-pub(crate) fn truth(lab: &Lab, what: &str) -> Result<(), String> {
+pub(crate) fn truth(lab: &TestEnv, what: &str) -> Result<(), String> {
     for (verb, options) in [("stop", &["--all", "--grace", "300ms"][..]), ("sweep", &[])] {
         let done = lab.quell(verb).args(options).finish();
         // Where the end of a job without its keepers can't be proven, that is what is said.
@@ -111,7 +111,7 @@ enum Phase {
 fn survives_the_loss_of(names: &[&str], part: usize) {
     all_hold(3, &spread(part), |&(round, setting)| {
         let phase = [Phase::Starting, Phase::Running, Phase::Stopping][(round / 6 + round) % 3];
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let shape = if round % 2 == 0 { "ignore-term" } else { "setsid" };
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let quell = quell.args(["--ready-cmd", "sleep 0.02; exit 1"]).actor(shape, None);
@@ -193,7 +193,7 @@ fn a_helper_may_be_killed_at_any_instant() {
 #[test]
 fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
     all_hold(2, &spread(3), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let mut child = quell.command(["sleep", &lab.oracle.nap()]).spawn();
         let pause = pause_up_to(25_000);
@@ -215,7 +215,7 @@ fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
 #[test]
 fn a_stop_that_is_killed_does_no_harm() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let job = quell.actor("ignore-term", None).begin();
         let mut stop = lab.quell("stop").args([&job.id]).spawn();
@@ -228,7 +228,7 @@ fn a_stop_that_is_killed_does_no_harm() {
 #[test]
 fn a_sweep_that_is_killed_is_finished_by_the_next() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word()]);
         let _job = quell.actor("setsid", None).begin();
         let crew: Vec<Process> =
@@ -258,7 +258,7 @@ fn library_caller() {
     }
 }
 
-fn call_library(lab: &Lab, restart: Option<&str>) -> Child {
+fn call_library(lab: &TestEnv, restart: Option<&str>) -> Child {
     let mut command = Command::new(env::current_exe().expect("the tests themselves"));
     command.args(["--exact", "crash::library_caller", "--ignored"]).current_dir(lab.dir());
     command.env("QUELL_HOME", lab.home()).env("QUELL_TEST_PROGRAM", lab.quell_path());
@@ -267,14 +267,14 @@ fn call_library(lab: &Lab, restart: Option<&str>) -> Child {
 }
 
 fn as_me() -> impl Iterator<Item = (usize, Setting)> {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     spread(4).into_iter().filter(move |(_, setting)| setting.user == me)
 }
 
 #[test]
 fn a_restart_that_is_killed_leaves_the_old_job_or_the_new_one_or_none() {
     all_hold(2, &as_me().collect::<Vec<_>>(), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "50ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         let mut restart = call_library(&lab, Some(&job.id));
@@ -294,10 +294,10 @@ fn a_restart_that_is_killed_leaves_the_old_job_or_the_new_one_or_none() {
 
 #[test]
 fn a_gc_that_is_killed_leaves_whole_jobs_or_none() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     let setting = Setting { contain: Contain::Reaper, user: me };
     all_hold(2, &(0..rounds().div_ceil(10)).collect::<Vec<_>>(), |&round| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let live = lab.start().args(["--name", "stays"]).command(["sleep", &lab.oracle.nap()]).begin();
         for _ in 0..3 {
             let done = lab.start().command(["true"]).begin();
@@ -341,7 +341,7 @@ fn has_no_hole(output: &str) -> Result<usize, String> {
 fn no_output_is_lost_with_the_keeper() {
     let writers = ["exec seq 1 9999999", "i=1; while :; do echo $i; i=$((i+1)); done"];
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word()]);
         let job = quell.sh(writers[round % 2]).begin();
         let pause = pause_up_to(30_000);
@@ -357,7 +357,7 @@ fn no_output_is_lost_with_the_keeper() {
 /// A keeper that is killed in a flood has moved some of it away from the pipe, and written a part of that.
 #[test]
 fn no_output_of_a_flood_is_lost_with_the_keeper() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for round in 1..=12 {
         let job = lab.start().args(["--max-log", "8G"]).command(["seq", "1", "999999999"]).begin();
         let log = job.dir().join("stdout.log");
@@ -377,7 +377,7 @@ fn no_output_of_a_flood_is_lost_with_the_keeper() {
 #[test]
 fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; \
                       seq 1 9999; touch written; sleep $N";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
@@ -397,7 +397,7 @@ fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
 /// Everything that quell needs for an idle job.
 #[test]
 fn a_pair_that_has_nothing_to_do_is_small() {
-    let lab = Lab::new(if quell_tests::host::am_root() { User::Root } else { User::Ordinary });
+    let lab = TestEnv::new(if quell_tests::host::am_root() { User::Root } else { User::Ordinary });
     let jobs: Vec<_> = (0..8).map(|_| lab.start().command(["sleep", &lab.oracle.nap()]).begin()).collect();
     let pss = |process: &Process| {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();

@@ -12,9 +12,9 @@ use quell_tests::{
     evidence::cause,
     host::{Contain, Setting, User, am_root},
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
     skip,
+    test_env::TestEnv,
 };
 
 fn speaks_clearly(done: &Finished, what: &str) {
@@ -29,17 +29,17 @@ fn refused(done: &Finished, what: &str) {
     assert!(lines.len() == 1 && lines[0].starts_with("quell: "), "{what}: {:?}", done.stderr);
 }
 
-fn nap<'l>(lab: &'l Lab, setting: Setting) -> Background<'l> {
+fn nap<'l>(lab: &'l TestEnv, setting: Setting) -> Background<'l> {
     let quell = lab.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.word()]);
     quell.command(["sleep", &lab.oracle.nap()]).begin()
 }
 
 /// A place of 256 KiB that goes with the test.
-pub(crate) struct Disk<'l>(&'l Lab);
+pub(crate) struct Disk<'l>(&'l TestEnv);
 
 impl Disk<'_> {
     /// Mounted as the lab's own home.
-    pub(crate) fn new(lab: &Lab) -> Disk<'_> {
+    pub(crate) fn new(lab: &TestEnv) -> Disk<'_> {
         fs::create_dir(lab.home()).expect("mkdir");
         let mount =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(lab.home()).status();
@@ -66,7 +66,7 @@ impl Drop for Disk<'_> {
 }
 
 /// Checks that `logs` and `status` name the error that kept 2 MB of output from the disk, and never the limit.
-fn names_the_failed_write(lab: &Lab, job: &Background<'_>, error: &str) {
+fn names_the_failed_write(lab: &TestEnv, job: &Background<'_>, error: &str) {
     let shown = |words: &[&str]| {
         let done = lab.quell(words[0]).args([&job.id]).args(&words[1..]).finish();
         format!("{}{}", done.stdout, done.stderr)
@@ -96,7 +96,7 @@ fn output_that_a_full_disk_did_not_keep_is_told_with_the_true_reason() {
     if !am_root() {
         return skip("output_that_a_full_disk_did_not_keep…", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let _disk = Disk::new(&lab);
     let job = lab.start().env("N", lab.oracle.nap()).sh(WRITES).begin();
     names_the_failed_write(&lab, &job, "No space left on device");
@@ -104,7 +104,7 @@ fn output_that_a_full_disk_did_not_keep_is_told_with_the_true_reason() {
 
 #[test]
 fn output_beyond_the_limit_of_file_sizes_is_told_with_the_true_reason() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let limited = ["bash", "-c", "ulimit -f 128; exec \"$@\"", "bash"];
     let start = lab.start().wrapped(limited).env("N", lab.oracle.nap());
     names_the_failed_write(&lab, &start.sh(WRITES).begin(), "File too large");
@@ -115,7 +115,7 @@ fn a_full_disk_refuses_a_start_and_nothing_runs() {
     if !am_root() {
         return skip("a_full_disk_refuses_a_start…", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let disk = Disk::new(&lab);
     disk.fill();
     refused(&lab.start().sh("touch ran").finish(), "full");
@@ -138,14 +138,14 @@ fn a_disk_that_fills_up_meanwhile_keeps_no_job_alive() {
         if contain.available(User::Root).is_err() {
             continue;
         }
-        let lab = Lab::new(User::Root);
+        let lab = TestEnv::new(User::Root);
         let disk = Disk::new(&lab);
         let job = nap(&lab, setting);
         disk.fill();
         let stop = job.stop(&[]);
         speaks_clearly(&stop, contain.word());
         let asleep =
-            |lab: &Lab| lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
+            |lab: &TestEnv| lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
         assert!(!asleep(&lab), "{setting}: {}", stop.stderr);
         disk.free();
         let sweep = lab.quell("sweep").finish();
@@ -159,7 +159,7 @@ fn a_disk_that_fills_up_meanwhile_keeps_no_job_alive() {
 
 #[test]
 fn a_home_that_can_not_be_written_is_a_clear_error() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     lab.write("file", "");
     let locked = lab.path("locked");
     fs::create_dir(&locked).expect("mkdir");
@@ -174,10 +174,10 @@ fn a_home_that_can_not_be_written_is_a_clear_error() {
 }
 
 /// The lab's home, which only reads from now on, also for the keepers of its jobs.
-struct ReadOnly<'l>(&'l Lab);
+struct ReadOnly<'l>(&'l TestEnv);
 
 impl ReadOnly<'_> {
-    fn new(lab: &Lab) -> ReadOnly<'_> {
+    fn new(lab: &TestEnv) -> ReadOnly<'_> {
         for options in [&["--bind"][..], &["-o", "remount,ro,bind"]] {
             let mount = Command::new("mount").args(options).args([lab.home(), lab.home()]).status();
             assert!(mount.is_ok_and(|status| status.success()), "mount {options:?}");
@@ -197,7 +197,7 @@ fn a_home_that_becomes_read_only_keeps_no_job_alive() {
     if !am_root() {
         return skip("a_home_that_becomes_read_only…", "needs root to mount it so");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let job = nap(&lab, Setting { contain: Contain::Reaper, user: User::Root });
     let root = job.process("root").expect("a root");
     let read_only = ReadOnly::new(&lab);
@@ -237,7 +237,7 @@ fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
     ];
     for user in User::all() {
         for damage in damages {
-            let lab = Lab::enclosed(Setting { contain: Contain::Cgroup, user });
+            let lab = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
             let job = nap(&lab, Setting { contain: Contain::Reaper, user });
             let root = job.process("root").expect("a root");
             let done = Command::new("sh").args(["-c", damage]).current_dir(lab.home()).status();
@@ -258,7 +258,7 @@ fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
 #[test]
 fn what_was_removed_with_a_lost_job_is_made_again_to_finish_it() {
     for user in User::all() {
-        let lab = Lab::enclosed(Setting { contain: Contain::Cgroup, user });
+        let lab = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
         let job = nap(&lab, Setting { contain: Contain::Reaper, user });
         let root = job.process("root").expect("a root");
         job.lose();
@@ -273,7 +273,7 @@ fn what_was_removed_with_a_lost_job_is_made_again_to_finish_it() {
 
 #[test]
 fn a_copy_of_a_home_tells_in_which_home_its_jobs_are_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, Setting { contain: Contain::Reaper, user: lab.user() });
     let copy = lab.path("copy");
     let copied = Command::new("cp").arg("-a").args([&lab.home(), &copy]).status();
@@ -303,7 +303,7 @@ fn damages() -> impl Iterator<Item = (usize, Setting, &'static str, &'static [u8
 fn a_live_job_with_a_damaged_record_can_be_stopped() {
     for (_, setting, file, damage) in damages() {
         let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = nap(&lab, setting);
         fs::write(job.dir().join(file), damage).expect("damage");
         for verb in ["sweep", "stop"] {
@@ -322,7 +322,7 @@ fn a_live_job_with_a_damaged_record_can_be_stopped() {
 fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
     for (at, setting, file, damage) in damages() {
         let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = nap(&lab, setting);
         job.lose();
         fs::write(job.dir().join(file), damage).expect("damage");
@@ -341,7 +341,7 @@ fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
 /// The lock is only a file: without it a job looks like one that is over, and with nonsense in it it is as good as before.
 #[test]
 fn nonsense_in_a_lock_does_no_harm() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let setting = Setting { contain: Contain::Reaper, user: lab.user() };
     for text in ["nonsense", "finishing\n"] {
         let job = nap(&lab, setting);

@@ -7,15 +7,15 @@ use quell_tests::{
     faults::{self, Fault},
     host::{Contain, Setting},
     jobs::Background,
-    lab::Lab,
     run::{PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 
 use crate::jobs::hooks::names_in;
 
-fn lab() -> Lab {
-    Lab::enclosed(Setting { user: Lab::as_me().user(), contain: Contain::Cgroup })
+fn lab() -> TestEnv {
+    TestEnv::enclosed(Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup })
 }
 
 fn is_built(test: &str) -> bool {
@@ -23,7 +23,7 @@ fn is_built(test: &str) -> bool {
 }
 
 /// A start that meets a fault, with a hook that notes each end in the file `ends`.
-fn start<'l>(lab: &'l Lab, fault: &Fault) -> Quell<'l> {
+fn start<'l>(lab: &'l TestEnv, fault: &Fault) -> Quell<'l> {
     let ends = lab.path("ends").display().to_string();
     let config = lab.write("own.toml", &format!("[[hooks]]\non = [\"ended\"]\nappend = {ends:?}\n"));
     lab.faulty("start", fault).env("QUELL_CONFIG", config).args(["--contain", "reaper"])

@@ -8,18 +8,18 @@ use quell_tests::{
     evidence::{cause, verdict},
     faults::{self, Fault},
     host::{Contain, Setting},
-    lab::Lab,
     oracle::Process,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 
 use crate::recovery::crash::truth;
 use crate::recovery::end_of_job::of_last_run;
-use crate::recovery::scenarios::{Play, SCENES, Scene, Scene::*};
+use crate::recovery::scenarios::{Play, SCENARIOS, Scenario, Scenario::*};
 
 /// Whom quell has started: everyone in the lab who is not quell.
-fn members(lab: &Lab) -> Vec<Process> {
+fn members(lab: &TestEnv) -> Vec<Process> {
     let is_quell = |process: &Process| {
         let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
         // One that is about to be gone has a command line longer than a program.
@@ -32,7 +32,7 @@ fn members(lab: &Lab) -> Vec<Process> {
 }
 
 /// Nobody may be alive of a job that says that everyone is gone.
-fn no_receipt_lies(lab: &Lab) -> Result<(), String> {
+fn no_receipt_lies(lab: &TestEnv) -> Result<(), String> {
     let jobs: Vec<_> = lab.ids("jobs").iter().map(|id| lab.job(id)).collect();
     let all_ended = !jobs.is_empty() && jobs.iter().all(|job| job.state() == "ended");
     let gone =
@@ -42,12 +42,12 @@ fn no_receipt_lies(lab: &Lab) -> Result<(), String> {
 }
 
 /// Each job has come to an end that is told as it was, and can be removed without a trace.
-fn all_ended(lab: &Lab, scene: Scene, hit_role: &str, ids: &[String]) -> Result<(), String> {
+fn all_ended(lab: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) -> Result<(), String> {
     for id in ids {
         let job = lab.job(id);
         let receipt = job.receipt().ok_or(format!("{id} has no receipt"))?;
         let lost = ["keeper_lost", "front_lost", "user"];
-        let allowed = scene.causes().iter().chain(if hit_role == "command" { &lost[2..] } else { &lost });
+        let allowed = scenario.causes().iter().chain(if hit_role == "command" { &lost[2..] } else { &lost });
         let state = job.record().unwrap_or_default();
         let told = [cause(&receipt), cause(&state)];
         // Of a job that waited for its next life, the receipt is that of the last one.
@@ -60,7 +60,7 @@ fn all_ended(lab: &Lab, scene: Scene, hit_role: &str, ids: &[String]) -> Result<
         let events = of_last_run(&job);
         let ends = events.iter().filter(|event| *event == "ended").count();
         // A job in the foreground has a history only if a command had to finish it.
-        if ends != 1 && !(scene.is_in_front() && events.is_empty()) {
+        if ends != 1 && !(scenario.is_in_front() && events.is_empty()) {
             return Err(format!("{id}: {ends} ends in the history: {events:?}"));
         }
     }
@@ -83,10 +83,10 @@ fn all_ended(lab: &Lab, scene: Scene, hit_role: &str, ids: &[String]) -> Result<
 }
 
 /// The whole of it, with one fault; whether its point was reached.
-fn survives(fault: &Fault, scene: Scene, setting: Setting) -> Result<bool, String> {
-    let lab = Lab::enclosed(setting);
-    let what = |why: String| format!("{}, {scene:?}, {setting}: {why}", fault.0);
-    Play { lab: &lab, setting, fault }.perform(scene).map_err(what)?;
+fn survives(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<bool, String> {
+    let lab = TestEnv::enclosed(setting);
+    let what = |why: String| format!("{}, {scenario:?}, {setting}: {why}", fault.0);
+    Play { lab: &lab, setting, fault }.perform(scenario).map_err(what)?;
     // Those who kept a job that is over have a little left to do: its sync, their own end.
     if lab.ids("live").is_empty() {
         eventually(PATIENCE, || lab.hit(fault).is_some() || crew_of(&lab).is_empty());
@@ -108,39 +108,39 @@ fn survives(fault: &Fault, scene: Scene, setting: Setting) -> Result<bool, Strin
     let ids: Vec<String> =
         before.into_iter().filter(|id| !id.starts_with('.') && lab.job(id).dir().exists()).collect();
     let role = fault.0.split('.').next().unwrap_or_default();
-    all_ended(&lab, scene, role, &ids).map(|()| true).map_err(what)
+    all_ended(&lab, scenario, role, &ids).map(|()| true).map_err(what)
 }
 
 /// The same where it has to be reached.
-fn hits(fault: &Fault, scene: Scene, setting: Setting) -> Result<(), String> {
-    let hit = survives(fault, scene, setting)?;
-    if hit { Ok(()) } else { Err(format!("{}, {scene:?}, {setting}: was not reached", fault.0)) }
+fn hits(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<(), String> {
+    let hit = survives(fault, scenario, setting)?;
+    if hit { Ok(()) } else { Err(format!("{}, {scenario:?}, {setting}: was not reached", fault.0)) }
 }
 
-fn crew_of(lab: &Lab) -> Vec<u32> {
+fn crew_of(lab: &TestEnv) -> Vec<u32> {
     lab.oracle.survivors().into_iter().map(|process| process.pid).collect()
 }
 
-/// Where each point is passed: found out by trying every scene once in every containment.
-fn passages() -> &'static BTreeMap<String, Vec<(Scene, Setting)>> {
-    static FOUND: OnceLock<BTreeMap<String, Vec<(Scene, Setting)>>> = OnceLock::new();
+/// Where each point is passed: found out by trying every scenario once in every containment.
+fn passages() -> &'static BTreeMap<String, Vec<(Scenario, Setting)>> {
+    static FOUND: OnceLock<BTreeMap<String, Vec<(Scenario, Setting)>>> = OnceLock::new();
     FOUND.get_or_init(|| {
         let mut plays = Vec::new();
         for setting in Setting::all() {
-            plays.extend(SCENES.map(|scene| (scene, setting)));
+            plays.extend(SCENARIOS.map(|scenario| (scenario, setting)));
         }
-        let found = std::sync::Mutex::new(BTreeMap::<String, Vec<(Scene, Setting)>>::new());
-        all_hold(3, &plays, |&(scene, setting)| {
-            let lab = Lab::enclosed(setting);
+        let found = std::sync::Mutex::new(BTreeMap::<String, Vec<(Scenario, Setting)>>::new());
+        all_hold(3, &plays, |&(scenario, setting)| {
+            let lab = TestEnv::enclosed(setting);
             let none = Fault::default();
-            let what = |why: String| format!("{scene:?}, {setting}: {why}");
-            Play { lab: &lab, setting, fault: &none }.perform(scene).map_err(what)?;
+            let what = |why: String| format!("{scenario:?}, {setting}: {why}");
+            Play { lab: &lab, setting, fault: &none }.perform(scenario).map_err(what)?;
             truth(&lab, &what(String::new()))?;
             let mut found = found.lock().expect("no check panics here");
             for passed in lab.passed() {
                 let places = found.entry(passed.point).or_default();
-                if !places.contains(&(scene, setting)) {
-                    places.push((scene, setting));
+                if !places.contains(&(scenario, setting)) {
+                    places.push((scenario, setting));
                 }
             }
             Ok(())
@@ -167,7 +167,7 @@ fn needs(point: &str) -> Option<Contain> {
 /// Nothing that a user has can be made to die by a variable.
 #[test]
 fn the_product_has_no_points() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(lab.quell("__points").finish().code(), Some(2));
     let product = fs::read(lab.quell_path()).expect("the quell under test");
     assert!(!product.windows(11).any(|word| word == b"QUELL_FAULT"), "points are in the product");
@@ -199,8 +199,8 @@ fn in_turn(width: usize, points: impl Iterator<Item = String>, what: &str) {
         let fault = Fault(format!("{point}:{what}"));
         let places = &passages()[point];
         // Some are passed by chance in some places: a second kill round, for one.
-        for (scene, setting) in places.iter().cycle().skip((at + turn) % places.len()).take(CHANCES) {
-            if survives(&fault, *scene, *setting)? {
+        for (scenario, setting) in places.iter().cycle().skip((at + turn) % places.len()).take(CHANCES) {
+            if survives(&fault, *scenario, *setting)? {
                 return Ok(());
             }
         }

@@ -11,12 +11,12 @@ use quell_tests::{
     evidence::{cause, verdict},
     host::{Contain, Setting, User},
     jobs::Background,
-    lab::Lab,
     last_json,
     oracle::Process,
     outsider::{Outsider, age},
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn forge(job: &Background<'_>, change: impl FnOnce(&mut Value)) {
 }
 
 /// Gives `job` the state and the receipt of a job that has ended, with the id replaced.
-fn pose_as_ended(lab: &Lab, job: &Background<'_>) {
+fn pose_as_ended(lab: &TestEnv, job: &Background<'_>) {
     let other = lab.start().command(["true"]).begin();
     assert!(other.wait_over(PATIENCE) && eventually(PATIENCE, || other.receipt().is_some()));
     for name in ["state.jsonl", "receipt.json"] {
@@ -45,7 +45,7 @@ fn pose_as_ended(lab: &Lab, job: &Background<'_>) {
 }
 
 /// A job held by the reaper, with a process that has left its environment, its session and its parent.
-fn with_escaped(lab: &Lab) -> (Background<'_>, Process) {
+fn with_escaped(lab: &TestEnv) -> (Background<'_>, Process) {
     let script = "(setsid env -i sleep ${N}5 <&- >&- 2>&- &)
         until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
     let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
@@ -55,8 +55,8 @@ fn with_escaped(lab: &Lab) -> (Background<'_>, Process) {
 }
 
 /// A lab in a cgroup of its own where that can be had, so that no other test's processes can be this one's.
-fn apart(user: User) -> Lab {
-    Lab::enclosed(Setting { user, contain: Contain::Cgroup })
+fn apart(user: User) -> TestEnv {
+    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_tree_whose_record_says_that_it_has_ended_is_stopped_by_its_cgroup() {
 #[test]
 fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
     // A keeper's name and the lock delay a stop by its whole time, so one user has to do.
-    let user = Lab::as_me().user();
+    let user = TestEnv::as_me().user();
     for mode in ["start", "run"] {
         let lab = apart(user);
         let quell = lab.start().args(["--contain", "reaper", "--grace", "0s"]);
@@ -258,7 +258,7 @@ fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
 
 #[test]
 fn a_lost_job_without_its_specification_is_told_of_alike_by_all_verbs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for first in ["list", "status", "wait", "sweep", "stop"] {
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();

@@ -8,16 +8,16 @@ use quell_tests::{
     evidence::verdict,
     host::{self, Contain, Setting, User, has_program},
     jobs::Background,
-    lab::Lab,
     oracle::Process,
     outsider::Outsider,
     run::{Finished, PATIENCE},
     skip,
+    test_env::TestEnv,
 };
 
 /// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> Lab {
-    Lab::enclosed(Setting { user, contain: Contain::Cgroup })
+fn apart(user: User) -> TestEnv {
+    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
 }
 
 /// The verdict on a lost job; with the exit code that goes with it.
@@ -29,7 +29,7 @@ fn told(job: &Background<'_>, stop: &Finished) -> String {
 }
 
 /// Whether links of a slow chain are still being made.
-fn chain_goes_on(lab: &Lab) -> bool {
+fn chain_goes_on(lab: &TestEnv) -> bool {
     let beats = || fs::metadata(lab.path("beat")).map_or(0, |found| found.len());
     let before = beats();
     eventually(std::time::Duration::from_millis(500), || beats() > before)
@@ -69,7 +69,7 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
     if !has_program("strace") {
         return skip(test, "no strace here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let calls = "trace=openat,open";
@@ -118,7 +118,7 @@ fn a_listing_of_proc_that_breaks_off_proves_nothing() {
         return skip(test, "no strace here that can make calls fail");
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(["--contain", setting.contain.word()]);
         let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
         job.lose();
@@ -142,7 +142,7 @@ fn a_job_that_was_started_in_a_time_namespace_is_ended_from_outside() {
         }
         for inside in [false, true] {
             let what = format!("{shift}, inside: {inside}");
-            let lab = Lab::as_me();
+            let lab = TestEnv::as_me();
             // Nothing but its identity tells of the root.
             let quell = lab.start().args(["--contain", "reaper"]).wrapped(shifted);
             let job = quell.command(["env", "-i", "sleep", &lab.oracle.nap()]).begin();
@@ -166,7 +166,7 @@ fn is_alone(test: &str) -> bool {
 }
 
 /// A PID namespace outside of every job, and its init.
-fn namespace(lab: &Lab) -> Option<(Outsider, Process)> {
+fn namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
     let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
     let mut made = None;
     eventually(PATIENCE, || {
@@ -184,7 +184,7 @@ fn leave_threads(init: &Process) -> String {
     )
 }
 
-fn thread_alone(lab: &Lab) -> Option<Process> {
+fn thread_alone(lab: &TestEnv) -> Option<Process> {
     lab.oracle.survivors().into_iter().find(|found| found.command.contains("leader-thread"))
 }
 
@@ -241,7 +241,7 @@ fn a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop() {
 fn members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss() {
     let test = "members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Pidns) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab.start().args(["--contain", "pidns"]).actor("hold-exit", Some("1")).begin();
         let init = job.process("root").expect("an init");
         let status = fs::read_to_string(format!("/proc/{}/status", init.pid)).unwrap_or_default();

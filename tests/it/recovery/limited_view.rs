@@ -10,9 +10,9 @@ use quell_tests::{
     eventually,
     evidence::verdict,
     host::{self, Contain, NOBODY, Setting, User, am_root},
-    lab::Lab,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 
 /// Words that give what follows a /proc that hides processes from ordinary users.
@@ -33,7 +33,7 @@ fn a_process_that_proc_hides_is_killed_and_named() {
     if !can_hide("a_process_that_proc_hides_is_killed_and_named") {
         return;
     }
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let quell = lab.run().args(["--json", "--contain", "reaper", "--grace", "300ms", "--timeout", "1s"]);
     let done = quell.actor("undumpable", None).wrapped(HIDING).finish();
     let data = &done.envelope()["data"];
@@ -46,7 +46,7 @@ fn after_a_loss_nothing_is_called_gone_where_proc_hides_processes() {
     if !can_hide("after_a_loss_nothing_is_called_gone_where_proc_hides_processes") {
         return;
     }
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("stop").args([&job.id]).wrapped(HIDING).finish();
@@ -65,7 +65,7 @@ fn after_a_loss_nothing_is_called_gone_in_a_time_namespace() {
             "no time namespace can be made",
         );
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("stop").args([&job.id]).wrapped(shifted).finish();
@@ -77,7 +77,7 @@ fn after_a_loss_nothing_is_called_gone_in_a_time_namespace() {
 
 #[test]
 fn a_copy_of_the_home_ends_no_job_that_is_kept() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     let copy = lab.path("copy");
@@ -98,7 +98,7 @@ fn a_copy_of_the_home_ends_no_job_that_is_kept() {
 
 #[test]
 fn the_removal_of_a_lost_job_does_not_hide_that_its_end_is_not_proven() {
-    let lab = Lab::enclosed(Setting { user: Lab::as_me().user(), contain: Contain::Cgroup });
+    let lab = TestEnv::enclosed(Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup });
     let script = "(setsid env -i sleep ${N}5 <&- >&- 2>&- &)
         until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
     let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
@@ -113,7 +113,7 @@ fn the_removal_of_a_lost_job_does_not_hide_that_its_end_is_not_proven() {
 #[test]
 fn a_corpse_that_a_tracer_holds_counts_as_dead() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word()]);
         let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();

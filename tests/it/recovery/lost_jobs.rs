@@ -6,10 +6,10 @@ use quell_tests::{
     all_hold, eventually,
     evidence::{cause, receipt, says_what_is_known, verdict},
     host::{Contain, Setting, User},
-    lab::Lab,
     oracle::Process,
     repeats,
     run::{Finished, PATIENCE, READER_PATIENCE, Running},
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Case {
 
 /// Starts it, waits until its shape is up, and kills front and keeper.
 pub fn lose(
-    lab: &Lab,
+    lab: &TestEnv,
     setting: Setting,
     actor: (&str, Option<&str>, Option<&str>),
 ) -> Result<Running, String> {
@@ -60,7 +60,7 @@ pub fn lose(
 }
 
 /// A sweep and its report.
-pub fn sweep(lab: &Lab) -> (Finished, Value) {
+pub fn sweep(lab: &TestEnv) -> (Finished, Value) {
     let done = lab.quell("sweep").args(["--json"]).finish();
     let envelope = done.envelope();
     assert_eq!(envelope["type"], "sweep", "{envelope:#}");
@@ -68,7 +68,7 @@ pub fn sweep(lab: &Lab) -> (Finished, Value) {
 }
 
 /// The receipt of the lab's one job.
-pub fn only_receipt(lab: &Lab) -> Result<Value, String> {
+pub fn only_receipt(lab: &TestEnv) -> Result<Value, String> {
     let records = lab.records();
     let [record] = records.as_slice() else { return Err(format!("not one record: {records:?}")) };
     receipt(&record.dir.join("receipt.json"))
@@ -87,7 +87,7 @@ fn is_gone_after_a_sweep(actor: Actor) {
 
 fn check(case: &Case) -> Result<(), String> {
     let Case { actor, setting } = case;
-    let lab = Lab::with(*setting);
+    let lab = TestEnv::with(*setting);
     let mut running = lose(&lab, *setting, (actor.kind, actor.arg, actor.script))?;
     // Init of a PID namespace dies with its keeper; whoever else is there must live, or nothing is tested. A chain can't
     // be seen by a look at /proc.
@@ -182,7 +182,7 @@ fn lost_chains_are_gone_after_a_sweep() {
 fn a_sweep_may_be_killed_at_any_instant() {
     let kinds = [("tree", None), ("daemon-exit", None), ("bomb", Some("20")), ("setsid", None)];
     all_hold(2, &spread(1), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let (kind, arg) = kinds[round % kinds.len()];
         let what = format!("round {round}, {kind} under {setting}");
         let mut running = lose(&lab, setting, (kind, arg, None)).map_err(|why| format!("{what}: {why}"))?;
@@ -211,7 +211,7 @@ fn a_sweep_may_be_killed_at_any_instant() {
 #[test]
 fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
     all_hold(1, &spread(5), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         lose(&lab, setting, ("many", Some("40"), None))?;
         let sweeps: Vec<(Finished, Value)> = thread::scope(|scope| {
             let all: Vec<_> = (0..4).map(|_| scope.spawn(|| sweep(&lab))).collect();
@@ -234,7 +234,7 @@ fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
 #[test]
 fn a_dry_run_touches_nothing() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         // Everyone in a PID namespace goes with its keeper, in a moment.
         if setting.contain == Contain::Pidns {
@@ -255,7 +255,7 @@ fn a_dry_run_touches_nothing() {
 #[test]
 fn a_stop_that_was_under_way_keeps_its_cause() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         let mut running = quell.actor("ignore-term", None).start();
         running.wait_ready().expect("ready");
@@ -273,7 +273,7 @@ fn a_stop_that_was_under_way_keeps_its_cause() {
 #[test]
 fn a_front_that_is_about_to_take_over_is_left_to_it() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
         let mut running = quell.actor("setsid", None).start();
@@ -302,7 +302,7 @@ fn a_sweep_from_within_the_lost_job_leaves_it_to_others() {
     let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done
         $Q sweep --json >said; echo $? >code.new; mv code.new code; sleep $N";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("inside", None, Some(script))).expect("lost");
         lab.write("go", "");
         let code: PathBuf = lab.path("code");

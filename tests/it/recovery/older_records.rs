@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use quell_tests::{eventually, jobs::Background, lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, jobs::Background, run::PATIENCE, test_env::TestEnv};
 use serde_json::{Value, json};
 
 /// Writes `spec.json` and `launch.private.json` of a job as releases did whose specification had the request's fields in
@@ -37,7 +37,7 @@ fn as_older_release_wrote(job: &Background<'_>) {
 
 #[test]
 fn an_ended_job_of_an_older_release_is_damaged_and_can_be_removed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--name", "web"]).command(["true"]).begin();
     assert!(job.wait_over(PATIENCE));
     as_older_release_wrote(&job);
@@ -63,7 +63,7 @@ fn an_ended_job_of_an_older_release_is_damaged_and_can_be_removed() {
 
 #[test]
 fn a_live_job_of_an_older_release_can_be_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--grace", "1s"]).command(["sleep", &lab.oracle.nap()]).begin();
     as_older_release_wrote(&job);
     let done = job.stop(&[]);
@@ -74,7 +74,7 @@ fn a_live_job_of_an_older_release_can_be_stopped() {
 
 #[test]
 fn a_lost_job_of_an_older_release_is_stopped_and_not_called_ended_before() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();

@@ -12,18 +12,18 @@ use quell_tests::{
     evidence::{cause, verdict},
     host::{self, Contain, NOBODY, Setting, User},
     jobs::Background,
-    lab::Lab,
     last_json,
     oracle::Process,
     outsider::{Outsider, age},
     run::{PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
 /// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> Lab {
-    Lab::enclosed(Setting { user, contain: Contain::Cgroup })
+fn apart(user: User) -> TestEnv {
+    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
 }
 
 /// Whether other tests can't see what is left in a foreign PID namespace here: an orphan there may be a process of any job of
@@ -37,7 +37,7 @@ fn is_apart(test: &str) -> bool {
 }
 
 /// A PID namespace outside of every job, and its init.
-fn namespace(lab: &Lab) -> Option<(Outsider, Process)> {
+fn namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
     let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
     let mut made = None;
     eventually(PATIENCE, || {
@@ -56,7 +56,7 @@ fn enter(init: &Process) -> String {
     )
 }
 
-fn survivor(lab: &Lab) -> Option<Process> {
+fn survivor(lab: &TestEnv) -> Option<Process> {
     lab.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"))
 }
 
@@ -182,7 +182,7 @@ const ESCAPED: &str = "(setsid env -i sh -c 'exec sleep '${N}5 <&- >&- 2>&- &)
     until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
 
 /// That member.
-fn escaped(lab: &Lab) -> Process {
+fn escaped(lab: &TestEnv) -> Process {
     let name = format!("sleep {}5", lab.oracle.nap());
     let found = lab.oracle.survivors().into_iter().find(|found| found.command == name);
     found.expect("an escaped member")
@@ -190,7 +190,11 @@ fn escaped(lab: &Lab) -> Process {
 
 /// A job in the background with a member that has left all that ties it to the job: environment, session, parent, and
 /// the cgroup for that of `elsewhere`.
-fn with_escaped<'l>(lab: &'l Lab, contain: Contain, elsewhere: Option<&Path>) -> (Background<'l>, Process) {
+fn with_escaped<'l>(
+    lab: &'l TestEnv,
+    contain: Contain,
+    elsewhere: Option<&Path>,
+) -> (Background<'l>, Process) {
     let leave = elsewhere.map_or(String::new(), |dir| format!("echo $$ >{}/cgroup.procs; ", dir.display()));
     let script = ESCAPED.replace("sh -c '", &format!("sh -c '{leave}"));
     let job = lab.start().args(["--contain", contain.word()]).script(&script).begin();
@@ -224,7 +228,7 @@ fn an_empty_cgroup_alone_is_no_proof_after_a_loss() {
 }
 
 /// A cgroup to which a job of this lab can move.
-fn place_beside(lab: &Lab) -> Option<PathBuf> {
+fn place_beside(lab: &TestEnv) -> Option<PathBuf> {
     let out = Command::new(lab.prefix().first()?)
         .args(&lab.prefix()[1..])
         .args(["sh", "-c", "sed -n 's/^0:://p' /proc/self/cgroup"])
@@ -298,7 +302,7 @@ fn forge(job: &Background<'_>, name: &str, change: impl FnOnce(&mut Value)) {
 }
 
 /// Whether a stop says what can be known: gone with 0, or unproven with 5.
-fn is_honest(lab: &Lab, job: &Background<'_>, what: &str) {
+fn is_honest(lab: &TestEnv, job: &Background<'_>, what: &str) {
     let stop = job.stop(&[]);
     let receipt =
         job.receipt().unwrap_or_else(|| panic!("{what}: no receipt: {}{}", stop.stdout, stop.stderr));
@@ -316,7 +320,7 @@ fn is_honest(lab: &Lab, job: &Background<'_>, what: &str) {
 fn a_rewritten_record_saves_no_tree() {
     const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let begin = || {
             let quell = lab.start().args(["--contain", setting.contain.word()]);
             let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
@@ -439,7 +443,7 @@ fn one_damaged_copy_of_the_marker_hides_no_process_of_a_lost_job() {
 }
 
 /// A quell whose wall clock is `ahead` by so many seconds; none where it can't be given one.
-fn with_clock<'l>(lab: &'l Lab, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
+fn with_clock<'l>(lab: &'l TestEnv, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
     let program = std::env::var_os("QUELL_CLOCK_BIN");
     let program = program.map_or_else(|| lab.quell_path(), |program| lab.clocked_path(Path::new(&program)));
     let library = lab.path("clock.so");
@@ -491,7 +495,7 @@ fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
         let mut named = vec![json!({ "pid": older.pid, "start": older.start })];
         // Another user's.
         let other = (user == User::Root).then(|| {
-            let (guard, process) = Outsider::sleeper(&Lab::new(User::Ordinary), &[]);
+            let (guard, process) = Outsider::sleeper(&TestEnv::new(User::Ordinary), &[]);
             named.push(json!({ "pid": process.pid, "start": process.start }));
             (guard, process)
         });
@@ -595,7 +599,7 @@ fn a_marked_process_in_another_cgroup_is_spared_by_a_stop_and_by_a_recovery() {
 #[test]
 fn an_orphan_that_may_be_the_callers_is_named() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         let job = "(setsid env -i sleep $N <&- >&- 2>&- &) ; until pgrep -f \"^sleep $N\" >/dev/null; do :; done; kill -KILL $PPID; sleep $N";
         let wrap = ["bash", "-c", "sleep ${N}1 <&- >&- 2>&- & exec \"$0\" \"$@\""];
         let run = lab.run().wrapped(wrap).args(["--json", "--contain", "reaper"]).script(job).finish();
@@ -615,7 +619,7 @@ fn an_orphan_that_may_be_the_callers_is_named() {
 }
 
 /// A job with a member in a session of its own.
-fn with_tree<'l>(lab: &'l Lab, setting: Setting) -> Background<'l> {
+fn with_tree<'l>(lab: &'l TestEnv, setting: Setting) -> Background<'l> {
     let quell = lab.start().args(["--contain", setting.contain.word()]);
     quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin()
 }
@@ -625,7 +629,7 @@ fn open_settings() -> impl Iterator<Item = Setting> {
 }
 
 /// That a verb which has met a lost job said what can be known: it left a receipt, and `gone` only with nothing alive.
-fn is_told(lab: &Lab, job: &Background<'_>, code: Option<i32>, what: &str) {
+fn is_told(lab: &TestEnv, job: &Background<'_>, code: Option<i32>, what: &str) {
     let receipt = job.receipt().unwrap_or_else(|| panic!("{what}: exit code {code:?} and no receipt"));
     let alive = lab.oracle.survivors();
     match (verdict(&receipt), code) {
@@ -644,7 +648,7 @@ fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
             state.as_object_mut().map(|state| state.remove("root"));
         });
     };
-    type Harm<'a> = &'a dyn Fn(&Lab, &Background<'_>);
+    type Harm<'a> = &'a dyn Fn(&TestEnv, &Background<'_>);
     let harms: [(&str, Harm<'_>); 4] = [
         ("directory deleted", &|_, job| fs::remove_dir_all(job.dir()).expect("a directory")),
         ("state deleted", &|_, job| fs::remove_file(job.dir().join("state.jsonl")).expect("a state")),
@@ -661,7 +665,7 @@ fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
         for (harm, strike) in &harms {
             for verb in ["stop", "sweep"] {
                 let what = format!("{harm}, {verb}, {setting}");
-                let lab = Lab::enclosed(setting);
+                let lab = TestEnv::enclosed(setting);
                 let job = with_tree(&lab, setting);
                 job.lose();
                 strike(&lab, &job);
@@ -685,7 +689,7 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
     for setting in open_settings().filter(|setting| setting.contain == Contain::Cgroup) {
         for words in [&["stop", "ID"][..], &["stop", "--all"], &["sweep"]] {
             let what = format!("{words:?}, {setting}");
-            let lab = Lab::enclosed(setting);
+            let lab = TestEnv::enclosed(setting);
             let job = with_tree(&lab, setting);
             if job.record().is_none_or(|record| record["held"] != "cgroup") {
                 return skip(test, "the job is not in a cgroup of quell's");
@@ -712,7 +716,7 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
 fn the_cgroup_of_a_job_of_another_home_is_left_alone() {
     for setting in open_settings().filter(|setting| setting.contain == Contain::Cgroup) {
         for lost in [false, true] {
-            let lab = Lab::enclosed(setting);
+            let lab = TestEnv::enclosed(setting);
             let job = with_tree(&lab, setting);
             if lost {
                 job.lose();

@@ -1,11 +1,11 @@
-//! What is done to a job while one of quell's own processes dies at a point: see `points.rs`.
+//! What is done to a job while one of quell's own processes dies at a point: see `fault_points.rs`.
 
 use quell_tests::{
     eventually,
     faults::Fault,
     host::Setting,
-    lab::Lab,
     run::{Finished, PATIENCE, Quell},
+    test_env::TestEnv,
 };
 
 use crate::recovery::crash::{crew, signal_all};
@@ -16,7 +16,7 @@ const TREE: &str = "trap '' TERM; setsid bash -c 'trap \"\" TERM; touch up; slee
 
 /// What is done to a job while somebody dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scene {
+pub(crate) enum Scenario {
     /// It is started, and stopped by a client.
     Stop,
     /// It comes to its own end.
@@ -43,12 +43,12 @@ pub(crate) enum Scene {
     RunKeeperLost,
 }
 
-use Scene::*;
+use Scenario::*;
 
-pub(crate) const SCENES: [Scene; 12] =
+pub(crate) const SCENARIOS: [Scenario; 12] =
     [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
 
-impl Scene {
+impl Scenario {
     /// Whether the job is a `quell run`.
     pub(crate) fn is_in_front(self) -> bool {
         matches!(self, Run | RunKeeperLost)
@@ -75,9 +75,9 @@ fn returned(quell: Quell<'_>, what: &str) -> Result<Finished, String> {
     if ended { Ok(running.finish()) } else { Err(format!("{what} did not return")) }
 }
 
-/// One scene in one lab with one fault.
+/// One scenario in one lab with one fault.
 pub(crate) struct Play<'l> {
-    pub(crate) lab: &'l Lab,
+    pub(crate) lab: &'l TestEnv,
     pub(crate) setting: Setting,
     pub(crate) fault: &'l Fault,
 }
@@ -120,9 +120,9 @@ impl<'l> Play<'l> {
     }
 
     /// Plays it. Whatever the fault does, each command has to return.
-    pub(crate) fn perform(&self, scene: Scene) -> Result<(), String> {
+    pub(crate) fn perform(&self, scenario: Scenario) -> Result<(), String> {
         let ready = ["--ready-log", "up"];
-        match scene {
+        match scenario {
             Stop => {
                 if let Some(id) = self.tree(&ready, TREE)? {
                     self.until("readiness", || self.lab.job(&id).state() == "ready")?;
@@ -195,19 +195,19 @@ impl<'l> Play<'l> {
                 }
                 self.call("rm", &["web"])?;
             }
-            Run | RunKeeperLost => self.foreground(scene)?,
+            Run | RunKeeperLost => self.foreground(scenario)?,
         }
         Ok(())
     }
 
-    fn foreground(&self, scene: Scene) -> Result<(), String> {
+    fn foreground(&self, scenario: Scenario) -> Result<(), String> {
         let lab = self.lab;
         // Long enough for the tree to be up.
-        let timeout = if scene == Run { "1s" } else { "20s" };
+        let timeout = if scenario == Run { "1s" } else { "20s" };
         let quell = lab.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
         let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", lab.oracle.nap());
         let mut running = quell.command(["bash", "-c", TREE]).start();
-        if scene == RunKeeperLost {
+        if scenario == RunKeeperLost {
             self.until("the tree", || lab.path("up").exists())?;
             signal_all("KILL", &crew(lab, "quell-keeper"));
         }

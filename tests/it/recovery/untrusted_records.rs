@@ -13,17 +13,17 @@ use quell_tests::{
     evidence::{cause, cgroups_of, receipt, verdict},
     host::{Contain, Setting},
     jobs::Background,
-    lab::Lab,
     last_json,
     oracle::{Oracle, Process},
     run::PATIENCE,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
 use crate::recovery::lost_jobs::{lose, only_receipt, sweep};
 
 /// Changes one file of the lab's one record.
-fn forge(lab: &Lab, name: &str, change: impl FnOnce(&mut Value)) {
+fn forge(lab: &TestEnv, name: &str, change: impl FnOnce(&mut Value)) {
     let path = lab.records()[0].dir.join(name);
     let mut value = last_json(&fs::read(&path).expect(name)).expect("JSON");
     change(&mut value);
@@ -74,7 +74,7 @@ impl Drop for Stranger {
 #[test]
 fn a_stranger_with_the_recorded_pid_is_not_touched() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
@@ -90,7 +90,7 @@ fn a_stranger_with_the_recorded_pid_is_not_touched() {
 #[test]
 fn a_stranger_with_the_pid_of_a_keeper_keeps_no_job() {
     for setting in lasting() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
@@ -108,7 +108,7 @@ fn a_stranger_with_the_pid_of_a_keeper_keeps_no_job() {
 #[test]
 fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
     for setting in lasting() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         // Its leader is gone, so that nobody bears the number as a pid; the session goes on.
         let mut stranger = Stranger::start("sleep $N & sleep $N & exit");
@@ -125,7 +125,7 @@ fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
 #[test]
 fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
     for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let Some(other) = lab.make_cgroup("stranger") else { continue };
         let stranger = Stranger::start("exec sleep $N");
@@ -141,7 +141,7 @@ fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
 }
 
 /// Gives the lab's one job an id of another time, and another marker: as it would be found after a reboot.
-fn of_another_boot(lab: &Lab) {
+fn of_another_boot(lab: &TestEnv) {
     const OLD: &str = "00KA3W6Z0GJ8X4T9M2N7Q5R1SB";
     forge(lab, "spec.json", |spec| spec["boot_id"] = json!("00000000-0000-0000-0000-000000000000"));
     for file in ["spec.json", "state.jsonl"] {
@@ -161,7 +161,7 @@ fn of_another_boot(lab: &Lab) {
 fn a_job_of_another_boot_ended_with_its_host_and_no_process_is_touched() {
     // A cgroup is of this boot for certain, whatever the record says.
     for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Reaper) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let before = lab.oracle.survivors();
         assert!(!before.is_empty(), "{setting}");
@@ -182,7 +182,7 @@ fn a_job_of_another_boot_ended_with_its_host_and_no_process_is_touched() {
 fn a_damaged_state_does_not_save_a_lost_job() {
     for setting in lasting() {
         for damage in ["", "{", "[]", "{\"schema\":\"quell/1\"}", "\0\0\0\0"] {
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let _running = lose(&lab, setting, ("setsid", None, None)).expect("lost");
             let dir = lab.records()[0].dir.clone();
             fs::write(dir.join("state.jsonl"), damage).expect("damage");
@@ -198,7 +198,7 @@ fn a_damaged_state_does_not_save_a_lost_job() {
 #[test]
 fn a_damaged_specification_does_not_save_what_a_cgroup_holds() {
     for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("setsid", None, None)).expect("lost");
         fs::write(lab.records()[0].dir.join("spec.json"), "{").expect("damage");
         let (_, report) = sweep(&lab);
@@ -209,7 +209,7 @@ fn a_damaged_specification_does_not_save_what_a_cgroup_holds() {
 #[test]
 fn a_job_that_ran_and_whose_state_was_deleted_is_a_lost_one() {
     for setting in lasting() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let record = lab.records().remove(0);
         fs::remove_file(record.dir.join("state.jsonl")).expect("no state");
@@ -231,7 +231,7 @@ fn id_of(time: SystemTime) -> String {
 
 #[test]
 fn a_lock_without_a_record_is_swept_away() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
     // A start that was killed before it made the directory. However slow the machine is, its lock is not younger than that.
     let lock = lab.home().join("live").join(id_of(SystemTime::now() + Duration::from_secs(60)));
@@ -244,7 +244,7 @@ fn a_lock_without_a_record_is_swept_away() {
 /// Such a state can also be the job's own work, so the end is proven only if nothing else here can be the job's.
 #[test]
 fn a_job_that_ended_but_for_the_last_stroke_is_settled_as_it_was() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(lab.run().sh("exit 3").finish().code(), Some(3));
     let record = lab.records().remove(0);
     let read = || last_json(&fs::read(record.dir.join("receipt.json")).expect("a receipt")).expect("JSON");
@@ -266,7 +266,7 @@ fn a_job_that_ended_but_for_the_last_stroke_is_settled_as_it_was() {
 #[test]
 fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.run().args(["--contain", "cgroup"]);
         assert_eq!(quell.sh("sed s/^0::// -n /proc/self/cgroup; true").finish().code(), Some(0));
         let record = lab.records().remove(0);
@@ -283,7 +283,7 @@ fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not()
 #[test]
 fn a_kept_job_is_not_touched() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let mut running = quell.actor("tree", None).start();
         running.wait_ready().expect("ready");
@@ -305,7 +305,7 @@ fn a_kept_job_is_not_touched() {
 #[test]
 fn a_survivor_on_record_is_named_until_it_is_gone() {
     for setting in lasting().into_iter().filter(|setting| setting.contain == Contain::Reaper) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
         let stranger = Stranger::start("exec sleep $N");
         let survivor = stranger.wait_for(1).remove(0);
@@ -331,7 +331,7 @@ fn a_survivor_on_record_is_named_until_it_is_gone() {
 }
 
 /// Its keepers are lost, and a process beside it can't be told from its own.
-fn unproven(lab: &Lab) -> (Background<'_>, Stranger) {
+fn unproven(lab: &TestEnv) -> (Background<'_>, Stranger) {
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let stranger = Stranger::start("exec sleep $N");
     stranger.wait_for(1);
@@ -342,7 +342,7 @@ fn unproven(lab: &Lab) -> (Background<'_>, Stranger) {
 
 #[test]
 fn what_is_not_proven_dead_is_told_alike_by_all_verbs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (job, _stranger) = unproven(&lab);
     let say = |verb: &str| lab.quell(verb).args([&job.id]).finish();
     let status = say("status");
@@ -363,7 +363,7 @@ fn what_is_not_proven_dead_is_told_alike_by_all_verbs() {
 #[test]
 fn a_job_whose_lock_was_deleted_is_alive_and_can_be_stopped() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let begin = || {
             let quell = lab.start().args(["--contain", setting.contain.word()]);
             let job = quell.command(["sleep", &lab.oracle.nap()]).begin();

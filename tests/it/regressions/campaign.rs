@@ -7,10 +7,10 @@ use quell_tests::{
     evidence::{cause, says_what_is_known, verdict},
     faults::{self, Fault},
     host::{Contain, Setting, User, am_root},
-    lab::Lab,
     oracle::Process,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 
 use crate::{
@@ -18,18 +18,18 @@ use crate::{
     recovery::damaged_records::Disk,
 };
 
-fn nap<'l>(lab: &'l Lab, words: &[&str]) -> quell_tests::jobs::Background<'l> {
+fn nap<'l>(lab: &'l TestEnv, words: &[&str]) -> quell_tests::jobs::Background<'l> {
     lab.start().args(words).args(["--grace", "300ms"]).command(["sleep", &lab.oracle.nap()]).begin()
 }
 
-fn sleeps(lab: &Lab) -> Vec<Process> {
+fn sleeps(lab: &TestEnv) -> Vec<Process> {
     let asleep = |process: &Process| process.command.starts_with("sleep ");
     lab.oracle.survivors().into_iter().filter(asleep).collect()
 }
 
 #[test]
 fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &[]);
     fs::remove_file(job.dir().join("control.sock")).expect("the socket");
     let done = job.stop(&["--json"]);
@@ -42,7 +42,7 @@ fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
 /// And without a record that would say who keeps it.
 #[test]
 fn a_job_without_a_socket_and_a_record_could_not_be_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &[]);
     fs::remove_file(job.dir().join("control.sock")).expect("the socket");
     fs::write(job.dir().join("state.jsonl"), "{").expect("the record");
@@ -58,7 +58,7 @@ fn a_full_disk_took_the_exit_code_and_the_cause() {
     if !am_root() {
         return skip("a_full_disk_took_the_exit_code_and_the_cause", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let disk = Disk::new(&lab);
     let job = lab.start().args(["--stdin", "pipe"]).sh("read x; exit 7").begin();
     disk.fill();
@@ -75,9 +75,9 @@ fn a_full_disk_took_the_exit_code_and_the_cause() {
 /// In a PID namespace nobody but the keeper sees the program's end.
 #[test]
 fn a_run_whose_keeper_was_stopped_never_returned() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
-        let lab = Lab::for_containment(me, contain);
+        let lab = TestEnv::for_containment(me, contain);
         let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
         let mut run = lab.run().args(["--contain", contain.word()]).script(script).start();
         run.wait_ready().expect("ready");
@@ -91,7 +91,7 @@ fn a_run_whose_keeper_was_stopped_never_returned() {
 
 #[test]
 fn stop_all_passed_over_a_job_whose_record_was_damaged() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &[]);
     for name in ["state.jsonl", "spec.json"] {
         fs::write(job.dir().join(name), "\0").expect("damage");
@@ -103,7 +103,7 @@ fn stop_all_passed_over_a_job_whose_record_was_damaged() {
 
 #[test]
 fn nonsense_in_a_lock_was_taken_for_a_stop_under_way() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &[]);
     fs::write(lab.home().join("live").join(&job.id), "nonsense").expect("the lock");
     let done = job.stop(&[]);
@@ -114,7 +114,7 @@ fn nonsense_in_a_lock_was_taken_for_a_stop_under_way() {
 #[test]
 fn a_name_was_given_away_while_its_lost_bearer_lived() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let words = ["--name", "web", "--contain", setting.contain.word()];
         let old = nap(&lab, &words);
         old.lose();
@@ -135,9 +135,9 @@ fn a_program_that_never_ran_was_said_to_have_succeeded() {
     if let Err(why) = faults::binary() {
         return skip("a_program_that_never_ran_was_said_to_have_succeeded", &why);
     }
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
-        let lab = Lab::for_containment(me, contain);
+        let lab = TestEnv::for_containment(me, contain);
         let fault = Fault("keeper.identity_recorded:kill".into());
         let done = lab.faulty("run", &fault).args(["--contain", contain.word()]).sh("touch ran").finish();
         assert!(lab.hit(&fault).is_some() && !lab.path("ran").exists(), "{contain:?}");
@@ -153,7 +153,7 @@ fn a_standby_that_was_stopped_while_it_took_over_was_never_woken() {
     }
     // Also if the record does not tell any more who it is.
     for damaged in [false, true] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let fault = Fault("standby.hold_taken:stop".into());
         let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
@@ -174,7 +174,7 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     if let Err(why) = faults::binary() {
         return skip("a_stub_that_was_stopped_kept_its_lost_job_for_ever", &why);
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fault = Fault("keeper.identity_recorded:stop".into());
     let mut start = lab.faulty("start", &fault).command(["sleep", &lab.oracle.nap()]).start();
     assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()));
@@ -197,11 +197,11 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
 /// The namespace's init was collected by the keeper that is lost; who took over is lost, too.
 #[test]
 fn a_namespace_that_was_gone_could_not_be_proven_to_be() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     if let Err(why) = faults::binary().and(Contain::Pidns.available(me).map(|()| std::path::Path::new(""))) {
         return skip("a_namespace_that_was_gone_could_not_be_proven_to_be", &why);
     }
-    let lab = Lab::for_containment(me, Contain::Pidns);
+    let lab = TestEnv::for_containment(me, Contain::Pidns);
     let fault = Fault("keeper.root_collected:kill,standby.finish_begun:kill".into());
     let quell = lab.faulty("start", &fault).args(["--contain", "pidns"]);
     let job = quell.sh("exit 3").begin();
@@ -218,7 +218,7 @@ fn a_verdict_was_lost_when_the_standby_went_last() {
     if let Err(why) = faults::binary() {
         return skip("a_verdict_was_lost_when_the_standby_went_last", &why);
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fault = Fault("keeper.receipt_kept:stop".into());
     let job = lab.faulty("start", &fault).sh("until [ -e go ]; do sleep 0.01; done; exit 3").begin();
     // It would have the keeper go on after three seconds.
@@ -238,15 +238,15 @@ fn a_verdict_was_lost_when_the_standby_went_last() {
 /// Held by the reaper alone, and neither its specification nor its state can be read: its marker is in its third file.
 #[test]
 fn a_lost_job_with_a_damaged_record_left_its_processes_behind() {
-    let me = Lab::as_me().user();
-    let lab = Lab::as_me();
+    let me = TestEnv::as_me().user();
+    let lab = TestEnv::as_me();
     let words = ["--contain", "reaper", "--grace", "100ms"];
     let job = lab.start().args(words).actor("setsid", None).begin();
     job.lose();
     for name in ["spec.json", "state.jsonl"] {
         fs::write(job.dir().join(name), "{").expect("damage");
     }
-    let stranger = Lab::new(me);
+    let stranger = TestEnv::new(me);
     let bystander = nap(&stranger, &[]);
     let done = lab.quell("sweep").finish();
     assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0, "{}{}", done.stdout, done.stderr);
@@ -256,11 +256,11 @@ fn a_lost_job_with_a_damaged_record_left_its_processes_behind() {
 /// The cgroup is empty and removed; then the keeper is lost, and after it the one who took over.
 #[test]
 fn a_cgroup_that_was_removed_could_not_be_proven_to_be_empty() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     if let Err(why) = faults::binary().and(Contain::Cgroup.available(me).map(|()| std::path::Path::new(""))) {
         return skip("a_cgroup_that_was_removed_could_not_be_proven_to_be_empty", &why);
     }
-    let lab = Lab::for_containment(me, Contain::Cgroup);
+    let lab = TestEnv::for_containment(me, Contain::Cgroup);
     let fault = Fault("keeper.place_released:kill,standby.receipt_written:kill".into());
     let job = lab.faulty("start", &fault).args(["--contain", "cgroup"]).sh("exit 3").begin();
     let lost = || crew(&lab, "quell-keeper").is_empty() && crew(&lab, "quell-standby").is_empty();
@@ -278,7 +278,7 @@ fn a_stop_of_a_waiting_job_was_lost_on_a_full_disk() {
     if !am_root() {
         return skip("a_stop_of_a_waiting_job_was_lost_on_a_full_disk", "needs root to mount a small disk");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let disk = Disk::new(&lab);
     let job = lab.start().args(["--restart", "always", "--stdin", "pipe"]).sh("read x; exit 7").begin();
     disk.fill();
@@ -297,7 +297,7 @@ fn a_stop_of_a_waiting_job_was_lost_on_a_full_disk() {
 
 #[test]
 fn a_command_that_could_have_no_threads_panicked() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let jobs = [nap(&lab, &[]), nap(&lab, &[])];
     let mut words = lab.prefix();
     words.extend(["prlimit", "--nproc=1"].map(String::from));
@@ -312,7 +312,7 @@ fn a_command_that_could_have_no_threads_panicked() {
 /// A job that never ran is removed, file by file, while somebody stops it.
 #[test]
 fn a_stop_that_met_a_job_on_its_way_out_failed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("true").begin();
     assert!(job.wait_over(PATIENCE));
     fs::remove_file(job.dir().join("receipt.json")).expect("the receipt");
@@ -326,7 +326,7 @@ fn a_stop_that_met_a_job_on_its_way_out_failed() {
 
 #[test]
 fn a_stop_of_a_job_that_had_just_died_said_that_nobody_outlived_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &["--contain", "reaper"]);
     // Nobody notices the root's death until the keeper goes on, which the stop sees to.
     let keeper = job.process("keeper").expect("a keeper");
@@ -344,7 +344,7 @@ fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
     if let Err(why) = faults::binary() {
         return skip("a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it", &why);
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fault = Fault("keeper.starter_told:kill".into());
     let job = lab.faulty("start", &fault).command(["sleep", &lab.oracle.nap()]).begin();
     assert!(job.wait_over(PATIENCE), "{}", job.state());
@@ -354,7 +354,7 @@ fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
 /// Somebody stood still while it claimed a name: nobody could sweep any more.
 #[test]
 fn a_sweep_failed_beside_one_who_stood_still_while_it_claimed_a_name() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab, &["--name", "web"]);
     let names = lab.home().join("names");
     let half = names.join(format!(".{}", job.id));

@@ -14,8 +14,8 @@ use quell_tests::{
     all_hold, eventually,
     evidence::receipt,
     host::Setting,
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 
 use crate::cli::bad_input::{TRACE, is_refused, options_are_refused};
@@ -24,7 +24,7 @@ use crate::cli::bad_input::{TRACE, is_refused, options_are_refused};
 /// closed it twice and aborted.
 #[test]
 fn a_closed_receipt_descriptor_was_taken_for_the_receipts_file() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let options = ["--receipt", "file", "--receipt-fd", "3"];
     let closed = ["sh", "-c", r#"exec "$@" 3>&-"#, "sh"];
     is_refused(&lab, 125, |quell| quell.wrapped(closed).args(options).sh(TRACE));
@@ -43,7 +43,7 @@ fn a_limit_on_the_size_of_files_killed_quell() {
     let limits = ["0", "1", "2", "4", "8"];
     let cases: Vec<_> = Setting::all().into_iter().flat_map(|s| limits.map(|limit| (s, limit))).collect();
     all_hold(2, &cases, |&(setting, limit)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         // stderr goes the way of stdout, a pipe: no limit can silence quell there.
         let limited = ["sh", "-c", r#"ulimit -f $0; exec "$@" 2>&1"#, limit];
         let done =
@@ -61,7 +61,7 @@ fn a_limit_on_the_size_of_files_killed_quell() {
 /// The receipt went into a file that had no name any more, and nothing said so.
 #[test]
 fn a_receipt_whose_file_the_command_removes_was_lost() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.path("receipt.json");
     let shown = file.display();
     for script in [format!("rm {shown}"), format!("echo own >{shown}.new; mv {shown}.new {shown}")] {
@@ -80,7 +80,7 @@ fn a_receipt_whose_file_the_command_removes_was_lost() {
 /// A file that never had a name is the caller's to read, by its own descriptor.
 #[test]
 fn a_receipt_can_go_to_a_file_without_a_name() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.path("receipt.json");
     let nameless = format!(r#"exec 7<>{0}; rm {0}; "$@" && cat <&7"#, file.display());
     let quell = lab.run().wrapped(["sh", "-c", &nameless, "sh"]).args(["--receipt", "/dev/fd/7"]);
@@ -90,7 +90,7 @@ fn a_receipt_can_go_to_a_file_without_a_name() {
     assert!(!file.exists());
 }
 
-fn is_on_record(lab: &Lab) -> bool {
+fn is_on_record(lab: &TestEnv) -> bool {
     lab.records().iter().any(|record| receipt(&record.dir.join("receipt.json")).is_ok())
 }
 
@@ -110,7 +110,7 @@ fn a_receipt_for_a_reader_that_does_not_read_hung_quell() {
         let told = done.stderr.lines().any(|line| line.starts_with("quell: ") && line.contains("receipt"));
         assert!(done.code() == Some(125) && told, "{what}: {}, {:?}", done.status, done.stderr);
     };
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.fifo();
     let _reader = full(&fifo);
     let redirected = format!(r#"exec "$@" 3>{}"#, fifo.display());
@@ -123,7 +123,7 @@ fn a_receipt_for_a_reader_that_does_not_read_hung_quell() {
 /// The front overwrote the end that its keeper had put on record before it was killed, with another cause.
 #[test]
 fn an_end_on_record_was_taken_back_when_the_keeper_was_killed_after_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.fifo();
     let _reader = full(&fifo);
     // The keeper waits for this reader when the end is on record already.
@@ -147,7 +147,7 @@ fn an_end_on_record_was_taken_back_when_the_keeper_was_killed_after_it() {
 #[test]
 fn the_reader_of_a_pipe_that_the_program_had_closed_waited_for_quell() {
     all_hold(2, &Setting::all(), |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let fifo = lab.fifo();
         let (send, ended) = mpsc::channel();
         let reader = fifo.clone();
@@ -188,7 +188,7 @@ fn an_unknown_option_was_taken_for_the_program() {
 /// A descriptor to a file was emptied for the receipt: an older log was lost, or the program's own output.
 #[test]
 fn a_receipt_descriptor_to_a_file_lost_what_was_in_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = lab.write("log", "before\n");
     let append = format!(r#"exec "$@" 3>>{0} >>{0}"#, log.display());
     let quell = lab.run().wrapped(["sh", "-c", &append, "sh"]).args(["--receipt-fd", "3"]);
@@ -204,7 +204,7 @@ fn a_receipt_descriptor_to_a_file_lost_what_was_in_it() {
 /// A start that failed had emptied the file that its receipt was to replace, and left an empty one where there was none.
 #[test]
 fn a_run_that_never_began_emptied_the_file_for_its_receipt() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (old, new) = (lab.write("old.json", "precious\n"), lab.path("new.json"));
     for file in [&old, &new] {
         for words in [&["--cwd", "/nonexistent"][..], &[]] {
@@ -222,7 +222,7 @@ fn a_run_that_never_began_emptied_the_file_for_its_receipt() {
 /// A receipt to the file that the program wrote to took the place of all that was in it.
 #[test]
 fn a_receipt_to_where_the_program_writes_took_its_place() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = lab.write("log", "before\n");
     for name in ["/dev/stdout", "/dev/stderr", log.to_str().expect("UTF-8")] {
         std::fs::write(&log, "before\n").expect("the log");
@@ -239,7 +239,7 @@ fn a_receipt_to_where_the_program_writes_took_its_place() {
 /// The opening of a fifo that nobody reads from took for ever.
 #[test]
 fn a_receipt_to_a_fifo_without_a_reader_hung_quell() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.fifo();
     is_refused(&lab, 125, |quell| quell.args(["--receipt"]).args([&fifo]).sh(TRACE));
 }

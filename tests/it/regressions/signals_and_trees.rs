@@ -1,5 +1,5 @@
 //! Defects that were found and fixed, each told by what happened. Those of files, pipes and the command
-//! line are in `regressions_io`.
+//! line are in `files_and_pipes`.
 
 use std::{fs, os::unix::process::ExitStatusExt, process::Command, thread, time::Duration};
 
@@ -7,11 +7,11 @@ use quell_tests::{
     all_hold, eventually,
     evidence::{cause, receipt, says_gone, verdict},
     host::{Contain, Setting, User, am_root, cgroup_mount},
-    lab::Lab,
     oracle::Process,
     rounds,
     run::{PATIENCE, READER_PATIENCE},
     skip,
+    test_env::TestEnv,
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 
 /// The settings of whoever runs the tests: no helper programs come between the start and quell.
 fn my_settings(contains: &[Contain]) -> Vec<Setting> {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     Setting::all().into_iter().filter(|s| s.user == me && contains.contains(&s.contain)).collect()
 }
 
@@ -30,7 +30,7 @@ fn times(rounds: usize, settings: &[Setting]) -> Vec<(usize, Setting)> {
     (0..rounds).flat_map(|round| settings.iter().map(move |&setting| (round, setting))).collect()
 }
 
-fn nothing_left(lab: &Lab, what: &str) -> Result<(), String> {
+fn nothing_left(lab: &TestEnv, what: &str) -> Result<(), String> {
     let left = lab.leftovers();
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: left behind: {left:?}")) }
 }
@@ -44,7 +44,7 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
     if !am_root() || !Command::new("unshare").args(["-pf", "true"]).status().is_ok_and(|s| s.success()) {
         return skip(name, "needs root for a PID namespace without its own /proc");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     for contain in Contain::ALL {
         let options = ["--contain", contain.word(), "--timeout", "1s"];
         is_refused(&lab, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
@@ -60,7 +60,7 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
 fn a_term_soon_after_the_start_lost_the_outcome_of_the_root() {
     let cases = times(rounds(), &my_settings(&[Contain::Reaper, Contain::Cgroup]));
     all_hold(2, &cases, |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
         let mut running = quell.command(["sleep", &lab.oracle.nap()]).start();
@@ -97,7 +97,7 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
     let settings = my_settings(&[Contain::Reaper, Contain::Cgroup]);
     let cases: Vec<_> = settings.iter().flat_map(|&s| endings.map(|ending| (s, ending))).collect();
     all_hold(cases.len(), &cases, |&(setting, ending)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--grace", "500ms", "--receipt"];
         let mut quell = lab.run().args(options).args([&file]);
@@ -131,7 +131,7 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
 /// A wrapper whose shell leaves a child to the front, and notes its pid in the file `stray`.
 const WITH_A_CHILD: [&str; 4] = ["sh", "-c", r#"sleep $N >/dev/null 2>&1 & echo $! >stray; exec "$@""#, "sh"];
 
-fn noted(lab: &Lab, file: &str) -> Option<Process> {
+fn noted(lab: &TestEnv, file: &str) -> Option<Process> {
     Process::now(fs::read_to_string(lab.path(file)).ok()?.trim().parse().ok()?)
 }
 
@@ -139,7 +139,7 @@ fn noted(lab: &Lab, file: &str) -> Option<Process> {
 #[test]
 fn taking_over_killed_a_child_of_the_callers() {
     all_hold(2, &my_settings(&Contain::ALL), |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
         let quell = quell.args(["--receipt"]).args([&file]).env("N", lab.oracle.nap());
@@ -169,7 +169,7 @@ fn taking_over_killed_a_child_of_the_callers() {
 #[test]
 fn an_unmarked_orphan_was_reported_as_gone_after_taking_over() {
     all_hold(1, &my_settings(&[Contain::Reaper]), |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
         let orphan = "(env -i setsid sleep $N >/dev/null 2>&1 & echo $! >orphan)";
@@ -218,7 +218,7 @@ fn a_removed_cgroup_made_the_keeper_spin() {
     if !settings.contains(&setting) {
         return skip(name, "needs root and a cgroup");
     }
-    let lab = Lab::with(setting);
+    let lab = TestEnv::with(setting);
     let elsewhere = lab.make_cgroup("elsewhere").expect("a cgroup");
     let script = r#"
         own=$MOUNT$(sed -n 's/^0:://p' /proc/self/cgroup)
@@ -247,7 +247,7 @@ fn a_removed_cgroup_made_the_keeper_spin() {
 #[test]
 fn members_beyond_the_limit_of_open_files_were_never_asked() {
     all_hold(1, &my_settings(&Contain::ALL), |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let limited = ["sh", "-c", r#"ulimit -n 24; exec "$@""#, "sh"];
         let options = ["--contain", setting.contain.word(), "--grace", "10s", "--receipt"];
@@ -276,7 +276,7 @@ fn members_beyond_the_limit_of_open_files_were_never_asked() {
 fn a_chain_that_outlived_its_root_could_not_be_counted() {
     let cases = times((rounds() * 3).div_ceil(10), &my_settings(&Contain::ALL));
     all_hold(1, &cases, |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--grace", "40ms", "--receipt"];
         let width = if round % 2 == 0 { "1" } else { "8" };
@@ -298,7 +298,7 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
 fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
     let cases = my_settings(&Contain::ALL);
     all_hold(cases.len(), &cases, |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "8s", "--receipt"];
         let script = r#"(trap "" TERM; exec sleep $N) & exec sleep $N"#;
@@ -316,7 +316,7 @@ fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
 #[test]
 fn a_leak_was_forgotten_when_the_keeper_was_lost() {
     for setting in my_settings(&[Contain::Reaper, Contain::Cgroup]) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let options = ["--contain", setting.contain.word(), "--leak", "fail", "--grace", "20s"];
         let script = r#"(trap "" TERM; echo >up; exec sleep $N) & until [ -e up ]; do sleep 0.01; done"#;
         let mut running = lab.run().args(options).script(script).start();
@@ -334,7 +334,7 @@ fn a_leak_was_forgotten_when_the_keeper_was_lost() {
 #[test]
 fn two_signals_for_one_event_took_away_the_grace() {
     for pair in [["TERM", "HUP"], ["HUP", "TERM"], ["TERM", "TERM"], ["HUP", "HUP"]] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let script =
             "trap 'sleep 0.5; exit 7' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
         let mut running = lab.run().args(["--grace", "20s"]).script(script).start();
@@ -354,7 +354,7 @@ fn two_signals_for_one_event_took_away_the_grace() {
 #[test]
 fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
     for (round, setting) in times(rounds() / 8 + 1, &my_settings(&[Contain::Pidns])) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--receipt"];
         let quell = lab.run().args(options).args([&file]);
@@ -374,7 +374,7 @@ fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
 #[test]
 fn the_tree_was_not_drawn_as_it_stood() {
     for setting in my_settings(&[Contain::Cgroup, Contain::Reaper, Contain::Pidns]) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--until", "tree", "--receipt"];
         let quell = lab.run().args(options).args([&file]);

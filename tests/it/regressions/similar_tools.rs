@@ -13,18 +13,18 @@ use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
     host::{Setting, am_root},
-    lab::Lab,
     last_json,
     oracle::Process,
     rounds,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
 use crate::library::{nap, over, quell};
 
-fn nothing_left(lab: &Lab) {
+fn nothing_left(lab: &TestEnv) {
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
@@ -33,7 +33,7 @@ fn a_member_that_ignores_term_is_gone_though_its_leader_died_first() {
     // The leader dies of TERM at once; what is in its group does not heed it.
     let script = "bash -c 'trap \"\" TERM; echo ready >$QUELL_TEST_READY; while :; do sleep $N; done' & wait";
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
         let done = job.stop(&["--grace", "200ms"]);
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
@@ -45,7 +45,7 @@ fn a_member_that_ignores_term_is_gone_though_its_leader_died_first() {
 #[test]
 fn what_the_root_left_behind_is_stopped_and_said_to_have_leaked() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let script = "setsid sleep $N & echo ready >$QUELL_TEST_READY; exit 0";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
@@ -64,7 +64,7 @@ fn what_the_root_left_behind_is_stopped_and_said_to_have_leaked() {
 
 #[test]
 fn with_until_tree_what_the_root_left_behind_is_waited_for() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "(sleep 0.3; echo late) & echo ready >$QUELL_TEST_READY; exit 7";
     let job = lab.start().args(["--until", "tree"]).script(script).begin();
     assert!(job.wait_over(PATIENCE), "{}", job.state());
@@ -76,7 +76,7 @@ fn with_until_tree_what_the_root_left_behind_is_waited_for() {
 
 #[test]
 fn a_stop_right_after_the_start_leaves_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     for round in 0..rounds() / 4 {
         let job = quell.start(&nap(&lab)).expect("a start");
@@ -97,7 +97,7 @@ fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
 
 #[test]
 fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     job.lose_all(&["standby", "keeper", "root"]);
     assert!(!job.is_over(), "nobody is left to say so");
@@ -149,7 +149,7 @@ fn a_late_kill_hits_nobody_who_got_the_group_since() {
     if !possible {
         return skip(name, "needs root and a pid_max per PID namespace (6.14)");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let output = Command::new("unshare")
         .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
         .current_dir(lab.dir())
@@ -171,7 +171,7 @@ fn a_late_kill_hits_nobody_who_got_the_group_since() {
 
 #[test]
 fn the_callers_group_gets_no_signal() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // The caller is the leader of its group, and so is everyone in it told of a signal to the group.
     let script = r#"
         trap 'echo TERM >>heard' TERM; trap 'echo INT >>heard' INT; trap 'echo HUP >>heard' HUP
@@ -199,7 +199,7 @@ fn the_callers_group_gets_no_signal() {
 #[test]
 fn a_killed_keeper_leaves_no_program_behind() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
         job.process("keeper").expect("a keeper").signal("KILL");
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
@@ -212,7 +212,7 @@ fn a_killed_keeper_leaves_no_program_behind() {
 
 #[test]
 fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "for s in HUP USR1 USR2 INT WINCH; do trap \"echo $s\" $s; done
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
     let job = lab.start().script(script).begin();
@@ -241,7 +241,7 @@ fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
 
 #[test]
 fn what_cannot_start_is_an_error_and_leaves_no_trace() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.write("file", "no program");
     let file = file.to_str().expect("a path");
     for (args, command, code, word) in [
@@ -265,7 +265,7 @@ fn what_cannot_start_is_an_error_and_leaves_no_trace() {
 
 #[test]
 fn a_path_or_nothing_is_no_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.start(&quell::JobRequest::background(["true"])).expect("a start");
     over(&job);
@@ -309,7 +309,7 @@ fn a_path_or_nothing_is_no_job() {
 
 #[test]
 fn what_is_written_after_the_roots_exit_is_kept() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Until the tree is gone, whoever is in it may write: here in answer to the TERM of the leak's stop.
     let script = "bash -c 'trap \"echo last words; echo to stderr >&2; exit\" TERM
             echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done' & \
@@ -324,13 +324,13 @@ fn what_is_written_after_the_roots_exit_is_kept() {
 }
 
 /// The processes of the lab that are the program, by a word of their command line.
-fn programs(lab: &Lab, word: &str) -> Vec<Process> {
+fn programs(lab: &TestEnv, word: &str) -> Vec<Process> {
     lab.oracle.survivors().into_iter().filter(|process| process.command.contains(word)).collect()
 }
 
 #[test]
 fn a_restart_begins_when_the_old_tree_is_gone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // It takes the lock of its generation: two at a time would be seen. Its child ignores the polite request.
     let script = lab.script(
         "program",
@@ -363,7 +363,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
 
 #[test]
 fn a_program_that_is_started_again_by_itself_is_alone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = lab.script(
         "program",
         "#!/bin/bash
@@ -391,7 +391,7 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
 
 #[test]
 fn a_restart_is_refused_while_somebody_has_survived() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.start(&nap(&lab)).expect("a start");
     job.stop(&Stop::default()).expect("a stop");

@@ -5,25 +5,25 @@ use std::fs;
 use quell_tests::{
     eventually,
     host::{Contain, Setting, has_program},
-    lab::Lab,
     oracle::Process,
     run::PATIENCE,
     skip,
     terminal::Terminal,
+    test_env::TestEnv,
 };
 
 /// Runs a scene in a fresh terminal for each containment that whoever runs the tests has here.
-pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str)) {
+pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&TestEnv, &Terminal<'_>, &str)) {
     if !has_program("tmux") {
         return skip(name, "no tmux here");
     }
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     for contain in Setting::all().into_iter().filter(|s| s.user == me).map(|s| s.contain) {
         if contain == Contain::Cgroup && me != quell_tests::host::User::Root {
             continue;
         }
         eprintln!("under {}", contain.word());
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let terminal = Terminal::open(&lab);
         scene(&lab, &terminal, &format!("$Q run --contain {} --", contain.word()));
         drop(terminal);
@@ -33,7 +33,7 @@ pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&Lab, &Terminal<'_>, &str
 }
 
 /// The state letter of the process whose command line begins so, once it has one of these.
-pub(crate) fn wait_for_state(lab: &Lab, command: &str, wanted: &str) {
+pub(crate) fn wait_for_state(lab: &TestEnv, command: &str, wanted: &str) {
     let state = || {
         let process = lab.oracle.survivors().into_iter().find(|process| process.command.starts_with(command));
         process.and_then(|process| process.state())
@@ -43,7 +43,7 @@ pub(crate) fn wait_for_state(lab: &Lab, command: &str, wanted: &str) {
 }
 
 /// Waits until the terminal's keys are for the group of the process whose command line begins so.
-fn wait_for_foreground(lab: &Lab, command: &str) {
+fn wait_for_foreground(lab: &TestEnv, command: &str) {
     let has_the_terminal = |process: &Process| {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
         // The name is in brackets; behind it the third is the group, and the sixth that in the foreground.

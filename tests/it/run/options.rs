@@ -6,8 +6,8 @@ use quell_tests::{
     UNIGNORED, all_hold,
     evidence::{cause, receipt, says_gone, was_killed},
     host::{Contain, Setting, User, am_root, cgroup_mount},
-    lab::Lab,
     last_json, skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn text(value: &Value) -> &str {
 
 #[test]
 fn env_adds_and_replaces_variables() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell =
         lab.run().env("COLOUR", "red").args(["--env", "COLOUR=blue", "--env", "EMPTY=", "--env", "SUM=a=b"]);
     let done = quell.sh(r#"echo "$COLOUR|${EMPTY-unset}|$SUM|$HOME""#).finish();
@@ -30,7 +30,7 @@ fn env_adds_and_replaces_variables() {
 
 #[test]
 fn env_file_is_read_and_env_wins_over_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.write("vars", "# a comment\n\nONE=1\nTWO=two words\nTHREE=3\n");
     let quell = lab.run().args(["--env-file", utf8(&file), "--env", "THREE=drei"]);
     let done = quell.sh(r#"echo "$ONE|$TWO|$THREE""#).finish();
@@ -39,7 +39,7 @@ fn env_file_is_read_and_env_wins_over_it() {
 
 #[test]
 fn clear_env_leaves_only_what_was_asked_for() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.run().env("SECRET", "x").args(["--clear-env", "--env", "ONLY=this"]);
     let done = quell.command(["/usr/bin/env"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -53,7 +53,7 @@ fn clear_env_leaves_only_what_was_asked_for() {
 #[test]
 fn cwd_is_where_the_program_starts() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         fs::create_dir(lab.path("there")).expect("mkdir");
         let quell = lab.run().args(["--contain", setting.contain.word(), "--cwd", "there"]);
         let done = quell.command(["pwd", "-P"]).finish();
@@ -69,7 +69,7 @@ fn cwd_is_where_the_program_starts() {
 #[test]
 fn the_program_is_the_same_user_with_the_same_files() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let done = lab
             .run()
             .args(["--contain", setting.contain.word()])
@@ -87,7 +87,7 @@ fn the_program_is_the_same_user_with_the_same_files() {
 #[test]
 fn until_tree_waits_for_the_last_process() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--until", "tree"]);
         let done = quell.sh("(setsid sh -c 'sleep 0.4; touch late' &) ; exit 4").finish();
         assert_eq!(done.code(), Some(4), "under {setting}: {}", done.stderr);
@@ -101,7 +101,7 @@ fn until_tree_waits_for_the_last_process() {
 fn leak_says_what_becomes_of_what_the_root_left() {
     for setting in Setting::all() {
         for (leak, code, said) in [("stop", 0, false), ("report", 0, true), ("fail", 123, true)] {
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let file = lab.path("receipt.json");
             let quell = lab.run().args([
                 "--contain",
@@ -128,7 +128,7 @@ fn leak_says_what_becomes_of_what_the_root_left() {
 
 #[test]
 fn leak_fail_is_content_when_nothing_is_left() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.run().args(["--leak", "fail"]).sh("sleep 0.05 & wait; exit 3").finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
 }
@@ -138,7 +138,7 @@ fn the_receipt_tells_what_happened() {
     // The tree has to be up before its time is.
     let settings = Setting::all();
     all_hold(settings.len(), &settings, |&setting| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "200ms"];
         let quell =
@@ -193,7 +193,7 @@ fn the_receipt_tells_what_happened() {
 
 #[test]
 fn receipt_fd_gets_the_same_receipt() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.run().wrapped(["sh", "-c", r#"exec "$@" 5>from-fd"#, "sh"]);
     let done = quell.args(["--receipt-fd", "5", "--receipt", "from-file"]).sh("exit 6").finish();
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
@@ -204,7 +204,7 @@ fn receipt_fd_gets_the_same_receipt() {
 
 #[test]
 fn json_puts_the_envelope_after_the_programs_output() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.run().args(["--json"]).sh("printf 'no newline at the end'; exit 2").finish();
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stdout.starts_with("no newline at the end\n"), "{}", done.stdout);
@@ -218,7 +218,7 @@ fn json_puts_the_envelope_after_the_programs_output() {
 
 #[test]
 fn quiet_says_nothing_and_changes_no_code() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.run().args(["--quiet", "--timeout", "200ms", "--grace", "100ms"]);
     let done = quell.actor("ignore-term", None).finish();
     assert_eq!((done.code(), &*done.stderr), (Some(124), ""));
@@ -228,14 +228,14 @@ fn quiet_says_nothing_and_changes_no_code() {
 
 #[test]
 fn a_run_without_incident_says_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.run().sh("echo out; echo err >&2; exit 1").finish();
     assert_eq!((done.code(), &*done.stdout, &*done.stderr), (Some(1), "out\n", "err\n"));
 }
 
 #[test]
 fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     lab.run().command(["true"]).finish();
     let records = lab.records();
     assert_eq!(records.len(), 1, "{records:?}");
@@ -243,7 +243,7 @@ fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
     for file in ["spec.json", "state.jsonl", "receipt.json"] {
         assert!(records[0].dir.join(file).is_file(), "no {file}");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.run().args(["--no-record"]).sh("exit 9").finish();
     assert_eq!(done.code(), Some(9), "{}", done.stderr);
     assert!(lab.records().is_empty(), "{:?}", lab.records());
@@ -252,7 +252,7 @@ fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
 #[test]
 fn the_record_is_on_disk_before_the_program_runs() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word()]);
         let done =
             quell.sh("cat $QUELL_HOME/jobs/*/spec.json >spec && cat $QUELL_HOME/jobs/*/state.jsonl").finish();
@@ -270,7 +270,7 @@ fn the_record_is_on_disk_before_the_program_runs() {
 #[test]
 fn records_are_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt;
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     lab.run().command(["true"]).finish();
     let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o077;
     assert_eq!(mode(&lab.home()), 0);
@@ -280,7 +280,7 @@ fn records_are_closed_to_other_users() {
 fn signal_is_what_is_sent_first() {
     for setting in Setting::all() {
         for signal in ["INT", "SIGINT", "int", "2"] {
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let file = lab.path("receipt.json");
             let options = ["--contain", setting.contain.word(), "--signal", signal, "--grace", "20s"];
             // Without `set -m` the shell's background jobs would ignore INT and use up the grace.
@@ -302,7 +302,7 @@ fn signal_is_what_is_sent_first() {
 #[test]
 fn every_ending_signal_to_the_front_starts_a_stop() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let file = lab.path("receipt.json");
         let quell = lab.run().args(["--grace", "20s", "--receipt", utf8(&file)]).actor("setsid", None);
         let mut running = quell.wrapped(UNIGNORED).start();
@@ -319,7 +319,7 @@ fn every_ending_signal_to_the_front_starts_a_stop() {
 #[test]
 fn the_number_of_processes_can_be_limited_or_is_refused() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--limit-procs", "10"]);
         let done =
             quell.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 20 & done; wait").finish();
@@ -339,7 +339,7 @@ fn the_number_of_processes_can_be_limited_or_is_refused() {
 
 #[test]
 fn doctor_says_what_this_host_can_do() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.quell("doctor").finish();
     assert!(matches!(done.code(), Some(0 | 1)), "{}: {}", done.status, done.stderr);
     assert!(done.stdout.contains("cgroup") && done.stdout.contains("kernel"), "{}", done.stdout);
@@ -353,7 +353,7 @@ fn doctor_says_what_this_host_can_do() {
 
 #[test]
 fn doctor_exits_with_1_where_only_the_weakest_containment_is_there() {
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let strongest = Contain::Cgroup.available(User::Ordinary).is_ok() && !am_root();
     let done = lab.quell("doctor").finish();
     let pidns = Contain::Pidns.available(User::Ordinary).is_ok();
@@ -368,7 +368,7 @@ fn doctor_promises_nothing_where_no_job_can_run() {
     if !am_root() || !can.is_ok_and(|status| status.success()) {
         return skip("doctor_promises_nothing_where_no_job_can_run", "needs root for a mount");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let done = lab.quell("doctor").wrapped(hidden).args(["--json"]).finish();
     let data = &done.envelope()["data"];
     assert_eq!(done.code(), Some(1), "{data:#}");

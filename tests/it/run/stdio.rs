@@ -2,11 +2,11 @@
 
 use std::{fs, fs::File, io::Write, process::Command};
 
-use quell_tests::{UNIGNORED, host::Setting, lab::Lab};
+use quell_tests::{UNIGNORED, host::Setting, test_env::TestEnv};
 
 /// The descriptors that the actor saw, with and without quell, under the same redirections.
 fn descriptors(setting: Setting, redirections: &str) -> (String, String) {
-    let lab = Lab::with(setting);
+    let lab = TestEnv::with(setting);
     lab.write("in", "");
     lab.write("out", "");
     lab.write("err", "");
@@ -51,7 +51,7 @@ fn a_descriptor_that_the_caller_passes_on_arrives() {
 }
 
 /// What a bash script in the lab prints.
-fn bash(lab: &Lab, script: &str) -> String {
+fn bash(lab: &TestEnv, script: &str) -> String {
     let mut bash = Command::new("bash");
     bash.args(["-c", script]).env("QUELL_HOME", lab.home()).current_dir(lab.dir());
     String::from_utf8_lossy(&bash.output().expect("bash").stdout).into_owned()
@@ -59,7 +59,7 @@ fn bash(lab: &Lab, script: &str) -> String {
 
 #[test]
 fn a_pipeline_works() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.quell_path().display().to_string();
     let said = bash(
         &lab,
@@ -71,7 +71,7 @@ fn a_pipeline_works() {
 
 #[test]
 fn a_reader_that_leaves_ends_the_writer_as_without_quell() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.quell_path().display().to_string();
     let said = bash(&lab, &format!("{quell} run -- yes | head -1; echo ${{PIPESTATUS[0]}}"));
     // 128 + SIGPIPE: yes died of it, as it does alone.
@@ -82,7 +82,7 @@ fn a_reader_that_leaves_ends_the_writer_as_without_quell() {
 #[test]
 fn stdin_reaches_the_program_to_the_last_byte() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
         let input = lab.write("input", &text);
         let quell = lab.run().args(["--contain", setting.contain.word()]);
@@ -94,7 +94,7 @@ fn stdin_reaches_the_program_to_the_last_byte() {
 
 #[test]
 fn what_the_program_leaves_in_stdin_is_the_callers() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = lab.quell_path().display().to_string();
     let input = lab.write("input", "one\ntwo\n");
     let script = format!("{quell} run -- sh -c 'read line; echo got $line'; read line; echo left $line");
@@ -110,7 +110,7 @@ fn what_the_program_leaves_in_stdin_is_the_callers() {
 
 #[test]
 fn a_pipe_holder_does_not_keep_the_reader_waiting() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // `finish` does not wait for as long as the sleep.
     let done = lab.run().script("sleep $N & echo said").finish();
     assert_eq!((done.code(), &*done.stdout), (Some(0), "said\n"), "{}", done.stderr);
@@ -119,7 +119,7 @@ fn a_pipe_holder_does_not_keep_the_reader_waiting() {
 #[test]
 fn the_program_starts_with_no_signal_blocked_or_ignored() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell =
             lab.run().args(["--contain", setting.contain.word()]).command(["cat", "/proc/self/status"]);
         let done = quell.wrapped(UNIGNORED).finish();
@@ -134,7 +134,7 @@ fn the_program_starts_with_no_signal_blocked_or_ignored() {
 
 #[test]
 fn writing_to_stderr_is_not_delayed_or_mixed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.path("both");
     let both = File::create(&file).expect("a file");
     let done = lab.run().stdout(both).sh("for i in 1 2 3; do echo out $i; done").finish();

@@ -8,8 +8,8 @@ use std::{
 
 use quell_tests::{
     host::{Setting, has_program},
-    lab::Lab,
     skip,
+    test_env::TestEnv,
 };
 
 const WAITS: &str = "trace=execve,poll,ppoll,epoll_wait,epoll_pwait,epoll_pwait2,select,pselect6,\
@@ -47,7 +47,7 @@ fn waits_for_time(trace: &str, program: &str) -> Vec<String> {
 }
 
 fn trace_of(setting: Setting, options: &[&str], program: &[&str]) -> Option<(String, Option<i32>)> {
-    let lab = Lab::with(setting);
+    let lab = TestEnv::with(setting);
     let quell = lab.run().wrapped(["strace", "-f", "-o", "trace", "-e", WAITS]).args(options);
     let done = quell.args(["--contain", setting.contain.word()]).command(program).finish();
     Some((fs::read_to_string(lab.path("trace")).ok()?, done.code()))

@@ -15,11 +15,11 @@ use quell_tests::{
     eventually,
     host::{User, am_root},
     jobs::Background,
-    lab::Lab,
     last_json,
     oracle::Process,
     run::PATIENCE,
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn forge(job: &Background<'_>, name: &str, change: impl FnOnce(&mut Value)) {
     fs::write(&path, value.to_string()).expect("a forged record");
 }
 
-fn nap(lab: &Lab) -> Background<'_> {
+fn nap(lab: &TestEnv) -> Background<'_> {
     lab.start()
         .args(["--contain", "reaper", "--grace", "100ms"])
         .command(["sleep", &lab.oracle.nap()])
@@ -82,7 +82,7 @@ fn open_up(path: &Path, mode: u32) {
 }
 
 /// The path of a job's socket, with every door to it open.
-fn open_socket(lab: &Lab, job: &Background<'_>) -> PathBuf {
+fn open_socket(lab: &TestEnv, job: &Background<'_>) -> PathBuf {
     let socket = job.dir().join("control.sock");
     for dir in [lab.home(), lab.home().join("jobs"), job.dir()] {
         open_up(&dir, 0o755);
@@ -97,7 +97,7 @@ fn another_user_who_gets_to_the_socket_is_not_heard() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let job = nap(&lab);
     let socket = open_socket(&lab, &job);
     let script = r#"use IO::Socket::UNIX; $SIG{PIPE} = "IGNORE"; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "refused";
@@ -121,7 +121,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let job = nap(&lab);
     let socket = open_socket(&lab, &job);
     let hidden = job.dir().join("real.sock");
@@ -155,7 +155,7 @@ fn memory(process: &Process, field: &str) -> u64 {
 
 #[test]
 fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab);
     let keeper = job.process("keeper").expect("a keeper");
     let socket = job.dir().join("control.sock");
@@ -192,7 +192,7 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
 
 #[test]
 fn clients_leave_the_keeper_the_descriptors_that_a_stop_needs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let limited = ["bash", "-c", "ulimit -n 64; exec \"$@\"", "bash"];
     let script = "i=0; while [ $i -lt 60 ]; do sleep $N & i=$((i+1)); done; echo up; wait";
     let options = ["--ready-log", "up", "--wait-ready", "10s", "--grace", "1s"];
@@ -217,7 +217,7 @@ fn clients_leave_the_keeper_the_descriptors_that_a_stop_needs() {
 
 #[test]
 fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stopped = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     stopped.iter().for_each(|process| assert!(process.signal("STOP")));
@@ -249,7 +249,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
 fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
     // The session that a record claims, whether the stranger leads one of its own.
     for (session, leads) in [("shared", true), ("own", false)] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let job = nap(&lab);
         let stranger = Stranger::new();
         let mut follower = Command::new("sleep").arg("60").spawn().expect("sleep");
@@ -269,7 +269,7 @@ fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
 
 #[test]
 fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();
     job.lose();
@@ -290,7 +290,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
 
 #[test]
 fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab);
     job.lose();
     let fake = lab.path("fake").join(format!("quell-{}", job.id));
@@ -314,7 +314,7 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it()
 
 #[test]
 fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_nobody_killed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();
     let socket = job.dir().join("control.sock");
@@ -339,7 +339,7 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let job = nap(&lab);
     job.lose();
     let stranger = Stranger::new();

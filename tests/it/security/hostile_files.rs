@@ -11,9 +11,9 @@ use std::{
 use quell_tests::{
     host::{NOBODY, User, am_root},
     jobs::Background,
-    lab::{Lab, copy_program},
     run::PATIENCE,
     skip,
+    test_env::{TestEnv, copy_program},
 };
 
 /// What keeps a quell from taking more than a part of the memory.
@@ -37,14 +37,14 @@ fn lay(trap: &str, at: &Path, victim: &Path) {
     }
 }
 
-fn ended(lab: &Lab) -> Background<'_> {
+fn ended(lab: &TestEnv) -> Background<'_> {
     let job = lab.start().command(["echo", "said"]).begin();
     assert!(job.wait_over(PATIENCE));
     job
 }
 
 /// Every command that reads, in little memory and in time; none may be killed by a signal.
-fn look_at_all(lab: &Lab, job: &Background<'_>, what: &str) {
+fn look_at_all(lab: &TestEnv, job: &Background<'_>, what: &str) {
     for words in [
         vec!["list", "--all", "--json"],
         vec!["status", &job.id],
@@ -74,7 +74,7 @@ fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
         "control.sock",
     ] {
         for trap in TRAPS {
-            let lab = Lab::as_me();
+            let lab = TestEnv::as_me();
             let victim = lab.write("victim", "precious");
             let job = ended(&lab);
             lay(trap, &job.dir().join(name), &victim);
@@ -91,7 +91,7 @@ fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
 #[test]
 fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
     for trap in TRAPS.into_iter().filter(|trap| *trap != "directory") {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let victim = lab.write("victim", "precious");
         let nap = lab.oracle.nap();
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
@@ -109,7 +109,7 @@ fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
 fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
     for name in ["live", "index.db", "index.lock", "index.gate", "last-gc", "names/.lock"] {
         for trap in TRAPS.into_iter().filter(|trap| *trap != "endless") {
-            let lab = Lab::as_me();
+            let lab = TestEnv::as_me();
             let victim = lab.write("victim", "precious");
             let job = ended(&lab);
             let place = match name {
@@ -130,7 +130,7 @@ fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
 #[test]
 fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
     for trap in TRAPS {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let victim = lab.write("victim", "precious");
         let job = lab.start().args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).begin();
         for name in ["state.new", "receipt.new", "events.jsonl", "receipt.json"] {
@@ -146,7 +146,7 @@ fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
 
 #[test]
 fn what_is_removed_is_the_jobs_own_and_never_behind_a_link() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let outside = lab.path("outside");
     fs::create_dir(&outside).and_then(|()| fs::write(outside.join("file"), "precious")).expect("a directory");
     let is_whole = || fs::read_to_string(outside.join("file")).is_ok_and(|text| text == "precious");
@@ -171,7 +171,7 @@ fn what_is_removed_is_the_jobs_own_and_never_behind_a_link() {
 }
 
 /// The words that every command of this home answers with, and that none of them succeeds.
-fn is_refused(lab: &Lab, why: &str) {
+fn is_refused(lab: &TestEnv, why: &str) {
     for words in [vec!["list"], vec!["sweep"], vec!["gc"], vec!["stop", "x"], vec!["start", "--", "true"]] {
         let done = lab.quell(words[0]).args(&words[1..]).finish();
         assert!(!matches!(done.code(), Some(0)), "{words:?}: {}", done.stdout);
@@ -185,7 +185,7 @@ fn is_refused(lab: &Lab, why: &str) {
 #[test]
 fn a_home_that_others_can_write_is_refused() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
         for mode in [0o777, 0o1777, 0o770, 0o702] {
             fs::set_permissions(lab.home(), fs::Permissions::from_mode(mode)).expect("chmod");
@@ -198,7 +198,7 @@ fn a_home_that_others_can_write_is_refused() {
 
 #[test]
 fn an_empty_home_that_others_can_write_is_closed_to_them() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.home()).expect("a home");
     fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o1777)).expect("chmod");
     assert_eq!(lab.quell("list").finish().code(), Some(0));
@@ -213,18 +213,18 @@ fn a_home_of_another_users_or_behind_another_users_link_is_refused() {
         return skip(name, "needs root to be two users");
     }
     for (user, other) in [(User::Root, NOBODY), (User::Ordinary, 0)] {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         fs::create_dir(lab.home()).expect("a home");
         chown(lab.home(), Some(other), Some(other)).expect("chown");
         is_refused(&lab, &format!("belongs to another user (uid {other})"));
         fs::remove_dir(lab.home()).expect("rmdir");
     }
     // Nor is one made in a stranger's directory, as by `sudo -E`.
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     chown(lab.dir(), Some(NOBODY), Some(NOBODY)).expect("chown");
     is_refused(&lab, "belongs to another user (uid 65534)");
     assert!(!lab.home().exists());
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let own = lab.path("own");
     fs::create_dir(&own).and_then(|()| symlink(&own, lab.home())).expect("a link");
     assert_eq!(lab.run().command(["true"]).finish().code(), Some(0), "a link of one's own");
@@ -238,7 +238,7 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
     if !am_root() {
         return skip(name, "needs root to make a set-user-id program");
     }
-    let lab = Lab::new(User::Ordinary);
+    let lab = TestEnv::new(User::Ordinary);
     let raised = |program: &Path, mode: u32| {
         let copy = lab.fresh("raised");
         copy_program(program, &copy);
@@ -270,7 +270,7 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
 
 #[test]
 fn what_an_environment_file_holds_is_in_no_environment_of_quells_own() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let secret = format!("kept-{}", lab.oracle.token());
     let variables = lab.write("variables", &format!("TOKEN={secret}\n"));
     let program = ["sh", "-c", "echo $TOKEN; exec sleep $0", &lab.oracle.nap()];

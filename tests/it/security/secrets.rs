@@ -17,10 +17,10 @@ use quell_tests::{
     eventually,
     host::{User, am_root},
     jobs::Background,
-    lab::{Lab, copy_program},
     rounds,
     run::{PATIENCE, Quell},
     skip,
+    test_env::{TestEnv, copy_program},
 };
 
 use crate::library::{over, quell};
@@ -40,7 +40,7 @@ fn shown_with_secret(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-fn masked<'l>(lab: &'l Lab, script: &str) -> Background<'l> {
+fn masked<'l>(lab: &'l TestEnv, script: &str) -> Background<'l> {
     lab.start()
         .env("TOKEN", SECRET)
         .env("N", lab.oracle.nap())
@@ -51,7 +51,7 @@ fn masked<'l>(lab: &'l Lab, script: &str) -> Background<'l> {
 
 #[test]
 fn a_masked_value_is_in_no_file_that_is_shown() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Its children bear it in their command lines as well; one of them has it where a command line is cut.
     let long = "x".repeat(150);
     let script = format!(
@@ -104,7 +104,7 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
 /// What is shown is masked, and what is done is not: nor after a restart, which has only what is on disk.
 #[test]
 fn labels_and_signs_of_readiness_are_masked() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let place = lab.path(SECRET);
     fs::create_dir(&place).expect("mkdir");
     let start = lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN", "--cwd"]).args([&place]).args([
@@ -121,7 +121,7 @@ fn labels_and_signs_of_readiness_are_masked() {
     is_ready_and_masked(&lab, &lab.job(&again.expect("a restart").id().to_string()));
 }
 
-fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
+fn is_ready_and_masked(lab: &TestEnv, job: &Background<'_>) {
     assert!(eventually(PATIENCE, || job.state() == "ready"), "{}: {:?}", job.state(), job.events());
     let status = lab.quell("status").args([&job.id, "--json"]).finish();
     assert!(status.stdout.contains("***") && !status.stdout.contains(SECRET), "{}", status.stdout);
@@ -132,7 +132,7 @@ fn is_ready_and_masked(lab: &Lab, job: &Background<'_>) {
 
 #[test]
 fn a_name_with_a_masked_value_is_refused() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let name = format!("x-{SECRET}");
     for options in [["--name", &name], ["--owner", &format!("session:{name}")]] {
         let start = lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN"]).args(options);
@@ -146,7 +146,7 @@ fn a_name_with_a_masked_value_is_refused() {
 /// Between two runs, too, a reason is masked before anybody sees it.
 #[test]
 fn the_reason_to_stop_a_job_that_waits_is_masked() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = lab.start().env("TOKEN", SECRET).env("QUELL_START_RESTART_DELAY", "50s");
     let job = start.args(["--mask", "TOKEN", "--restart", "always"]).sh("exit 3").begin();
     assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
@@ -158,7 +158,7 @@ fn the_reason_to_stop_a_job_that_waits_is_masked() {
 /// Also where the job is selected by a label or has ended, and the line is written before the job is known.
 #[test]
 fn the_audit_log_masks_the_reason_of_a_stop() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let log = || fs::read_to_string(lab.home().join("audit.jsonl")).expect("a log");
     let reason = format!("because of {SECRET}");
     let start = || lab.start().env("TOKEN", SECRET).args(["--mask", "TOKEN", "--tag", "k=v"]);
@@ -176,7 +176,7 @@ fn the_audit_log_masks_the_reason_of_a_stop() {
 /// What `start.mask` names is masked in all lines, whichever command writes them.
 #[test]
 fn the_audit_log_masks_targets_sessions_and_reasons() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let own = lab.write("own.toml", "[start]\nmask = [\"TOKEN\"]\n[guard]\ndeny = [\"run\"]\n");
     let quell = |verb: &str| {
         lab.quell(verb)
@@ -198,7 +198,7 @@ fn the_audit_log_masks_targets_sessions_and_reasons() {
 
 #[test]
 fn what_the_tree_shows_is_masked() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = masked(&lab, "sleep $N; :");
     let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
     let commands: Vec<&str> = tree.iter().map(|member| member.command.as_str()).collect();
@@ -208,7 +208,7 @@ fn what_the_tree_shows_is_masked() {
 /// A command line is shown up to a length, and a value may lie across that place.
 #[test]
 fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("sleep {}; :", lab.oracle.nap());
     // Its first letters, and half of a letter of two bytes, are the last that are shown.
     let secret = format!("{}é-and-more", &SECRET[..8]);
@@ -225,7 +225,7 @@ fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
 /// What `start.mask` names is masked in a job of `quell run`, as it is in a job of `quell start`.
 #[test]
 fn run_masks_what_the_settings_name() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let run = || lab.run().env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
     let done = run().args(["--name", &format!("x-{SECRET}")]).command(["true"]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
@@ -259,7 +259,7 @@ fn run_masks_what_the_settings_name() {
 
 #[test]
 fn error_messages_are_masked() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let program = format!("/nonexistent/{SECRET}");
     for (verb, options) in
         [("run", &[][..]), ("start", &[]), ("test", &[]), ("start", &["--json"]), ("test", &["--json"])]
@@ -281,7 +281,7 @@ fn error_messages_are_masked() {
 
 #[test]
 fn the_errors_of_all_verbs_are_masked_and_so_is_the_name_of_the_caller() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let masked = |quell: Quell<'_>| {
         let done = quell.env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").finish();
         assert_ne!(done.code(), Some(0));
@@ -307,7 +307,7 @@ fn the_errors_of_all_verbs_are_masked_and_so_is_the_name_of_the_caller() {
 /// The reason of a refusal shows a word in its plain form, escaped and cut: a value must not be left over in it.
 #[test]
 fn a_masked_value_is_in_no_refusal_however_it_is_written() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("tests")).expect("mkdir");
     let long = "s3cr3t".repeat(20);
     for secret in
@@ -332,7 +332,7 @@ fn a_masked_value_is_in_no_refusal_however_it_is_written() {
 
 #[test]
 fn the_evidence_of_tests_is_masked() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let scope = lab.path(SECRET);
     fs::create_dir(&scope).expect("mkdir");
     lab.script(&format!("{SECRET}/check"), "exit 0");
@@ -354,7 +354,7 @@ fn the_evidence_of_tests_is_masked() {
 
 #[test]
 fn no_process_of_quells_own_bears_a_secret_in_its_command_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Not that of the tests beside this one, whose programs bear it on purpose.
     let secret = format!("kept-{}", lab.oracle.nap());
     let input = lab.write("input", &secret);
@@ -408,7 +408,7 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_quell_writes_is_its_users_alone() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         // The most careless caller.
         let careless = ["sh", "-c", r#"umask 0; exec "$@""#, "sh"];
         let appended = lab.path("appended").display().to_string();
@@ -443,7 +443,7 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let job = quell(&lab)
         .start(&quell::JobRequest::background(["sh", "-c", "echo private; sleep 20"]))
         .expect("a start");
@@ -457,7 +457,7 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
     assert!(!out.status.success() && out.stdout.is_empty());
     let out = as_nobody(&["ls", &home.display().to_string()]);
     assert!(!out.status.success() && out.stdout.is_empty());
-    let bin = Lab::new(User::Ordinary);
+    let bin = TestEnv::new(User::Ordinary);
     let out = as_nobody(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
     assert!(!out.status.success(), "{out:?}");
     assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
@@ -485,7 +485,7 @@ fn another_user_who_can_reach_the_socket_is_not_heard() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = Lab::new(User::Root);
+    let lab = TestEnv::new(User::Root);
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     // Somebody has opened what quell had closed.
     let socket = job.dir().join("control.sock");
@@ -517,7 +517,7 @@ fn another_user_who_can_reach_the_socket_is_not_heard() {
 
 #[test]
 fn a_variable_to_be_masked_that_is_not_there_is_named() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = |options: &[&str]| lab.start().args(options).command(["true"]).finish();
     let done = start(&["--env", "TOKEN=s3cret", "--mask", "TOKNE", "--mask", "TOKEN", "--mask", "HOME"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);

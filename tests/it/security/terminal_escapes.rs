@@ -4,9 +4,9 @@ use std::{fs, process::Command};
 
 use quell_tests::{
     host::has_program,
-    lab::Lab,
     run::{Finished, PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 
 /// Title, clipboard, screen, cursor, C1, delete, bidi, line separator.
@@ -26,7 +26,7 @@ fn is_harmless(what: &str, done: &Finished) {
 }
 
 /// The same command line in a terminal of its own: everything that it wrote there.
-fn on_a_terminal(lab: &Lab, quell: &Quell<'_>) -> String {
+fn on_a_terminal(lab: &TestEnv, quell: &Quell<'_>) -> String {
     let file = lab.fresh("typescript");
     let quoted = |word: &std::ffi::OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
     let words: Vec<String> = quell.words().iter().map(quoted).collect();
@@ -43,7 +43,7 @@ fn on_a_terminal(lab: &Lab, quell: &Quell<'_>) -> String {
 
 #[test]
 fn arguments_of_every_verb_come_back_as_text() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let verbs = [
         "run",
         "start",
@@ -92,7 +92,7 @@ fn arguments_of_every_verb_come_back_as_text() {
 
 #[test]
 fn a_jobs_words_come_back_as_text() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let nap = lab.oracle.nap();
     let script = format!("# {HOSTILE}\nprintf 'go %s\\n' \"$1\"; sleep {nap} & sleep {nap}");
     let job = lab
@@ -133,7 +133,7 @@ fn a_jobs_words_come_back_as_text() {
 
 #[test]
 fn the_account_of_a_run_is_text() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("sleep {} # {HOSTILE}", lab.oracle.nap());
     let run =
         lab.run().args(["--timeout", "300ms", "--grace", "0"]).sh(&format!("({script}\n) & {script}\nwait"));
@@ -149,7 +149,7 @@ fn on_a_terminal_only_quells_own_colors_are_added() {
     if !has_program("script") {
         return skip("on_a_terminal_only_quells_own_colors_are_added", "there is no script(1)");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--tag", &format!("k={HOSTILE}")]).sh(&format!("exit 3 # {HOSTILE}")).begin();
     assert!(job.wait_over(PATIENCE));
     for verb in ["list", "status", "tree", "events", "stats"] {
@@ -171,7 +171,7 @@ fn logs_on_a_terminal_pass_colors_and_text_alone() {
     if !has_program("script") {
         return skip("logs_on_a_terminal_pass_colors_and_text_alone", "there is no script(1)");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let said = format!("\x1b[1;32mgreen\x1b[0m\tä\n{HOSTILE}text\rmore\n\x1b]0;open\nlast\x1b[31m\n");
     let file = lab.write("said", &said);
     let job = lab.start().command(["cat", file.to_str().expect("a path")]).begin();
@@ -202,7 +202,7 @@ fn progress_is_for_terminals_alone() {
     if !has_program("script") {
         return skip("progress_is_for_terminals_alone", "there is no script(1)");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let deaf = format!("trap '' TERM; echo up; exec sleep {}", lab.oracle.nap());
     let begin = || {
         let start = lab.start().args(["--name", "deaf", "--ready-log", "up", "--wait-ready", "30s"]);

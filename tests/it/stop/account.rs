@@ -5,8 +5,8 @@ use std::fs;
 use quell_tests::{
     eventually,
     host::{Contain, Setting},
-    lab::Lab,
     run::{PATIENCE, Quell},
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
@@ -21,14 +21,14 @@ fn fates(receipt: &Value, command: &str) -> Vec<String> {
 
 /// The word for `fate` under `setting`. The kernel reaps the members of a PID namespace, and tells before Linux 6.15 of
 /// none what it died of.
-fn told(lab: &Lab, setting: Setting, fate: &str) -> String {
+fn told(lab: &TestEnv, setting: Setting, fate: &str) -> String {
     if setting.contain == Contain::Pidns && !kernel_tells(lab) { "ended".into() } else { fate.into() }
 }
 
 #[test]
 fn a_process_that_died_of_the_request_exited_on_it_even_with_no_grace() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab
             .start()
             .args(["--contain", setting.contain.word()])
@@ -56,7 +56,7 @@ fn a_process_that_died_of_the_request_exited_on_it_even_with_no_grace() {
 #[test]
 fn a_slow_handler_was_still_running_and_ignored_nothing() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab
             .start()
             .args(["--contain", setting.contain.word()])
@@ -81,7 +81,7 @@ fn a_slow_handler_was_still_running_and_ignored_nothing() {
 }
 
 /// A hook that appends each event to the file `told`.
-fn hooked<'l>(lab: &'l Lab, quell: Quell<'l>) -> Quell<'l> {
+fn hooked<'l>(lab: &'l TestEnv, quell: Quell<'l>) -> Quell<'l> {
     let file = lab.path("told").display().to_string();
     let config = lab.write("hooked.toml", &format!("[[hooks]]\non = {ALL}\nappend = {file:?}\n"));
     quell.env("QUELL_CONFIG", config)
@@ -89,7 +89,7 @@ fn hooked<'l>(lab: &'l Lab, quell: Quell<'l>) -> Quell<'l> {
 
 #[test]
 fn a_kill_that_was_wanted_is_not_an_escalation() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     type Case<'a> = (&'a [&'a str], &'a [&'a [&'a str]], &'a str);
     let stops: [Case<'_>; 6] = [
         (&[], &[&["--now"]], "wanted"),
@@ -136,7 +136,7 @@ fn a_kill_that_was_wanted_is_not_an_escalation() {
 #[test]
 fn hooks_fire_for_a_run_and_are_told_what_it_was() {
     for options in [&[][..], &["--no-record"]] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let run = hooked(&lab, lab.run()).args(options).args(["--tag", "team=blue", "--name", "job"]);
         let done = run.sh("exit 7").finish();
         assert_eq!(done.code(), Some(7), "{}", done.stderr);
@@ -159,7 +159,7 @@ fn hooks_fire_for_a_run_and_are_told_what_it_was() {
 
 #[test]
 fn a_background_jobs_hooks_are_told_its_command_tags_session_and_counts() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = hooked(&lab, lab.start()).args(["--tag", "team=blue", "--owner", "session:s1"]);
     let job = start.command(["sleep", &lab.oracle.nap()]).begin();
     assert_eq!(job.stop(&[]).code(), Some(0));
@@ -174,7 +174,7 @@ fn a_background_jobs_hooks_are_told_its_command_tags_session_and_counts() {
 
 #[test]
 fn a_run_tells_its_hooks_of_a_timeout_a_kill_a_leak_and_a_loss() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let told = lab.path("told");
     let begin = || hooked(&lab, lab.run());
     let done = begin().args(["--timeout", "2s", "--grace", "100ms"]).actor("ignore-term", None).finish();
@@ -205,7 +205,7 @@ fn a_run_tells_its_hooks_of_a_timeout_a_kill_a_leak_and_a_loss() {
 
 #[test]
 fn a_hook_of_a_run_delays_nothing_and_its_failure_is_in_the_history() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let config = format!(
         "[[hooks]]\non = [\"started\", \"ended\"]\nrun = [\"sleep\", \"{}\"]\ntimeout = \"5m\"\n
          [[hooks]]\non = [\"started\"]\nrun = [\"false\"]\n",
@@ -228,7 +228,7 @@ fn a_hook_of_a_run_delays_nothing_and_its_failure_is_in_the_history() {
 
 #[test]
 fn a_run_inside_a_job_has_no_hooks_that_job_could_leak() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let inner = lab.quell_path().display().to_string();
     let run = hooked(&lab, lab.run()).args(["--leak", "fail"]);
     let done = run.command([inner.as_str(), "run", "--no-record", "--", "true"]).finish();
@@ -240,7 +240,7 @@ fn a_run_inside_a_job_has_no_hooks_that_job_could_leak() {
 
 #[test]
 fn what_a_hook_runs_has_no_hooks() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let (again, quell) = (lab.path("again"), lab.quell_path());
     let script = format!(
         "#!/bin/sh\n{0} run --no-record -- true\n{0} start -- true\necho done >>{1}\n",
@@ -262,7 +262,7 @@ fn what_a_hook_runs_has_no_hooks() {
 
 #[test]
 fn a_leak_that_was_stopped_is_explained_wherever_the_end_is_shown() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let leaves = format!("sleep {0} & sleep {0} & echo up; exit 0", lab.oracle.nap());
     let why = "2 processes outlived the command and were stopped (use --until tree to keep them)";
 
@@ -309,7 +309,7 @@ const SUPERVISOR: &str = r#"
     while :; do sleep 0.02; done"#;
 
 /// Whether the supervisor came to a clean end, and what is wrong if not. The next one begins anew.
-fn clean_end(lab: &Lab, receipt: &Value) -> Result<(), String> {
+fn clean_end(lab: &TestEnv, receipt: &Value) -> Result<(), String> {
     let err = fs::read_to_string(lab.path("err")).unwrap_or_default();
     let clean = lab.path("clean").exists() && err.is_empty();
     for name in ["err", "clean", "up1", "up2"] {
@@ -328,7 +328,7 @@ fn clean_end(lab: &Lab, receipt: &Value) -> Result<(), String> {
 #[test]
 fn a_root_that_is_asked_alone_shuts_its_workers_down_in_order() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let contain = ["--contain", setting.contain.word(), "--grace", "30s"];
         let start = || lab.start().args(contain).env("D", lab.dir());
         let job = start().args(["--ask", "root"]).script(SUPERVISOR).begin();
@@ -347,7 +347,7 @@ fn a_root_that_is_asked_alone_shuts_its_workers_down_in_order() {
 
 #[test]
 fn a_run_and_the_settings_can_have_the_root_asked_alone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let config = lab.write("root.toml", "[stop]\nask = \"root\"\ngrace = \"30s\"\n");
     for by_option in [true, false] {
         let receipt = lab.fresh("receipt");
@@ -377,7 +377,7 @@ fn what_a_root_that_was_asked_alone_leaves_behind_is_asked_and_then_killed() {
         until [ -e $D/up1 ] && [ -e $D/up2 ] && grep -q sleep /proc/$!/comm; do sleep 0.01; done
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.02; done";
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let start = lab.start().args(["--contain", setting.contain.word(), "--ask", "root", "--grace", "2s"]);
         let job = start.env("D", lab.dir()).script(script).begin();
         let stopped = job.stop(&[]);
@@ -412,7 +412,7 @@ fn what_a_root_that_was_asked_alone_leaves_behind_is_asked_and_then_killed() {
 #[test]
 fn a_root_that_was_asked_alone_and_does_not_end_is_killed_with_all_others_after_the_grace() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let start = lab.start().args(["--contain", setting.contain.word(), "--ask", "root"]);
         let script = "trap '' TERM; (trap 'echo hit >>$D/err' TERM; : >$D/up; exec sleep $N) &
             until [ -e $D/up ] && grep -q sleep /proc/$!/comm; do sleep 0.01; done
@@ -429,7 +429,7 @@ fn a_root_that_was_asked_alone_and_does_not_end_is_killed_with_all_others_after_
 }
 
 /// Whether the kernel says what a process died of that its own parent has reaped (Linux 6.15).
-fn kernel_tells(lab: &Lab) -> bool {
+fn kernel_tells(lab: &TestEnv) -> bool {
     let doctor = lab.quell("doctor").args(["--json"]).finish().envelope().to_string();
     doctor.contains("pidfd_exit_code") && !doctor.contains("needs Linux 6.15")
 }
@@ -437,7 +437,7 @@ fn kernel_tells(lab: &Lab) -> bool {
 #[test]
 fn a_process_that_died_of_another_signal_did_not_exit_on_the_request() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         for (signal, fate) in [("KILL", "killed"), ("SEGV", "ended"), ("TERM", "exited_on_ask")] {
             let script = "trap \"trap - $S; kill -$S \\$\\$\" TERM
                 echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
@@ -462,7 +462,7 @@ fn a_worker_that_its_root_has_killed_was_killed_and_did_not_exit() {
         trap \"kill -KILL $!; wait; exit 0\" TERM
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         for (ask, unknown) in [("tree", "ended"), ("root", "exited")] {
             let start = lab.start().args(["--contain", setting.contain.word(), "--ask", ask]);
             let job = start.script(script).begin();
@@ -479,7 +479,7 @@ fn a_worker_that_its_root_has_killed_was_killed_and_did_not_exit() {
 
 #[test]
 fn a_request_to_what_the_root_has_left_is_not_said_to_have_gone_to_the_root() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let options = ["--leak", "report", "--ask", "root", "--grace", "100ms"];
     let script =
         format!("(trap '' TERM; : >up; exec sleep {}) & until [ -e up ]; do :; done", lab.oracle.nap());

@@ -5,9 +5,9 @@ use std::{collections::HashSet, fs, process::Command, time::Duration};
 use quell_tests::{
     all_hold,
     host::{Contain, Setting, User, am_root, has_program},
-    lab::Lab,
     oracle::Process,
     rounds, skip,
+    test_env::TestEnv,
 };
 
 use crate::recovery::lost_jobs::lose;
@@ -58,7 +58,7 @@ fn every_signal_of_a_stop_goes_to_a_process_of_the_job() {
 }
 
 fn traced_stop(setting: Setting, kind: &str, arg: Option<&str>, stop: Stop) -> Result<(), String> {
-    let lab = Lab::with(setting);
+    let lab = TestEnv::with(setting);
     let trace = lab.path("trace");
     let calls = format!("trace=execve,prctl,{}", SIGNAL_CALLS.join(","));
     let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
@@ -174,7 +174,7 @@ fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
     let cases: Vec<(Setting, &str)> = lasting.flat_map(|setting| kinds.map(|kind| (setting, kind))).collect();
     all_hold(2, &cases, |&(setting, kind)| {
         let what = |why: String| format!("{kind} under {setting}: {why}");
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, (kind, None, None)).map_err(what)?;
         let members: HashSet<i64> =
             lab.oracle.survivors().iter().map(|member| i64::from(member.pid)).collect();
@@ -230,7 +230,7 @@ fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
         return skip(name, "this kernel has no pid_max per namespace (6.14)");
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let output = Command::new("unshare")
             .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
             .current_dir(lab.dir())

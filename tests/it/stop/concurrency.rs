@@ -8,8 +8,8 @@ use quell_tests::{
     all_hold, eventually,
     evidence::{cause, grace_used, says_gone},
     host::Setting,
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 
 use crate::recovery::crash::{crew, signal_all, spread};
@@ -22,14 +22,14 @@ fn all(count: usize) -> Vec<usize> {
     (0..count).collect()
 }
 
-fn is_quiet(lab: &Lab, what: &str) {
+fn is_quiet(lab: &TestEnv, what: &str) {
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
     assert_eq!(lab.ids("live"), Vec::<String>::new(), "{what}");
 }
 
 #[test]
 fn a_crowd_of_starts_is_all_there_and_all_gone_after_one_stop() {
-    let (lab, count) = (Lab::as_me(), crowd());
+    let (lab, count) = (TestEnv::as_me(), crowd());
     all_hold(40, &all(count), |round| {
         let done = lab.start().command(["sleep", &lab.oracle.nap()]).finish();
         if done.code() == Some(0) { Ok(()) } else { Err(format!("start {round}: {}", done.stderr)) }
@@ -50,7 +50,7 @@ fn a_crowd_of_starts_is_all_there_and_all_gone_after_one_stop() {
 #[test]
 fn a_stop_at_once_after_the_start_leaves_nothing_in_the_background() {
     all_hold(4, &spread(2), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         let done = job.stop(&[]);
@@ -68,7 +68,7 @@ fn a_stop_at_once_after_the_start_leaves_nothing_in_the_background() {
 #[test]
 fn a_stop_in_the_midst_of_a_start_is_right() {
     all_hold(3, &spread(3), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
         let mut start = quell.command(["sleep", &lab.oracle.nap()]).start();
         let pause = crate::stop::races::pause_up_to(15_000);
@@ -90,7 +90,7 @@ fn a_stop_in_the_midst_of_a_start_is_right() {
 const SLOW: &str = "trap 'echo asked >>asked; sleep 1; exit 0' TERM; echo ready >$QUELL_TEST_READY; \
                     while :; do sleep 0.02; done";
 
-fn asked(lab: &Lab) -> usize {
+fn asked(lab: &TestEnv) -> usize {
     fs::read_to_string(lab.path("asked")).unwrap_or_default().lines().count()
 }
 
@@ -105,7 +105,7 @@ fn at_once(count: usize, command: impl Fn(usize) -> Finished + Sync) -> Vec<Fini
 
 #[test]
 fn many_stops_of_one_job_are_one_polite_stop() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--grace", "20s"]).script(SLOW).begin();
     let id = job.id.as_str();
     let done = at_once(quell_tests::rounds().min(100), |_| lab.job(id).stop(&["--json"]));
@@ -121,7 +121,7 @@ fn many_stops_of_one_job_are_one_polite_stop() {
 
 #[test]
 fn a_stop_now_hurries_the_polite_ones_and_all_succeed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script =
         "trap 'echo asked >>asked' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.02; done";
     let job = lab.start().args(["--grace", "25s"]).script(script).begin();
@@ -141,7 +141,7 @@ fn a_stop_now_hurries_the_polite_ones_and_all_succeed() {
 
 #[test]
 fn of_many_starts_with_one_name_one_wins() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for round in 0..quell_tests::rounds().div_ceil(25) {
         let done = at_once(8, |_| {
             lab.start().args(["--name", "one"]).command(["sleep", &lab.oracle.nap()]).finish()
@@ -163,7 +163,7 @@ fn of_many_starts_with_one_name_one_wins() {
 #[test]
 fn a_job_that_waits_for_its_tree_can_be_stopped() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
         let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
@@ -179,7 +179,7 @@ fn a_job_that_waits_for_its_tree_can_be_stopped() {
 /// Whoever stops a job may give it more time than it was started with; nobody takes that away.
 #[test]
 fn a_longer_grace_is_given_in_full() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap 'sleep 9; echo done >asked; exit 7' TERM; echo ready >$QUELL_TEST_READY; \
                   while :; do sleep 0.02; done";
     let job = lab.start().args(["--grace", "100ms"]).script(script).begin();
@@ -201,7 +201,7 @@ fn a_job_whose_keepers_are_asleep_can_be_stopped() {
             .collect();
     all_hold(cases.len(), &cases, |&(names, setting)| {
         let what = format!("{names:?}, {setting}");
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let job = quell.actor("setsid", None).begin();
         let sleepers: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
@@ -220,7 +220,7 @@ fn a_job_whose_keepers_are_asleep_can_be_stopped() {
 /// A job in the foreground takes a second signal for impatience; a second stop is none.
 #[test]
 fn stops_of_a_run_one_after_the_other_are_one_polite_stop() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap 'sleep 1; echo polite; exit 7' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
     let mut run = lab.run().args(["--name", "fore", "--grace", "20s"]).script(script).start();
     run.wait_ready().expect("a program");

@@ -13,10 +13,10 @@ use quell_tests::{
     after_front, all_hold,
     evidence::{cause, receipt, says_gone},
     host::{Setting, User},
-    lab::Lab,
     repeats,
     run::{PATIENCE, READER_PATIENCE, Running},
     skip,
+    test_env::TestEnv,
 };
 
 /// Two here and two tests at once by libtest: four trees at a time on a small machine.
@@ -76,7 +76,7 @@ fn is_gone_after_every_stop(actor: Actor) {
 }
 
 fn check(case: &Case) -> Result<(), String> {
-    let lab = Lab::with(case.setting);
+    let lab = TestEnv::with(case.setting);
     let elsewhere = (case.actor.kind == "move-cgroup").then(|| lab.make_cgroup("elsewhere")).flatten();
     let arg = elsewhere.as_ref().and_then(|dir| dir.to_str()).or(case.actor.arg);
     let receipt_file = lab.path("receipt.json");
@@ -105,7 +105,7 @@ struct Stopped {
     at: Instant,
 }
 
-fn stop(case: &Case, lab: &Lab, running: &mut Running) -> Result<Stopped, String> {
+fn stop(case: &Case, lab: &TestEnv, running: &mut Running) -> Result<Stopped, String> {
     if case.stop != Stop::Timeout {
         running
             .wait_ready()
@@ -127,7 +127,7 @@ fn stop(case: &Case, lab: &Lab, running: &mut Running) -> Result<Stopped, String
 
 fn check_end(
     case: &Case,
-    lab: &Lab,
+    lab: &TestEnv,
     mut running: Running,
     stopped: Stopped,
     receipt_file: PathBuf,

@@ -12,10 +12,10 @@ use quell_tests::{
     eventually,
     evidence::{cause, receipt, says_gone},
     host::{Contain, Setting, am_root, has_program},
-    lab::Lab,
     oracle::Process,
     run::{PATIENCE, Running},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn json(path: &std::path::Path) -> Value {
 fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     // In a PID namespace it is its init that is pinned.
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
         let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
@@ -42,7 +42,7 @@ fn the_root_stays_a_corpse_until_its_tree_is_gone() {
 
 /// A process that bears the marker of the lab's one job and is no descendant of anyone in it: what another program may
 /// have started with the job's environment.
-fn marked(lab: &Lab) -> Child {
+fn marked(lab: &TestEnv) -> Child {
     let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
     let mut command = Command::new("sleep");
     let child = command.arg(lab.oracle.nap()).env("QUELL_MARK", marker.expect("a marker")).spawn();
@@ -64,9 +64,9 @@ fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
 
 #[test]
 fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let file = lab.path("receipt.json");
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let mut running = quell.args(["--receipt"]).args([&file]).actor("tree", None).start();
@@ -86,7 +86,7 @@ fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
 /// The keepers of a background job are elsewhere; it is looked for strays where the job was started.
 #[test]
 fn the_audit_of_a_background_job_looks_where_it_was_started() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--grace", "300ms"]).actor("tree", None).begin();
     let mut marked = marked(&lab);
     let cgroup_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -106,7 +106,7 @@ fn the_audit_of_a_background_job_looks_where_it_was_started() {
 /// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
 #[test]
 fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let Some(service) = lab.make_cgroup("service").filter(|_| am_root()) else {
         return skip("who_bears_the_marker_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
     };
@@ -121,7 +121,7 @@ fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
 #[test]
 fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab.start().args(["--contain", "cgroup"]).command(["cat", "/proc/self/cgroup"]).begin();
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         let seen = job.output("stdout");
@@ -133,7 +133,7 @@ fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
 /// a reader (or a keeper that is killed) in the midst of it would be left with a part.
 #[test]
 fn a_state_is_added_and_never_written_over() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     assert!(eventually(PATIENCE, || job.state() == "running"), "{}", job.state());
     let path = job.dir().join("state.jsonl");
@@ -158,7 +158,7 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
         );
     }
     for alone in [false, true] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let strace =
             ["strace", "-f", "-y", "-o", "trace", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2"];
         // The keeper must have missed its standby before the program ends.
@@ -190,7 +190,7 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
 #[test]
 fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
         let script = "setsid sleep $N >/dev/null 2>&1 & echo ready >$QUELL_TEST_READY; exit 7";
         let job = quell.script(script).begin();
@@ -207,7 +207,7 @@ fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
 #[test]
 fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "40s"]);
         let script = "(exec sleep $N) & one=$!; trap '' TERM; (exec sleep $N) & two=$!
             for pid in $one $two; do until grep -q sleep /proc/$pid/comm; do :; done; done
@@ -241,7 +241,7 @@ fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
 #[test]
 fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let script =
             "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
@@ -266,7 +266,7 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
 #[test]
 fn a_job_without_a_record_is_kept_by_whoever_holds_its_lock() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         let root = job.process("root").expect("a root");
@@ -283,11 +283,11 @@ fn a_job_without_a_record_is_kept_by_whoever_holds_its_lock() {
 /// sees it, stands still is all that there is to see.
 #[test]
 fn a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     if let Err(why) = Contain::Pidns.available(me) {
         return skip("a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word", &why);
     }
-    let lab = Lab::for_containment(me, Contain::Pidns);
+    let lab = TestEnv::for_containment(me, Contain::Pidns);
     let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
     let mut running = lab.run().args(["--contain", "pidns", "--grace", "300ms"]).script(script).start();
     running.wait_ready().expect("ready");

@@ -13,10 +13,10 @@ use quell_tests::{
     evidence::verdict,
     host::{Contain, Setting, am_root, has_program},
     jobs::Background,
-    lab::Lab,
     oracle::Process,
     run::{Finished, PATIENCE},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn open_settings() -> Vec<Setting> {
 }
 
 /// That the stop of a job whose keepers are gone was true: after a loss the end may be unproven, and is never denied.
-fn is_stopped(lab: &Lab, job: &Background<'_>, done: &Finished, what: &str) {
+fn is_stopped(lab: &TestEnv, job: &Background<'_>, done: &Finished, what: &str) {
     assert!(matches!(done.code(), Some(0 | 5)), "{what}: {:?} {}{}", done.code(), done.stdout, done.stderr);
     assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}: {}{}", done.stdout, done.stderr);
     let receipt = job.receipt().unwrap_or_else(|| panic!("{what}: no receipt: {}", done.stderr));
@@ -52,7 +52,7 @@ fn a_job_that_holds_its_own_lock_is_stopped() {
     for setting in open_settings() {
         for (script, verb) in [(waits, "stop"), (comes_back, "stop"), (waits, "sweep"), (waits, "rm")] {
             let what = format!("{verb}, {setting}");
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
             job.lose();
             assert!(eventually(PATIENCE, || lab.path("held").exists()), "{what}: the lock is not held");
@@ -75,7 +75,7 @@ fn a_job_that_holds_its_own_lock_is_stopped() {
 
 #[test]
 fn the_lock_of_a_kept_job_is_not_taken_away() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let inode =
         || std::os::unix::fs::MetadataExt::ino(&fs::metadata(lab.home().join("live").join(&job.id)).unwrap());
@@ -92,7 +92,7 @@ fn the_lock_of_a_kept_job_is_not_taken_away() {
 
 #[test]
 fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for limit in 4..=8 {
         let job = lab.start().args(["--name", "it"]).command(["sleep", &lab.oracle.nap()]).begin();
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
@@ -111,7 +111,7 @@ fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
 
 #[test]
 fn a_verb_with_too_few_descriptors_fails_and_does_not_say_that_there_is_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let over = lab.start().command(["true"]).begin();
     assert!(over.wait_over(PATIENCE));
     let job = lab.start().env("QUELL_SESSION", "s").args(["--tag", "k=v"]);
@@ -178,7 +178,7 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
     for setting in open_settings() {
         for options in [&["--now"][..], &["--grace", "1s"]] {
             let what = format!("{options:?}, {setting}");
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let quell = lab.start().args(["--contain", setting.contain.word()]);
             let job = quell.script(&tracer(how)).begin();
             lab.write("go", "");
@@ -195,7 +195,7 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
 #[test]
 fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
     for setting in open_settings() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word()]);
         let mut running = quell.script(&tracer("")).start();
         running.wait_ready().expect("ready");
@@ -215,7 +215,7 @@ fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
 fn the_stop_of_a_suspended_run_goes_out_at_once() {
     let mut took = Vec::new();
     for _ in 0..3 {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let mut running = lab.run().actor("tree", None).start();
         running.wait_ready().expect("ready");
         assert!(running.front.signal("STOP"));
@@ -232,7 +232,7 @@ fn the_stop_of_a_suspended_run_goes_out_at_once() {
 struct Freezer(PathBuf);
 
 impl Freezer {
-    fn new(lab: &Lab) -> Option<Freezer> {
+    fn new(lab: &TestEnv) -> Option<Freezer> {
         let path = Path::new("/sys/fs/cgroup/freezer").join(lab.oracle.token());
         (am_root() && fs::create_dir(&path).is_ok()).then(|| Freezer(path))
     }
@@ -259,8 +259,8 @@ impl Drop for Freezer {
 /// Grace and verification are the job's own; the rest is for a busy machine. A second try would take as long again.
 #[test]
 fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
-    for setting in open_settings().into_iter().filter(|setting| setting.user == Lab::as_me().user()) {
-        let lab = Lab::with(setting);
+    for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
+        let lab = TestEnv::with(setting);
         let Some(freezer) = Freezer::new(&lab) else {
             return skip(
                 "a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time",
@@ -295,10 +295,10 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
 /// A killed process stays in a frozen cgroup until that is thawed.
 #[test]
 fn frozen_keepers_do_not_hold_up_a_stop() {
-    for setting in open_settings().into_iter().filter(|setting| setting.user == Lab::as_me().user()) {
+    for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
         for roles in [&["keeper"][..], &["keeper", "standby"]] {
             let what = format!("{roles:?}, {setting}");
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let Some(freezer) = Freezer::new(&lab) else {
                 return skip("frozen_keepers_do_not_hold_up_a_stop", "no v1 freezer here");
             };
@@ -317,7 +317,7 @@ fn frozen_keepers_do_not_hold_up_a_stop() {
 }
 
 /// Deletes files of quell's home. A verb that could do without one may have left it so.
-fn delete(lab: &Lab, id: &str, paths: &[&str]) {
+fn delete(lab: &TestEnv, id: &str, paths: &[&str]) {
     for path in paths {
         let path = lab.home().join(path.replace("ID", id));
         // A keeper may be making files again meanwhile, which a verb before this one has missed.
@@ -331,12 +331,12 @@ fn delete(lab: &Lab, id: &str, paths: &[&str]) {
 
 #[test]
 fn all_verbs_know_a_job_whose_files_were_deleted() {
-    let me = Lab::as_me().user();
+    let me = TestEnv::as_me().user();
     let deletions: [&[&str]; 5] =
         [&["live/ID"], &["jobs/ID"], &["jobs/ID/state.jsonl"], &["live/ID", "jobs/ID"], &[""]];
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
         for paths in deletions {
-            let lab = Lab::with(setting);
+            let lab = TestEnv::with(setting);
             let begin = |name: &str| {
                 let quell = lab.start().args(["--contain", setting.contain.word(), "--name", name]);
                 quell.command(["sleep", &lab.oracle.nap()]).begin()
@@ -400,7 +400,7 @@ fn all_verbs_know_a_job_whose_files_were_deleted() {
 #[test]
 fn a_run_whose_files_were_deleted_is_stopped() {
     for paths in [&["live/ID"][..], &["jobs/ID"], &["live/ID", "jobs/ID"]] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let mut running = lab.run().actor("tree", None).start();
         running.wait_ready().expect("ready");
         let id = lab.records()[0].id.clone();
@@ -420,7 +420,7 @@ fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
     if !am_root() {
         return skip("a_run_in_a_pid_namespace_is_asked…", "needs root for a PID namespace");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
     let inside = lab.run().wrapped(["unshare", "--pid", "--fork", "--mount-proc"]).args(["--grace", "30s"]);
     let mut running = inside.script(script).start();

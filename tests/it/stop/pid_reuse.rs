@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use quell_tests::{faults, host::am_root, lab::Lab, skip};
+use quell_tests::{faults, host::am_root, skip, test_env::TestEnv};
 
 /// Each round: a victim; somebody looks at it, and stands still; the victim ends, and a bystander gets its number; whoever
 /// looked goes on. `$LOOK` is who looks.
@@ -34,7 +34,7 @@ const ROUNDS: &str = r#"
     echo "same $same alive $alive hit $hit"
 "#;
 
-fn tried(lab: &Lab, look: &str) -> (Option<i32>, String) {
+fn tried(lab: &TestEnv, look: &str) -> (Option<i32>, String) {
     let program = faults::binary().map_or_else(|_| lab.quell_path(), |binary| lab.faulty_path(binary));
     let output = Command::new("unshare")
         .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", ROUNDS])
@@ -60,7 +60,7 @@ fn a_number_that_is_anothers_by_now_gets_no_signal() {
     if !am_root() {
         return skip(name, "needs root to make a PID namespace with few numbers");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     crate::guard::decisions::policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     // The way of most scripts: look, then send to the number. It is to fail, or this test proves nothing.
     let (code, said) = tried(&lab, "kill -0 $P && kill -STOP $$ && kill -TERM $P");

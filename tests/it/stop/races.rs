@@ -11,9 +11,9 @@ use quell_tests::{
     after_front, all_hold, eventually,
     evidence::{grace_used, receipt, says_gone, was_killed},
     host::Setting,
-    lab::Lab,
     rounds,
     run::{PATIENCE, READER_PATIENCE},
+    test_env::TestEnv,
 };
 
 /// The rounds of a race, spread over the settings of this host.
@@ -31,7 +31,7 @@ pub(crate) fn pause_up_to(most: u64) -> Duration {
     pause
 }
 
-fn nothing_left(lab: &Lab, what: &str) -> Result<(), String> {
+fn nothing_left(lab: &TestEnv, what: &str) -> Result<(), String> {
     let left = lab.leftovers();
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: left behind: {left:?}")) }
 }
@@ -39,7 +39,7 @@ fn nothing_left(lab: &Lab, what: &str) -> Result<(), String> {
 #[test]
 fn a_program_that_exits_at_once_is_always_reported() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let code = (round % 200).to_string();
         let words = [lab.actor_path().to_str().expect("UTF-8"), "exit-now", lab.oracle.token(), &code]
             .map(String::from);
@@ -54,7 +54,7 @@ fn a_program_that_exits_at_once_is_always_reported() {
 #[test]
 fn a_stop_at_once_after_the_start_leaves_nothing() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
         let mut running = quell.actor("setsid", None).start();
         let pause = pause_up_to(15_000);
@@ -68,7 +68,7 @@ fn a_stop_at_once_after_the_start_leaves_nothing() {
 #[test]
 fn a_stop_as_soon_as_the_program_runs_is_polite() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab
             .run()
@@ -92,7 +92,7 @@ fn a_stop_as_soon_as_the_program_runs_is_polite() {
 fn a_chain_is_outrun_every_time() {
     // One at a time: what is raced is the kernel's bookkeeping, not the machine's load.
     all_hold(1, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let options = ["--contain", setting.contain.word(), "--timeout", "60ms", "--grace", "40ms"];
         let width = if round % 12 < 6 { "1" } else { "8" };
         let mut running = lab.run().args(options).actor("chain", Some(width)).start();
@@ -110,7 +110,7 @@ fn a_chain_is_outrun_every_time() {
 #[test]
 fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let file = lab.path("receipt.json");
         let quell = lab.run().args(["--contain", setting.contain.word(), "--timeout", "50ms", "--receipt"]);
         // 46 to 54 ms: on both sides of the timeout.
@@ -135,7 +135,7 @@ enum Victim {
 /// SIGKILL at any instant: nothing is alive a moment later, and no record says that it is.
 fn survives_the_loss_of(victim: Victim) {
     all_hold(4, &spread(), |&(round, setting)| {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let mut running = quell.actor(if round % 2 == 0 { "ignore-term" } else { "setsid" }, None).start();
         let pause = pause_up_to(40_000);
@@ -172,7 +172,7 @@ fn the_front_may_be_killed_at_any_instant() {
 #[test]
 fn a_front_that_is_killed_in_its_first_moments_leaves_no_litter() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = Lab::enclosed(setting);
+        let lab = TestEnv::enclosed(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let mut child = quell.command(["sleep", &lab.oracle.nap()]).spawn();
         // From the exec on, past the helpers that come before quell; the sleep is the race.
@@ -194,7 +194,7 @@ fn the_keeper_may_be_killed_at_any_instant() {
 
 #[test]
 fn a_second_term_kills_at_once() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.path("receipt.json");
     let quell = lab.run().args(["--grace", "20s", "--receipt"]).args([&file]);
     let mut running = quell.actor("ignore-term", None).start();
@@ -214,7 +214,7 @@ fn a_second_term_kills_at_once() {
 #[test]
 fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         let mut running = quell.actor("polite", Some("100")).start();
         running.wait_ready().expect("ready");
@@ -232,7 +232,7 @@ fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
 #[test]
 fn a_stopped_program_is_woken_to_hear_the_request() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         // The shell's trap can run only once it goes on; killed, it would not exit with 7.
         let script = "trap 'exit 7' TERM; echo ready >$QUELL_TEST_READY; kill -STOP $$; sleep $N & wait";

@@ -7,25 +7,25 @@ use quell_tests::{
     all_hold, eventually,
     evidence::{cause, receipt, says_gone, says_what_is_known},
     host::{Contain, Setting, User},
-    lab::Lab,
     repeats,
-    rig::Rig,
     run::PATIENCE,
     skip,
+    systemd_user::SystemdUser,
+    test_env::TestEnv,
 };
 
 use crate::recovery::lost_jobs::{lose, only_receipt, sweep};
 
 /// A scene beside a manager, which has no scope of quell's left at the end.
-fn beside_a_manager(name: &str, scene: impl FnOnce(&Rig)) {
-    let rig = match Rig::start() {
-        Ok(rig) => rig,
+fn beside_a_manager(name: &str, scene: impl FnOnce(&SystemdUser)) {
+    let manager = match SystemdUser::start() {
+        Ok(manager) => manager,
         Err(why) => return skip(name, &why),
     };
-    scene(&rig);
+    scene(&manager);
     // The manager removes a scope by itself, when it has seen that it is empty.
-    eventually(PATIENCE, || rig.scopes().is_empty());
-    assert_eq!(rig.scopes(), Vec::<std::path::PathBuf>::new());
+    eventually(PATIENCE, || manager.scopes().is_empty());
+    assert_eq!(manager.scopes(), Vec::<std::path::PathBuf>::new());
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ enum Stop {
     KillKeeper,
 }
 
-fn is_gone(rig: &Rig, kind: &str, stop: Stop) -> Result<(), String> {
-    let lab = Lab::beside(rig);
+fn is_gone(manager: &SystemdUser, kind: &str, stop: Stop) -> Result<(), String> {
+    let lab = TestEnv::beside(manager);
     let file = lab.path("receipt.json");
     let mut quell = lab.run().args(["--grace", "300ms", "--receipt"]).args([&file]);
     if stop == Stop::Timeout {
@@ -82,7 +82,7 @@ fn is_gone(rig: &Rig, kind: &str, stop: Stop) -> Result<(), String> {
 
 #[test]
 fn a_tree_in_a_scope_is_gone_after_every_stop() {
-    beside_a_manager("a_tree_in_a_scope_is_gone_after_every_stop", |rig| {
+    beside_a_manager("a_tree_in_a_scope_is_gone_after_every_stop", |manager| {
         let stops = [Stop::Timeout, Stop::TermFront, Stop::KillFront, Stop::KillKeeper];
         let once: Vec<_> = ["setsid", "ignore-term", "daemon"]
             .iter()
@@ -91,16 +91,16 @@ fn a_tree_in_a_scope_is_gone_after_every_stop() {
             .collect();
         let cases: Vec<_> = (0..repeats()).flat_map(|_| once.clone()).collect();
         all_hold(2, &cases, |&(kind, stop)| {
-            is_gone(rig, kind, stop).map_err(|why| format!("{kind} stopped by {stop:?}: {why}"))
+            is_gone(manager, kind, stop).map_err(|why| format!("{kind} stopped by {stop:?}: {why}"))
         });
     });
 }
 
 #[test]
 fn auto_and_cgroup_take_a_scope_where_there_is_no_better() {
-    beside_a_manager("auto_and_cgroup_take_a_scope_where_there_is_no_better", |rig| {
+    beside_a_manager("auto_and_cgroup_take_a_scope_where_there_is_no_better", |manager| {
         for contain in ["auto", "cgroup"] {
-            let lab = Lab::beside(rig);
+            let lab = TestEnv::beside(manager);
             let done = lab.run().args(["--json", "--contain", contain]).sh("exit 3").finish();
             assert_eq!(done.code(), Some(3), "{contain}: {}", done.stderr);
             let receipt = &done.envelope()["data"];
@@ -112,17 +112,17 @@ fn auto_and_cgroup_take_a_scope_where_there_is_no_better() {
 
 #[test]
 fn a_limit_that_the_manager_can_not_hold_is_refused() {
-    beside_a_manager("a_limit_that_the_manager_can_not_hold_is_refused", |rig| {
+    beside_a_manager("a_limit_that_the_manager_can_not_hold_is_refused", |manager| {
         let limits = [
             ("memory", "--limit-memory", "64M"),
             ("pids", "--limit-procs", "50"),
             ("cpu", "--limit-cpu", "1"),
         ];
         for (controller, option, value) in limits {
-            let lab = Lab::beside(rig);
+            let lab = TestEnv::beside(manager);
             let done = lab.run().args(["--json", option, value]).sh("touch ran; exit 3").finish();
             let envelope = done.envelope();
-            if rig.has_controller(controller) {
+            if manager.has_controller(controller) {
                 assert_eq!(done.code(), Some(3), "{option}: {envelope:#}");
                 assert_eq!(envelope["data"]["held"]["containment"], "scope", "{option}: {envelope:#}");
             } else {
@@ -140,10 +140,10 @@ fn a_limit_that_the_manager_can_not_hold_is_refused() {
 
 #[test]
 fn a_lost_scope_is_gone_after_a_sweep() {
-    beside_a_manager("a_lost_scope_is_gone_after_a_sweep", |rig| {
+    beside_a_manager("a_lost_scope_is_gone_after_a_sweep", |manager| {
         let setting = Setting { contain: Contain::Cgroup, user: User::Ordinary };
         for kind in ["tree", "setsid", "daemon-exit"] {
-            let lab = Lab::beside(rig);
+            let lab = TestEnv::beside(manager);
             let _running = lose(&lab, setting, (kind, None, None)).expect(kind);
             assert!(!lab.oracle.survivors().is_empty(), "{kind}: nobody is left to be swept");
             let (done, report) = sweep(&lab);

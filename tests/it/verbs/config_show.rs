@@ -4,15 +4,15 @@ use std::{fs, os::unix::fs::chown};
 
 use quell_tests::{
     host::{User, am_root},
-    lab::Lab,
     run::Quell,
     skip,
+    test_env::TestEnv,
 };
 
 use crate::cli::bad_input::one_clear_line;
 
 /// The verb in this lab, without what the tests' own environment may say about files.
-fn show(lab: &Lab) -> Quell<'_> {
+fn show(lab: &TestEnv) -> Quell<'_> {
     lab.quell("config").args(["show"]).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
 }
 
@@ -22,7 +22,7 @@ fn row<'t>(table: &'t str, key: &str) -> Vec<&'t str> {
     row.unwrap_or_else(|| panic!("no {key} in {table}")).split_whitespace().collect()
 }
 
-fn user_file(lab: &Lab, text: &str) {
+fn user_file(lab: &TestEnv, text: &str) {
     fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
     lab.write(".config/quell/config.toml", text);
 }
@@ -30,7 +30,7 @@ fn user_file(lab: &Lab, text: &str) {
 #[test]
 fn every_value_is_shown_with_its_origin() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         user_file(&lab, "[stop]\ngrace = \"1s\"\nsignal = \"INT\"\n");
         lab.write("quell.toml", "[stop]\nsignal = \"HUP\"\n");
         let done = show(&lab).env("QUELL_GC_MAX_COUNT", "7").finish();
@@ -46,7 +46,7 @@ fn every_value_is_shown_with_its_origin() {
 
 #[test]
 fn the_table_fits_into_80_columns() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let deep = format!("{}/{}", "d".repeat(60), "e".repeat(60));
     fs::create_dir_all(lab.path(&deep)).expect("mkdir");
     let words = vec!["\"word\""; 40].join(", ");
@@ -62,7 +62,7 @@ fn the_table_fits_into_80_columns() {
 
 #[test]
 fn programs_get_values_files_and_warnings() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file =
         lab.write("quell.toml", "[stop]\ngrace = \"2s\"\n[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
     let envelope = show(&lab).args(["--json"]).finish().envelope();
@@ -78,7 +78,7 @@ fn programs_get_values_files_and_warnings() {
 
 #[test]
 fn a_projects_hook_counts_only_where_the_user_trusts_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     lab.write("quell.toml", "[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
     let done = show(&lab).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -94,7 +94,7 @@ fn a_projects_hook_counts_only_where_the_user_trusts_it() {
 
 #[test]
 fn what_can_not_be_used_is_one_clear_line() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let file = lab.write("quell.toml", "\n[stop]\ngrce = \"2s\"\n");
     let done = show(&lab).finish();
     one_clear_line(&done, 2);
@@ -119,7 +119,7 @@ fn no_file_of_another_user_is_used() {
         return skip("no_file_of_another_user_is_used", "only root can make such a file");
     }
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         let file = lab.write("quell.toml", "[stop]\ngrace = \"2s\"\n");
         chown(&file, Some(65_533), None).expect("chown");
         let done = show(&lab).finish();
@@ -132,7 +132,7 @@ fn no_file_of_another_user_is_used() {
 
 #[test]
 fn a_directory_that_is_gone_is_no_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let leave = r#"mkdir gone && cd gone && rmdir ../gone && exec "$@""#;
     let done = show(&lab).wrapped(["sh", "-c", leave, "sh"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);

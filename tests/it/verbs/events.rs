@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quell_tests::{eventually, jobs::Background, lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, jobs::Background, run::PATIENCE, test_env::TestEnv};
 use serde_json::Value;
 
 fn names(text: &str, id: &str) -> Vec<String> {
@@ -13,7 +13,7 @@ fn names(text: &str, id: &str) -> Vec<String> {
         .collect()
 }
 
-fn over<'l>(lab: &'l Lab, name: &str, script: &str) -> Background<'l> {
+fn over<'l>(lab: &'l TestEnv, name: &str, script: &str) -> Background<'l> {
     let job = lab.start().args(["--name", name]).sh(script).begin();
     assert!(job.wait_over(PATIENCE));
     job
@@ -21,7 +21,7 @@ fn over<'l>(lab: &'l Lab, name: &str, script: &str) -> Background<'l> {
 
 #[test]
 fn the_history_is_whole_when_the_job_is_over() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = over(&lab, "web", "exit 3");
     let text = lab.quell("events").args(["web"]).finish().stdout;
     assert!(
@@ -39,7 +39,7 @@ fn the_history_is_whole_when_the_job_is_over() {
 
 #[test]
 fn a_follower_of_a_job_ends_with_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", "300"]).begin();
     let follower = lab.quell("events").args([job.id.as_str(), "-f", "--json"]).start();
     assert_eq!(job.stop(&["--reason", "enough"]).code(), Some(0));
@@ -50,7 +50,7 @@ fn a_follower_of_a_job_ends_with_it() {
 
 #[test]
 fn a_follower_of_all_sees_jobs_that_come_and_go() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let path = lab.path("seen");
     let file = std::fs::File::create(&path).expect("a file");
     let follower = lab.quell("events").args(["-f", "--json"]).stdout(file).start();
@@ -69,7 +69,7 @@ fn a_follower_of_all_sees_jobs_that_come_and_go() {
 
 #[test]
 fn a_follower_of_all_misses_no_job_however_short_it_lived() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let path = lab.path("seen");
     let file = std::fs::File::create(&path).expect("a file");
     let follower = lab.quell("events").args(["-f", "--json"]).stdout(file).start();
@@ -97,7 +97,7 @@ fn a_follower_of_all_misses_no_job_however_short_it_lived() {
 
 #[test]
 fn a_run_has_a_history_as_far_as_its_record_tells() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert_eq!(lab.run().sh("exit 4").finish().code(), Some(4));
     let id = lab.ids("jobs").pop().expect("a job");
     let json = lab.quell("events").args([id.as_str(), "--json", "-f"]).finish();

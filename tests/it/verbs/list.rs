@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fs, os::unix::fs::chown, path::Path};
 use quell_tests::{
     host::{NOBODY, User, am_root},
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
     terminal::Terminal,
+    test_env::TestEnv,
 };
 
 use crate::cli::bad_input::one_clear_line;
@@ -17,14 +17,14 @@ pub(crate) fn has_no_control_characters(text: &str) {
     assert!(bad.is_empty(), "{bad:?} in {text:?}");
 }
 
-fn list(lab: &Lab, options: &[&str]) -> Finished {
+fn list(lab: &TestEnv, options: &[&str]) -> Finished {
     let done = lab.quell("list").args(options).finish();
     // The end of a lost job may not be proven, which is told.
     assert!(matches!(done.code(), Some(0 | 5)), "{options:?}: {}", done.stderr);
     done
 }
 
-fn ids(lab: &Lab, options: &[&str]) -> Vec<String> {
+fn ids(lab: &TestEnv, options: &[&str]) -> Vec<String> {
     list(lab, &[&["--ids"], options].concat()).stdout.lines().map(str::to_owned).collect()
 }
 
@@ -38,7 +38,7 @@ fn row<'t>(table: &'t str, job: &Background<'_>) -> &'t str {
 #[test]
 fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         let live = lab.start().args(["--name", "web"]).command(["sleep", &lab.oracle.nap()]).begin();
         let failed = lab.start().sh("exit 3").begin();
         let killed = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
@@ -70,7 +70,7 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
 
 #[test]
 fn a_lost_job_is_met_also_by_those_who_ask_for_ended_ones() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let lost = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     lost.lose();
     assert_eq!(ids(&lab, &["--state", "running"]), Vec::<String>::new());
@@ -80,7 +80,7 @@ fn a_lost_job_is_met_also_by_those_who_ask_for_ended_ones() {
 
 #[test]
 fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let long = "x".repeat(300);
     let name = "n".repeat(64);
     let nap = lab.oracle.nap();
@@ -103,7 +103,7 @@ fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
 
 #[test]
 fn colours_are_for_terminals_and_for_those_who_want_them() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let _job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let escape = '\u{1b}';
     assert!(!list(&lab, &[]).stdout.contains(escape));
@@ -124,7 +124,7 @@ fn colours_are_for_terminals_and_for_those_who_want_them() {
 
 #[test]
 fn a_command_line_can_not_speak_to_the_terminal() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = format!("sleep {} # \u{1b}]0;pwned\u{7}\u{9b}2J\r\nx\u{202e}", lab.oracle.nap());
     let job = lab.start().args(["--tag", "k=\u{1b}[31m"]).sh(&script).begin();
     for verb in ["list", "status", "tree"] {
@@ -143,7 +143,7 @@ fn a_command_line_can_not_speak_to_the_terminal() {
 
 #[test]
 fn the_short_ids_of_the_table_are_understood() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let jobs: Vec<Background<'_>> = (0..6).map(|_| lab.start().command(["true"]).begin()).collect();
     assert!(jobs.iter().all(|job| job.wait_over(PATIENCE)));
     let table = list(&lab, &["--limit", "3"]).stdout;
@@ -158,7 +158,7 @@ fn the_short_ids_of_the_table_are_understood() {
 
 #[test]
 fn filters_let_through_what_was_asked_for() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let a =
         lab.start().args(["--name", "a", "--tag", "team=x"]).command(["sleep", &lab.oracle.nap()]).begin();
     let b = lab.start().args(["--tag", "team=y", "--owner", "session:s"]).command(["true"]).begin();
@@ -187,7 +187,7 @@ fn filters_let_through_what_was_asked_for() {
 }
 
 /// Puts copies of an ended job on record, as many as `count`; their ids, oldest first.
-pub(crate) fn multiply(lab: &Lab, job: &Background<'_>, count: usize) -> Vec<String> {
+pub(crate) fn multiply(lab: &TestEnv, job: &Background<'_>, count: usize) -> Vec<String> {
     let digits: Vec<char> = "0123456789ABCDEFGHJKMNPQRSTVWXYZ".chars().collect();
     let own = |path: &Path| {
         if lab.user() == User::Ordinary && am_root() {
@@ -216,7 +216,7 @@ pub(crate) fn multiply(lab: &Lab, job: &Background<'_>, count: usize) -> Vec<Str
 
 #[test]
 fn two_thousand_finished_jobs_are_all_found() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let first = lab.start().command(["true"]).begin();
     assert!(first.wait_over(PATIENCE));
     let live = lab.start().command(["sleep", &lab.oracle.nap()]).begin();

@@ -4,19 +4,19 @@ use std::{fs, fs::File, io::Read, process::Command};
 
 use quell_tests::{
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
-fn logs(lab: &Lab, job: &Background<'_>, options: &[&str]) -> Finished {
+fn logs(lab: &TestEnv, job: &Background<'_>, options: &[&str]) -> Finished {
     let done = lab.quell("logs").args([job.id.as_str()]).args(options).finish();
     assert_eq!(done.code(), Some(0), "{options:?}: {}", done.stderr);
     done
 }
 
 /// What `quell logs` writes to a file, byte by byte.
-fn bytes(lab: &Lab, job: &Background<'_>, options: &[&str]) -> Vec<u8> {
+fn bytes(lab: &TestEnv, job: &Background<'_>, options: &[&str]) -> Vec<u8> {
     let path = lab.fresh("bytes");
     let done = lab
         .quell("logs")
@@ -28,7 +28,7 @@ fn bytes(lab: &Lab, job: &Background<'_>, options: &[&str]) -> Vec<u8> {
     fs::read(path).expect("the file")
 }
 
-fn ended<'l>(lab: &'l Lab, options: &[&str], script: &str) -> Background<'l> {
+fn ended<'l>(lab: &'l TestEnv, options: &[&str], script: &str) -> Background<'l> {
     let job = lab.start().args(options).sh(script).begin();
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     job
@@ -36,7 +36,7 @@ fn ended<'l>(lab: &'l Lab, options: &[&str], script: &str) -> Background<'l> {
 
 #[test]
 fn one_stream_alone_is_exact_to_the_byte() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // Binary, with zeros, without a line end at the end, and more than any buffer.
     let script = "head -c 10000000 /dev/urandom | tee copy; printf 'no end' | tee -a copy; echo aside >&2";
     let job = ended(&lab, &[], script);
@@ -50,7 +50,7 @@ fn one_stream_alone_is_exact_to_the_byte() {
 
 #[test]
 fn both_streams_come_in_true_order() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // The order of two pipes is that in which they are read: each line waits until the one before it has been.
     let script = r#"kept() { until grep -qx "$1" "$QUELL_HOME/jobs/$QUELL_JOB/std$2.log"; do :; done; }
         for i in 1 2 3; do echo out$i; kept out$i out; echo err$i >&2; kept err$i err; done; printf end"#;
@@ -67,7 +67,7 @@ fn both_streams_come_in_true_order() {
 
 #[test]
 fn readings_by_cursor_add_up_to_the_whole() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = ended(&lab, &[], "seq 1 1000; seq 1 50 >&2; printf last");
     let whole = logs(&lab, &job, &[]).stdout;
     let (mut read, mut cursor) = (String::new(), "o0e0".to_owned());
@@ -88,7 +88,7 @@ fn readings_by_cursor_add_up_to_the_whole() {
 
 #[test]
 fn a_budget_says_what_it_left_out_and_how_to_get_it() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = ended(&lab, &[], "seq 1 10000");
     let whole = logs(&lab, &job, &[]).stdout;
     let done = logs(&lab, &job, &["--budget", "1000"]);
@@ -111,7 +111,7 @@ fn a_budget_says_what_it_left_out_and_how_to_get_it() {
 
 #[test]
 fn a_cut_is_stated_exactly() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = ended(&lab, &["--max-log", "64K"], "seq 1 450000");
     let written: usize = (1..=450_000).map(|n: u32| n.to_string().len() + 1).sum();
     let done = logs(&lab, &job, &["--json"]);
@@ -145,7 +145,7 @@ fn a_cut_is_stated_exactly() {
 
 #[test]
 fn bytes_that_are_no_text_are_marked_in_json() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = ended(&lab, &[], r"printf 'a\377b\nplain\n'");
     let data = logs(&lab, &job, &["--json"]).envelope()["data"].clone();
     assert_eq!(data["lines"][0]["text"], "a\u{fffd}b");
@@ -157,7 +157,7 @@ fn bytes_that_are_no_text_are_marked_in_json() {
 
 #[test]
 fn eight_followers_get_every_byte_and_end_with_the_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "for i in $(seq 40); do seq 1 800; echo err$i >&2; sleep 0.02; done; printf end";
     let job = lab.start().sh(script).begin();
     let followers: Vec<_> = (0..8)
@@ -180,7 +180,7 @@ fn eight_followers_get_every_byte_and_end_with_the_job() {
 
 #[test]
 fn following_with_tail_begins_with_the_last_lines() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script =
         "seq 1 100; printf 'half'; echo ready >$QUELL_TEST_READY; read go <go; echo ' more'; echo end";
     let fifo = lab.path("go");
@@ -204,7 +204,7 @@ fn following_with_tail_begins_with_the_last_lines() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error_and_no_harm() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("while :; do seq 1 1000; sleep 0.01; done").begin();
     for options in [&["-f"][..], &["-f", "--stdout"], &["-f", "--json"]] {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
@@ -224,7 +224,7 @@ fn a_reader_that_leaves_is_no_error_and_no_harm() {
 
 #[test]
 fn a_follower_ends_when_the_keepers_were_killed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("echo here; exec sleep 300").begin();
     let follower = lab.quell("logs").args([job.id.as_str(), "-f"]).start();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "here\n"));
@@ -236,7 +236,7 @@ fn a_follower_ends_when_the_keepers_were_killed() {
 
 #[test]
 fn a_follower_of_a_job_whose_files_were_deleted_ends_with_the_job() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("echo here; exec sleep 300").begin();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "here\n"));
     let mut follower = lab.quell("logs").args([job.id.as_str(), "-f"]).start();
@@ -252,7 +252,7 @@ fn a_follower_of_a_job_whose_files_were_deleted_ends_with_the_job() {
 /// A long line is one line, in all that matches lines.
 #[test]
 fn a_line_is_matched_as_a_whole() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fill = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
     let job = ended(&lab, &["--pty"], &format!("{}; echo END; echo short", fill(65536)));
     for (regex, length) in [("xEND$", 65541), ("^x+$", 0), ("^END", 0), ("^short$", 7)] {
@@ -280,7 +280,7 @@ fn a_line_is_matched_as_a_whole() {
 
 #[test]
 fn what_makes_no_sense_is_said() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = ended(&lab, &["--name", "web"], "echo x");
     for (options, code) in [
         (&["nosuch"][..], 3),
@@ -306,7 +306,7 @@ fn what_makes_no_sense_is_said() {
 /// A last line without an end is a line, whether the log is followed or not.
 #[test]
 fn a_tail_that_is_followed_has_as_many_lines_as_one_that_is_not() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh("seq 5; printf 'no end'").begin();
     assert!(job.wait_over(PATIENCE));
     for tail in ["0", "1", "2", "6", "9"] {

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use quell_tests::{host::User, jobs::Background, lab::Lab, run::PATIENCE};
+use quell_tests::{host::User, jobs::Background, run::PATIENCE, test_env::TestEnv};
 use serde_json::Value;
 
 use crate::cli::bad_input::one_clear_line;
 use crate::verbs::list::multiply;
 
-fn ended<'l>(lab: &'l Lab, count: usize) -> Vec<Background<'l>> {
+fn ended<'l>(lab: &'l TestEnv, count: usize) -> Vec<Background<'l>> {
     let jobs: Vec<Background<'l>> = (0..count).map(|_| lab.start().command(["true"]).begin()).collect();
     assert!(jobs.iter().all(|job| job.wait_over(PATIENCE)));
     jobs
@@ -20,7 +20,7 @@ fn ended<'l>(lab: &'l Lab, count: usize) -> Vec<Background<'l>> {
 #[test]
 fn an_ended_job_is_removed_with_its_name() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         let job = lab.start().args(["--name", "web"]).command(["true"]).begin();
         assert!(job.wait_over(PATIENCE));
         let done = lab.quell("rm").args(["web"]).finish();
@@ -35,7 +35,7 @@ fn an_ended_job_is_removed_with_its_name() {
 #[test]
 fn the_link_of_a_start_that_was_killed_while_it_claimed_a_name_is_put_away() {
     for verb in ["sweep", "gc"] {
-        let lab = Lab::as_me();
+        let lab = TestEnv::as_me();
         let job = lab.start().args(["--name", "web"]).command(["true"]).begin();
         assert!(job.wait_over(PATIENCE));
         let link = lab.home().join("names").join(format!(".{}", job.id));
@@ -48,7 +48,7 @@ fn the_link_of_a_start_that_was_killed_while_it_claimed_a_name_is_put_away() {
 
 #[test]
 fn a_live_job_is_refused_by_rm() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     for force in [&[][..], &["--force"]] {
         let done = lab.quell("rm").args([&job.id]).args(force).finish();
@@ -64,7 +64,7 @@ fn a_live_job_is_refused_by_rm() {
 
 #[test]
 fn a_lost_job_is_finished_and_then_removed() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("rm").args([&job.id]).finish();
@@ -80,7 +80,7 @@ fn a_lost_job_is_finished_and_then_removed() {
 
 #[test]
 fn no_variable_decides_how_large_the_stacks_of_quells_own_threads_are() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let done = lab.quell("stop").args([&job.id, "--now"]).env("RUST_MIN_STACK", "1").finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -88,7 +88,7 @@ fn no_variable_decides_how_large_the_stacks_of_quells_own_threads_are() {
 
 #[test]
 fn rm_says_that_a_stop_is_finished_only_if_it_is() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let closed = lab.write("closed.toml", "[guard]\ndeny = [\"stop\"]\n");
@@ -103,7 +103,7 @@ fn rm_says_that_a_stop_is_finished_only_if_it_is() {
 
 #[test]
 fn no_word_leads_rm_out_of_its_home() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let jobs = ended(&lab, 1);
     let treasure = lab.write("treasure", "gold");
     fs::create_dir(lab.path("home/jobs/inner")).expect("mkdir");
@@ -126,7 +126,7 @@ fn no_word_leads_rm_out_of_its_home() {
 #[test]
 fn gc_removes_by_its_rules_and_never_a_live_one() {
     for user in User::all() {
-        let lab = Lab::new(user);
+        let lab = TestEnv::new(user);
         let live = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
         let old = ended(&lab, 3);
         let none = ["--max-age", "none", "--max-size", "none"];
@@ -157,7 +157,7 @@ fn gc_removes_by_its_rules_and_never_a_live_one() {
 
 #[test]
 fn the_configured_rules_hold_where_none_are_given() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let jobs = ended(&lab, 2);
     let kept = |done: &Value| done["data"]["kept"].clone();
     let gc = |options: &[&str]| lab.quell("gc").args(options).args(["--json", "--dry-run"]);
@@ -172,14 +172,14 @@ fn the_configured_rules_hold_where_none_are_given() {
 }
 
 /// The stamp of the last gc, as old as this.
-fn stamp(lab: &Lab, age: Duration) {
+fn stamp(lab: &TestEnv, age: Duration) {
     let file = File::options().append(true).open(lab.home().join("last-gc")).expect("start makes the stamp");
     file.set_modified(SystemTime::now() - age).expect("a new time");
 }
 
 #[test]
 fn start_tidies_up_once_an_hour_and_says_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let old = ended(&lab, 2);
     let begin = || lab.start().env("QUELL_GC_MAX_COUNT", "0").command(["sleep", &lab.oracle.nap()]);
     let hours = Duration::from_secs(2 * 3600);
@@ -196,7 +196,7 @@ fn start_tidies_up_once_an_hour_and_says_nothing() {
 
 #[test]
 fn tidying_up_is_bounded_and_never_fails_a_start() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let old = ended(&lab, 1);
     multiply(&lab, &old[0], 300);
     stamp(&lab, Duration::from_secs(2 * 3600));

@@ -5,17 +5,17 @@ use std::{fs, fs::File, time::Duration};
 use quell_tests::{
     eventually,
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 
-fn to(lab: &Lab, verb: &str, job: &Background<'_>, words: &[&str]) -> Finished {
+fn to(lab: &TestEnv, verb: &str, job: &Background<'_>, words: &[&str]) -> Finished {
     lab.quell(verb).args([job.id.as_str()]).args(words).finish()
 }
 
 #[test]
 fn what_is_sent_is_read_and_the_end_is_the_end() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--stdin", "pipe"]).command(["cat"]).begin();
     assert_eq!(to(&lab, "send", &job, &["two", "words"]).code(), Some(0));
     assert_eq!(to(&lab, "send", &job, &["--no-newline", "no end"]).code(), Some(0));
@@ -35,7 +35,7 @@ fn what_is_sent_is_read_and_the_end_is_the_end() {
 
 #[test]
 fn a_program_that_never_reads_is_not_waited_for_for_ever() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let fifo = lab.path("go");
     let made = std::process::Command::new("mkfifo").arg("-m666").arg(&fifo).status();
     assert!(made.is_ok_and(|status| status.success()));
@@ -62,7 +62,7 @@ fn a_program_that_never_reads_is_not_waited_for_for_ever() {
 
 #[test]
 fn a_terminal_is_written_to_and_ended() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat; echo over").begin();
     assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
     assert_eq!(to(&lab, "send", &job, &["hello"]).code(), Some(0));
@@ -76,7 +76,7 @@ fn a_terminal_is_written_to_and_ended() {
 /// A tab is a control character, and no end of a line: the first ^D behind it only hands over what there is of it.
 #[test]
 fn a_terminals_input_ends_also_behind_a_tab() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat >got").begin();
     assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
     assert_eq!(to(&lab, "send", &job, &["--no-newline", "abc\t", "--eof"]).code(), Some(0));
@@ -86,7 +86,7 @@ fn a_terminals_input_ends_also_behind_a_tab() {
 
 #[test]
 fn a_job_without_an_input_says_so() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", "300"]).begin();
     for words in [&["x"][..], &["--eof", "--file", "/dev/null"]] {
         let done = to(&lab, "send", &job, words);
@@ -99,7 +99,7 @@ fn a_job_without_an_input_says_so() {
 
 #[test]
 fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_one_nobody() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap 'echo hup' HUP; trap 'echo usr1' USR1
         (trap 'echo child' USR1; trap '' HUP; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done) &
         while :; do sleep 0.05; done";
@@ -128,7 +128,7 @@ fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_one_nobody() {
 /// P9: whoever had the root killed by `quell signal` is known, and one who did it past quell is not mistaken for that one.
 #[test]
 fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     for word in ["TERM", "KILL", "ABRT"] {
         let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
         assert_eq!(to(&lab, "signal", &job, &[word]).code(), Some(0));
@@ -153,7 +153,7 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
 
 #[test]
 fn a_restart_has_a_new_id_and_the_same_command_place_and_name() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("place")).expect("a directory");
     let script = "echo $COLOUR; pwd; printf '%s\\n' \"$1\"; exec sleep 300";
     let old = lab
@@ -182,7 +182,7 @@ fn a_restart_has_a_new_id_and_the_same_command_place_and_name() {
 
 #[test]
 fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let script = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep $N; sleep $N\") & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
     let old = lab.start().script(script).begin();
     let keepers = ["keeper", "standby", "root"].map(|role| old.process(role).expect(role));
@@ -200,7 +200,7 @@ fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
 
 #[test]
 fn a_restart_waits_for_readiness_and_refuses_what_it_can_not_do() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab
         .start()
         .args(["--name", "web", "--ready-log", "^up$"])
@@ -218,7 +218,7 @@ fn a_restart_waits_for_readiness_and_refuses_what_it_can_not_do() {
 
 #[test]
 fn a_restart_that_can_not_be_stops_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     fs::create_dir(lab.path("place")).expect("a directory");
     let [input, place, program] = ["in.txt", "place", "nap"].map(|name| lab.path(name));
     fs::write(&input, "x").expect("a file");
@@ -238,7 +238,7 @@ fn a_restart_that_can_not_be_stops_nothing() {
 
 #[test]
 fn of_many_who_restart_a_job_one_does() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let old = lab.start().command(["sleep", "300"]).begin();
     let all: Vec<_> = (0..5).map(|_| lab.quell("restart").args([&old.id]).start()).collect();
     let codes: Vec<_> = all.into_iter().map(|one| one.finish().code()).collect();
@@ -257,7 +257,7 @@ fn of_many_who_restart_a_job_one_does() {
 
 #[test]
 fn a_restart_looks_for_readiness_as_often_as_was_said() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let start = lab.start().args(["--ready-cmd", "echo x >>looks; false"]);
     let old = start.env("QUELL_READY_INTERVAL", "20s").env("QUELL_READY_TIMEOUT", "7s");
     let old = old.command(["sleep", "300"]).begin();

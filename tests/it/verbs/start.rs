@@ -5,8 +5,8 @@ use quell_tests::{
     evidence::{cause, says_gone},
     host::Setting,
     jobs::Background,
-    lab::Lab,
     run::PATIENCE,
+    test_env::TestEnv,
 };
 
 fn over(job: &Background<'_>) -> serde_json::Value {
@@ -17,7 +17,7 @@ fn over(job: &Background<'_>) -> serde_json::Value {
 #[test]
 fn a_job_outlives_the_command_and_is_gone_after_stop() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let job = lab.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
         assert_eq!(job.state(), "running", "under {setting}");
         assert!(!lab.oracle.survivors().is_empty(), "under {setting}");
@@ -34,7 +34,7 @@ fn a_job_outlives_the_command_and_is_gone_after_stop() {
 /// What is printed when all is well is told where it can't be.
 #[test]
 fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let begin = || lab.start().command(["sleep", &lab.oracle.nap()]);
     let closed = begin().wrapped(["sh", "-c", "exec \"$@\" >&-", "sh"]);
@@ -50,7 +50,7 @@ fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
 
 #[test]
 fn a_restart_that_can_not_print_the_new_id_tells_it_with_the_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let done = lab.quell("restart").args([&job.id]).stdout(full).finish();
@@ -63,7 +63,7 @@ fn a_restart_that_can_not_print_the_new_id_tells_it_with_the_error() {
 
 #[test]
 fn an_error_that_can_not_be_written_as_json_is_told_on_stderr() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let done = lab.quell("stop").args(["nosuch", "--json"]).stdout(full).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
@@ -72,7 +72,7 @@ fn an_error_that_can_not_be_written_as_json_is_told_on_stderr() {
 
 #[test]
 fn a_root_that_has_exited_before_its_job_is_shown_as_such() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job =
         lab.start().args(["--until", "tree"]).sh(&format!("sleep {} & exit 0", lab.oracle.nap())).begin();
     let root = || {
@@ -85,7 +85,7 @@ fn a_root_that_has_exited_before_its_job_is_shown_as_such() {
 
 #[test]
 fn a_word_that_means_no_job_keeps_no_other_from_being_stopped() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--name", "w1"]).command(["sleep", "300"]).begin();
     let done = lab.quell("stop").args(["nosuch", "w1"]).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
@@ -94,7 +94,7 @@ fn a_word_that_means_no_job_keeps_no_other_from_being_stopped() {
 
 #[test]
 fn a_leak_can_not_fail_what_has_returned() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let done = lab.start().args(["--leak", "fail"]).sh(crate::cli::bad_input::TRACE).finish();
     crate::cli::bad_input::one_clear_line(&done, 2);
     assert!(done.stderr.contains("--leak fail") && !lab.path("ran").exists(), "{}", done.stderr);

@@ -12,32 +12,32 @@ use quell::{
 use quell_tests::{
     evidence::{receipt, was_killed},
     host::has_program,
-    lab::Lab,
     run::{Finished, Quell},
     skip,
     terminal::Terminal,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
 const BLOCKS: &str = "▁▂▃▄▅▆▇█";
 
-fn stats(lab: &Lab, words: &[&str]) -> Value {
+fn stats(lab: &TestEnv, words: &[&str]) -> Value {
     let done = lab.quell("stats").args(["--json"]).args(words).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     done.envelope()["data"].clone()
 }
 
-fn text(lab: &Lab, words: &[&str]) -> String {
+fn text(lab: &TestEnv, words: &[&str]) -> String {
     lab.quell("stats").args(words).env("LC_ALL", "C.UTF-8").finish().stdout
 }
 
 /// A gate that lets nobody remove anything.
-fn gate(lab: &Lab) -> Guard {
+fn gate(lab: &TestEnv) -> Guard {
     Guard::new(&Home::at(lab.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
 }
 
 /// Runs to the end and gives the receipt.
-fn receipt_of<'l>(lab: &'l Lab, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Value {
+fn receipt_of<'l>(lab: &'l TestEnv, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Value {
     let file = lab.fresh("receipt");
     let done: Finished = line(lab.run().args(["--receipt"]).args([&file])).finish();
     receipt(&file).unwrap_or_else(|why| panic!("{:?}, {}: {why}", done.code(), done.stderr))
@@ -45,7 +45,7 @@ fn receipt_of<'l>(lab: &'l Lab, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Va
 
 /// One that had to be killed at its timeout, one that ended when it was asked to, one that left somebody behind, and one
 /// that had no trouble.
-fn four_ends(lab: &Lab) -> [Value; 4] {
+fn four_ends(lab: &TestEnv) -> [Value; 4] {
     let tag = |team: &'static str| ["--tag", team];
     let killed = receipt_of(lab, |quell| {
         // It has to be up before its time is.
@@ -108,7 +108,7 @@ fn check(sums: &Value, receipts: &[&Value]) {
 
 #[test]
 fn the_numbers_are_those_of_the_receipts_in_all_and_by_label() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let [killed, polite, leaking, clean] = four_ends(&lab);
     assert!(
         was_killed(&killed) && !was_killed(&polite) && has_leaked(&leaking),
@@ -130,7 +130,7 @@ fn the_numbers_are_those_of_the_receipts_in_all_and_by_label() {
 
 #[test]
 fn over_time_every_job_is_in_the_piece_in_which_it_ended() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let receipts = four_ends(&lab);
     let sums = stats(&lab, &[]);
     let pieces = sums["over_time"].as_array().expect("pieces of time");
@@ -149,7 +149,7 @@ fn over_time_every_job_is_in_the_piece_in_which_it_ended() {
 
 #[test]
 fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     receipt_of(&lab, |quell| quell.args(["--tag", "a=b"]).command(["true"]));
     let gate = gate(&lab);
     assert!(gate.permit(Verb::Rm, "web", None).is_err());
@@ -174,7 +174,7 @@ fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
 
 #[test]
 fn a_home_with_refusals_alone_tells_of_them() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     assert!(gate(&lab).permit(Verb::Rm, "web", None).is_err());
     let said = text(&lab, &["--chart"]);
     assert!(said.starts_with("0 jobs have ended\n  refusals  1 (1 VERB_DENIED)\n"), "{said}");
@@ -183,7 +183,7 @@ fn a_home_with_refusals_alone_tells_of_them() {
 
 #[test]
 fn a_person_gets_the_grace_the_labels_and_a_chart_and_a_program_no_chart() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     four_ends(&lab);
     let said = text(&lab, &[]);
     let grace = said.lines().find(|line| line.starts_with("  grace  ")).unwrap_or_else(|| panic!("{said}"));
@@ -203,7 +203,7 @@ fn on_a_terminal_the_chart_fits_and_has_colours_for_those_who_want_them() {
     if !has_program("tmux") {
         return skip("on_a_terminal_the_chart_fits", "no tmux here");
     }
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let long = format!("{}={}", "k".repeat(30), "v".repeat(60));
     receipt_of(&lab, |quell| quell.args(["--tag", &long]).command(["true"]));
     // An old refusal, so that there are many pieces of time.

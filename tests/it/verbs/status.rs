@@ -1,12 +1,12 @@
 //! `quell status`: everything about one job, and an exit code that says how it is.
 
-use quell_tests::{eventually, evidence::verdict, lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, evidence::verdict, run::PATIENCE, test_env::TestEnv};
 
 use crate::cli::bad_input::one_clear_line;
 
 #[test]
 fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let nap = lab.oracle.nap();
     let options =
         ["--name", "web", "--tag", "a=b", "--contain", "reaper", "--timeout", "1h", "--ready-port", "1"];
@@ -36,7 +36,7 @@ fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
 
 #[test]
 fn an_ended_job_tells_why_it_ended_and_who_wanted_that() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().sh(&format!("echo one; echo two; sleep {}", lab.oracle.nap())).begin();
     assert!(eventually(PATIENCE, || job.output("stdout") == "one\ntwo\n"), "{}", job.output("stdout"));
     job.stop(&["--reason", "deploy \u{1b}[31m"]);
@@ -56,7 +56,7 @@ fn an_ended_job_tells_why_it_ended_and_who_wanted_that() {
 
 #[test]
 fn the_exit_code_says_how_it_is() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let live = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let good = lab.start().command(["true"]).begin();
     let bad = lab.start().sh("exit 7").begin();
@@ -78,7 +78,7 @@ fn the_exit_code_says_how_it_is() {
 
 #[test]
 fn a_lost_job_is_finished_before_it_is_shown() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("status").args([&job.id]).finish();
@@ -92,7 +92,7 @@ fn a_lost_job_is_finished_before_it_is_shown() {
 
 #[test]
 fn a_root_whose_main_thread_has_exited_has_not_exited() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().actor("leader-thread", None).begin();
     let root = format!("pid {}", job.process("root").expect("alive").pid);
     let status = lab.quell("status").args([&job.id]).finish().stdout;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use quell_tests::{eventually, host::Setting, lab::Lab, run::PATIENCE};
+use quell_tests::{eventually, host::Setting, run::PATIENCE, test_env::TestEnv};
 
 #[test]
 fn a_live_tree_is_drawn_with_those_who_left_its_session() {
     for setting in Setting::all() {
-        let lab = Lab::with(setting);
+        let lab = TestEnv::with(setting);
         let script = "sleep $N & setsid sleep $N & echo ready >$QUELL_TEST_READY; wait";
         let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
         // The script is ready when both exist; one of them has still to leave the session.
@@ -39,7 +39,7 @@ fn a_live_tree_is_drawn_with_those_who_left_its_session() {
 
 #[test]
 fn an_ended_tree_shows_what_became_of_everyone() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().actor("ignore-term", None).begin();
     job.stop(&["--grace", "100ms"]);
     let done = lab.quell("tree").args([&job.id]).finish();
@@ -56,7 +56,7 @@ fn an_ended_tree_shows_what_became_of_everyone() {
 
 #[test]
 fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let mut running =
         lab.run().args(["--name", "front"]).script("sleep $N & echo ready >$QUELL_TEST_READY; wait").start();
     running.wait_ready().expect("ready");
@@ -75,7 +75,7 @@ fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
 
 #[test]
 fn of_a_lost_job_the_tree_is_that_of_its_end() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     job.lose();
     let done = lab.quell("tree").args([&job.id, "nobody"]).finish();
@@ -89,7 +89,7 @@ fn of_a_lost_job_the_tree_is_that_of_its_end() {
 
 #[test]
 fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let keepers = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     // Silent, and still in possession of the lock and the socket.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use quell_tests::{
     jobs::Background,
-    lab::Lab,
     run::{Finished, PATIENCE},
+    test_env::TestEnv,
 };
 use serde_json::Value;
 
-fn wait(lab: &Lab, jobs: &[&Background<'_>], options: &[&str]) -> Finished {
+fn wait(lab: &TestEnv, jobs: &[&Background<'_>], options: &[&str]) -> Finished {
     lab.quell("wait").args(jobs.iter().map(|job| job.id.as_str())).args(options).finish()
 }
 
@@ -20,7 +20,7 @@ fn met(done: &Finished) -> Vec<Value> {
 
 #[test]
 fn the_end_is_waited_for_and_its_success_is_the_answer() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let good = lab.start().args(["--name", "good"]).sh("sleep 0.2").begin();
     let bad = lab.start().sh("sleep 0.1; exit 3").begin();
     assert_eq!(wait(&lab, &[&good], &[]).code(), Some(0));
@@ -34,7 +34,7 @@ fn the_end_is_waited_for_and_its_success_is_the_answer() {
 
 #[test]
 fn any_is_settled_by_one_and_all_by_the_last() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quick = lab.start().command(["true"]).begin();
     let slow = lab.start().command(["sleep", "300"]).begin();
     let done = wait(&lab, &[&quick, &slow], &["--any", "--json"]);
@@ -47,7 +47,7 @@ fn any_is_settled_by_one_and_all_by_the_last() {
 
 #[test]
 fn readiness_and_lines_are_waited_for() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job =
         lab.start().args(["--ready-log", "^up$"]).sh("sleep 0.2; echo up; printf prompt; sleep 300").begin();
     let done = wait(&lab, &[&job], &["--ready", "--json"]);
@@ -60,7 +60,7 @@ fn readiness_and_lines_are_waited_for() {
 
 #[test]
 fn an_end_before_the_condition_is_a_no() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--ready-log", "^up$"]).sh("echo down; printf 'no end'").begin();
     assert_eq!(wait(&lab, &[&job], &["--ready"]).code(), Some(1));
     assert_eq!(wait(&lab, &[&job], &["--log", "up"]).code(), Some(1));
@@ -70,7 +70,7 @@ fn an_end_before_the_condition_is_a_no() {
 
 #[test]
 fn a_daemon_that_holds_the_pipes_delays_no_end() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let other = lab.start().actor("daemon-exit", None).begin();
     let done = wait(&lab, &[&other], &["--timeout", "20s"]);
     assert_eq!(done.code(), Some(0), "{} {}", done.stdout, done.stderr);
@@ -78,7 +78,7 @@ fn a_daemon_that_holds_the_pipes_delays_no_end() {
 
 #[test]
 fn sleepers_stall_and_workers_do_not() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let sleeper = lab.start().sh("sleep 300 & sleep 300; wait").begin();
     let busy = lab.start().sh("while :; do :; done").begin();
     let writer = lab.start().sh("while :; do echo x; sleep 0.1; done").begin();
@@ -90,7 +90,7 @@ fn sleepers_stall_and_workers_do_not() {
 
 #[test]
 fn what_can_never_happen_is_said_at_once() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", "300"]).begin();
     let done = wait(&lab, &[&job], &["--ready"]);
     assert_eq!(done.code(), Some(1));
@@ -103,7 +103,7 @@ fn what_can_never_happen_is_said_at_once() {
 
 #[test]
 fn a_stall_is_waited_for_no_longer_than_the_timeout_however_silent_the_keeper_is() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", "300"]).begin();
     let keepers = ["standby", "keeper"].map(|role| job.process(role).expect(role));
     assert!(keepers.iter().all(|process| process.signal("STOP")), "{keepers:?}");

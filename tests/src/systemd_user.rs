@@ -1,4 +1,4 @@
-//! A systemd user manager of the tests' own, made by `rig/systemd-user`: what an ordinary user has on
+//! A systemd user manager of the tests' own, made by `manager/systemd-user`: what an ordinary user has on
 //! a desktop, also where systemd is not PID 1.
 
 use std::{
@@ -22,33 +22,33 @@ pub struct Session {
 /// The manager, for an unprivileged user. Ended, with all its units, when dropped; also if the tests
 /// are killed, as it holds on to a pipe of theirs.
 #[derive(Debug)]
-pub struct Rig {
-    rig: Child,
+pub struct SystemdUser {
+    manager: Child,
     hold: Option<ChildStdin>,
     session: Session,
 }
 
-impl Rig {
+impl SystemdUser {
     /// Starts it, or says why this host can't.
-    pub fn start() -> Result<Rig, String> {
+    pub fn start() -> Result<SystemdUser, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("environments/systemd-user");
-        let mut rig = Command::new(script)
+        let mut manager = Command::new(script)
             .args(["--uid", &NOBODY.to_string(), "--"])
             .args(["sh", "-c", "env; cat /proc/self/cgroup; echo; exec cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the rig's script");
-        let output = BufReader::new(rig.stdout.take().expect("piped"));
+            .expect("the manager's script");
+        let output = BufReader::new(manager.stdout.take().expect("piped"));
         let said: Vec<String> = output.lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
         if let Some(skipped) = said.iter().find_map(|line| line.strip_prefix("SKIPPED: ")) {
-            let _ = rig.wait();
+            let _ = manager.wait();
             return Err(skipped.to_owned());
         }
         let session = Session { cgroups: cgroups(&said), variables: variables(&said) };
-        let rig = Rig { hold: rig.stdin.take(), rig, session };
-        assert!(!rig.session.cgroups.is_empty(), "the rig did not come up: {said:?}");
-        Ok(rig)
+        let manager = SystemdUser { hold: manager.stdin.take(), manager, session };
+        assert!(!manager.session.cgroups.is_empty(), "the manager did not come up: {said:?}");
+        Ok(manager)
     }
 
     /// How to be part of it.
@@ -85,10 +85,10 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for SystemdUser {
     fn drop(&mut self) {
         drop(self.hold.take());
-        let _ = self.rig.wait();
+        let _ = self.manager.wait();
     }
 }
 
@@ -101,7 +101,7 @@ fn variables(said: &[String]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The directories of the rig's lines of `/proc/self/cgroup`, such as `0::/quell-rig.x/cmd`.
+/// The directories of the manager's lines of `/proc/self/cgroup`, such as `0::/quell-manager.x/cmd`.
 fn cgroups(said: &[String]) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount_of = |controller: &str| {
@@ -117,7 +117,7 @@ fn cgroups(said: &[String]) -> Vec<PathBuf> {
         .filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controller, path) = (fields.next()?, fields.next()?);
-            path.starts_with("/quell-rig.").then(|| Some(mount_of(controller)?.join(&path[1..])))?
+            path.starts_with("/quell-manager.").then(|| Some(mount_of(controller)?.join(&path[1..])))?
         })
         .collect()
 }

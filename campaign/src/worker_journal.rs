@@ -1,8 +1,8 @@
-//! What the jobs run, and the books that they keep about themselves: the truth that quell's words are compared with.
+//! What the jobs run, and the journals that they keep about themselves: the truth that quell's words are compared with.
 
 use std::{fs, path::Path};
 
-use crate::seed::Chance;
+use crate::rng::Rng;
 
 /// What one job's program is to do.
 #[derive(Clone, Debug, Default)]
@@ -18,15 +18,15 @@ pub struct Work {
 
 impl Work {
     /// Something to do.
-    pub fn draw(chance: &mut Chance) -> Work {
-        let kids = (0..chance.below(4)).map(|_| *chance.one(&['p', 's', 'd', 'i']).unwrap_or(&'p')).collect();
+    pub fn draw(rng: &mut Rng) -> Work {
+        let kids = (0..rng.below(4)).map(|_| *rng.one(&['p', 's', 'd', 'i']).unwrap_or(&'p')).collect();
         Work {
-            lines: *chance.one(&[0, 1, 10, 100, 100, 2000]).unwrap_or(&0),
-            pace: *chance.one(&[0, 0, 50, 500]).unwrap_or(&0),
+            lines: *rng.one(&[0, 1, 10, 100, 100, 2000]).unwrap_or(&0),
+            pace: *rng.one(&[0, 0, 50, 500]).unwrap_or(&0),
             kids,
-            exit: chance.percent(45).then(|| *chance.one(&[0, 0, 1, 7, 42]).unwrap_or(&0)),
-            after: chance.below(60),
-            deaf: chance.percent(25),
+            exit: rng.percent(45).then(|| *rng.one(&[0, 0, 1, 7, 42]).unwrap_or(&0)),
+            after: rng.below(60),
+            deaf: rng.percent(25),
         }
     }
 
@@ -51,7 +51,7 @@ impl Work {
 
 /// What one run of a worker wrote down.
 #[derive(Clone, Copy, Debug)]
-pub struct Book {
+pub struct WorkerJournal {
     pub out: u64,
     pub err: u64,
     pub terms: u64,
@@ -62,13 +62,13 @@ pub struct Book {
     pub met: Option<u64>,
 }
 
-impl Book {
+impl WorkerJournal {
     /// Reads one; nothing if it is not complete.
-    pub fn read(path: &Path) -> Option<Book> {
+    pub fn read(path: &Path) -> Option<WorkerJournal> {
         let bytes = fs::read(path).ok()?;
         let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at * 8..at * 8 + 8)?.try_into().ok()?));
         let (leaving, met) = (word(4)?, word(5)?);
-        Some(Book {
+        Some(WorkerJournal {
             out: word(0)?,
             err: word(1)?,
             terms: word(2)?,
@@ -79,7 +79,7 @@ impl Book {
     }
 
     /// Those of one job's runs, in their order.
-    pub fn of_job(dir: &Path, job: &str) -> Vec<Book> {
+    pub fn of_job(dir: &Path, job: &str) -> Vec<WorkerJournal> {
         let mut names: Vec<String> = fs::read_dir(dir)
             .into_iter()
             .flatten()
@@ -88,6 +88,6 @@ impl Book {
             .filter(|name| name.starts_with(&format!("w-{job}-")))
             .collect();
         names.sort();
-        names.iter().filter_map(|name| Book::read(&dir.join(name))).collect()
+        names.iter().filter_map(|name| WorkerJournal::read(&dir.join(name))).collect()
     }
 }

@@ -27,7 +27,7 @@ impl Count {
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     pub scenarios: Count,
     pub jobs: Count,
     pub calls: Count,
@@ -38,7 +38,7 @@ pub struct Figures {
     faults: Mutex<BTreeMap<String, usize>>,
 }
 
-impl Figures {
+impl Metrics {
     pub fn fault(&self, kind: &str) {
         *self.lock().entry(kind.to_owned()).or_default() += 1;
     }

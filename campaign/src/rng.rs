@@ -1,19 +1,19 @@
-//! Chance that can be had again: everything random in a scenario comes from its seed.
+//! Rng that can be had again: everything random in a scenario comes from its seed.
 
 /// A small generator (SplitMix64): good enough to choose, and the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
-    /// The chance of this seed.
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+impl Rng {
+    /// The rng of this seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
     }
 
-    /// Another chance, for one part of a whole: what one part draws does not change another's.
-    pub fn part(&self, part: u64) -> Chance {
-        let mut other = Chance(self.0 ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        Chance(other.next())
+    /// Another rng, for one part of a whole: what one part draws does not change another's.
+    pub fn part(&self, part: u64) -> Rng {
+        let mut other = Rng(self.0 ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        Rng(other.next())
     }
 
     /// The next number.

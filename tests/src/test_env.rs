@@ -15,13 +15,13 @@ use crate::{
     evidence::cgroups_of,
     host::{self, Contain, NOBODY, Setting, User},
     oracle::Oracle,
-    rig::{Rig, Session},
     run::Quell,
+    systemd_user::{Session, SystemdUser},
 };
 
 /// Removed with all it holds when dropped; what still runs of the test is ended first.
 #[derive(Debug)]
-pub struct Lab {
+pub struct TestEnv {
     /// Finds the processes of this lab: all have its token in their environment.
     pub oracle: Oracle,
     user: User,
@@ -33,36 +33,36 @@ pub struct Lab {
     serial: AtomicUsize,
 }
 
-impl Lab {
+impl TestEnv {
     /// A lab for quell as this user.
-    pub fn new(user: User) -> Lab {
+    pub fn new(user: User) -> TestEnv {
         let oracle = Oracle::new();
         let dir = std::env::temp_dir().join(format!("quell-{}", oracle.token()));
         fs::create_dir(&dir).expect("a directory for the test");
-        let lab = Lab { oracle, user, dir, delegated: None, session: None, serial: AtomicUsize::new(0) };
+        let lab = TestEnv { oracle, user, dir, delegated: None, session: None, serial: AtomicUsize::new(0) };
         lab.give(&lab.dir);
         lab
     }
 
     /// A lab for quell as whoever runs the tests.
-    pub fn as_me() -> Lab {
-        Lab::new(if host::am_root() { User::Root } else { User::Ordinary })
+    pub fn as_me() -> TestEnv {
+        TestEnv::new(if host::am_root() { User::Root } else { User::Ordinary })
     }
 
     /// A lab where the user has what the containment needs: an ordinary user needs a cgroup of its
     /// own, which root can give.
-    pub fn for_containment(user: User, contain: Contain) -> Lab {
-        let mut lab = Lab::new(user);
+    pub fn for_containment(user: User, contain: Contain) -> TestEnv {
+        let mut lab = TestEnv::new(user);
         if contain == Contain::Cgroup && user == User::Ordinary && host::am_root() {
             lab.delegate();
         }
         lab
     }
 
-    /// A lab for this setting where [`Lab::leftovers`] sees every cgroup that quell makes, on record or
+    /// A lab for this setting where [`TestEnv::leftovers`] sees every cgroup that quell makes, on record or
     /// not: root, too, gets one to make them in.
-    pub fn enclosed(setting: Setting) -> Lab {
-        let mut lab = Lab::new(setting.user);
+    pub fn enclosed(setting: Setting) -> TestEnv {
+        let mut lab = TestEnv::new(setting.user);
         if setting.contain == Contain::Cgroup && host::am_root() {
             lab.delegate();
         }
@@ -79,14 +79,14 @@ impl Lab {
     }
 
     /// A lab for this setting.
-    pub fn with(setting: Setting) -> Lab {
-        Lab::for_containment(setting.user, setting.contain)
+    pub fn with(setting: Setting) -> TestEnv {
+        TestEnv::for_containment(setting.user, setting.contain)
     }
 
     /// A lab for an ordinary user who has a systemd user manager.
-    pub fn beside(rig: &Rig) -> Lab {
-        let mut lab = Lab::new(User::Ordinary);
-        lab.session = Some(rig.session().clone());
+    pub fn beside(manager: &SystemdUser) -> TestEnv {
+        let mut lab = TestEnv::new(User::Ordinary);
+        lab.session = Some(manager.session().clone());
         lab
     }
 
@@ -238,7 +238,7 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         let jobs = [self.home(), self.inner_home()].map(|home| self.records_in(&home));
         // The directory first, for a chain that got away goes on until its fifo is gone; then the
