@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::{
     eventually,
-    lab::Lab,
     oracle::Process,
     run::{Finished, PATIENCE, Quell, READER_PATIENCE, Running},
+    test_env::TestEnv,
 };
 
 /// A job that `quell start` has started. Stopped by the lab's end at the latest.
 #[derive(Debug)]
 pub struct Background<'l> {
-    lab: &'l Lab,
+    lab: &'l TestEnv,
     /// Its id.
     pub id: String,
     starter: Option<Running>,
@@ -38,7 +38,7 @@ impl<'l> Quell<'l> {
     }
 }
 
-impl Lab {
+impl TestEnv {
     /// Starts the command line of `quell start`.
     pub fn start(&self) -> Quell<'_> {
         self.quell("start")
