@@ -120,7 +120,7 @@ fn is_loose(world: &World, facts: &Job) -> bool {
 }
 
 fn is_said_gone(world: &World, id: &str) -> bool {
-    world.lab.job(id).record().is_some_and(|record| record["verdict"]["kind"] == "gone")
+    world.lab.job(id).record().is_some_and(|record| record["last"]["verdict"]["kind"] == "gone")
 }
 
 /// Of which job a process is.
@@ -186,7 +186,7 @@ fn one_job(world: &World, id: &str, facts: &Job) {
 }
 
 fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let cause = record["cause"].as_str().unwrap_or_default();
+    let cause = record["last"]["ending"]["cause"].as_str().unwrap_or_default();
     let fine = match cause {
         "own_exit" => {
             facts.work.exit.is_some() || facts.terms > 0 || facts.suffered(&[Harm::Start]) || facts.stops > 0
@@ -213,14 +213,14 @@ fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) 
 }
 
 fn verdict(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let verdict = record["verdict"]["kind"].as_str().unwrap_or_default();
+    let verdict = record["last"]["verdict"]["kind"].as_str().unwrap_or_default();
     let fine = match verdict {
         "gone" => true,
         // Without a keeper the end is proven only if no other process can be the job's.
         "unproven" => {
             facts.lost()
                 || facts.suffered(&[Harm::Keeper, Harm::Standby, Harm::Stopped, Harm::Files])
-                || is_foreign(&record["verdict"].to_string())
+                || is_foreign(&record["last"]["verdict"].to_string())
         }
         _ => false,
     };
@@ -230,7 +230,7 @@ fn verdict(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String
 }
 
 fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dyn Fn() -> String) {
-    let outcome = &record["outcome"];
+    let outcome = &record["last"]["outcome"];
     let last = books.last().copied();
     let left = last.and_then(|book| book.leaving);
     let kind = outcome["kind"].as_str().unwrap_or_default();
@@ -251,7 +251,10 @@ fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dy
         world.violation("P5", format!("the outcome can't be {outcome}: {}", what()));
     }
     let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms + facts.others == 0 && !facts.timed;
-    if undisturbed && facts.work.exit.is_some() && world.trouble != Trouble::Disk && record["cause"] != "user"
+    if undisturbed
+        && facts.work.exit.is_some()
+        && world.trouble != Trouble::Disk
+        && record["last"]["ending"]["cause"] != "user"
     {
         let code = facts.work.exit.map(i64::from);
         if kind != "exited" || outcome["code"].as_i64() != code {
