@@ -4,6 +4,7 @@
 //! The key types: [`JobId`], [`JobRequest`], [`Lifecycle`] (the lifecycle as a total state × event table), [`StopPlan`],
 //! [`Receipt`]. [`account`] turns a receipt into the few lines that a person reads.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod account;
 mod decision;
