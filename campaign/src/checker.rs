@@ -232,10 +232,16 @@ fn verdict(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> 
     }
 }
 
-fn outcome(scenario: &Scenario, facts: &Job, record: &Value, books: &[Book], what: &dyn Fn() -> String) {
+fn outcome(
+    scenario: &Scenario,
+    facts: &Job,
+    record: &Value,
+    journals: &[WorkerJournal],
+    what: &dyn Fn() -> String,
+) {
     let outcome = &record["last"]["outcome"];
-    let last = books.last().copied();
-    let left = last.and_then(|book| book.leaving);
+    let last = journals.last().copied();
+    let left = last.and_then(|journal| journal.leaving);
     let kind = outcome["kind"].as_str().unwrap_or_default();
     let fine = match kind {
         // A code that the program never gave is an invention.

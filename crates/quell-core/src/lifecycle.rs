@@ -67,6 +67,8 @@ pub struct StopRequest {
 pub enum Count {
     /// So many are alive; the root's corpse does not count.
     Alive(usize),
+    /// So many are alive, and none of them may be signalled: another round would change nothing.
+    Refused(usize),
     /// It could not be counted. Never taken for zero.
     Unknown(String),
 }
@@ -188,6 +190,14 @@ impl Lifecycle {
         let mut life = Self { root, ending, leaked, grace, ask, ..Self::new(rules) };
         life.settle(Cause::KeeperLost, Actor::Unknown);
         let actions = life.kill(Some(KillReason::KeeperLost));
+        (life, actions)
+    }
+
+    /// Processes that run already, and whose stop begins now. The first actions come with it.
+    pub fn adopted(plan: StopPlan) -> (Self, Vec<Action>) {
+        let rules = LifecycleRules { plan, until: Until::Tree, timeout: None };
+        let mut life = Self::new(rules);
+        let actions = life.ask_to_end(plan.grace);
         (life, actions)
     }
 
@@ -356,6 +366,9 @@ impl Lifecycle {
             (Phase::Asking | Phase::Killing, LifecycleEvent::Counted(Count::Alive(0))) => {
                 self.end(Verdict::Gone)
             }
+            (Phase::Asking | Phase::Killing, LifecycleEvent::Counted(Count::Refused(count))) => {
+                self.end(Verdict::Survivors { count })
+            }
             (Phase::Asking, LifecycleEvent::Counted(count)) => {
                 self.last_count = count;
                 if self.rest_waits && self.root.is_some() { self.ask_the_rest() } else { vec![] }
@@ -385,7 +398,7 @@ impl Lifecycle {
             }
             (Phase::Killing, LifecycleEvent::Deadline) => {
                 let verdict = match &self.last_count {
-                    Count::Alive(count) => Verdict::Survivors { count: *count },
+                    Count::Alive(count) | Count::Refused(count) => Verdict::Survivors { count: *count },
                     Count::Unknown(why) => Verdict::Unproven { why: why.clone() },
                 };
                 self.end(verdict)

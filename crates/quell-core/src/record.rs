@@ -51,6 +51,29 @@ pub enum ContainmentKind {
     Pidns,
 }
 
+impl ContainmentKind {
+    /// The word for it in JSON, on the command line and in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reaper => "reaper",
+            Self::Cgroup => "cgroup",
+            Self::Scope => "scope",
+            Self::Pidns => "pidns",
+        }
+    }
+
+    /// Whether the process on record as the root is the init of a PID namespace. Then the root is its first child, and has no
+    /// PID of its own outside.
+    pub const fn has_init(self) -> bool {
+        matches!(self, Self::Pidns)
+    }
+
+    /// Whether the cgroup is removed by systemd when it is empty.
+    pub const fn is_removed_by_systemd(self) -> bool {
+        matches!(self, Self::Scope)
+    }
+}
+
 /// Whose session and group the root is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

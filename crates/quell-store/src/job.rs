@@ -290,7 +290,9 @@ impl JobDir {
                 None
             }
         };
-        let alive = |record: &StateRecord| record.keeper.into_iter().chain(record.standby).any(is_alive);
+        let alive = |record: &StateRecord| {
+            record.keeper.into_iter().chain(record.standby).any(|id| PidFd::of(id).is_some())
+        };
         let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
         if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
             return Ok(Liveness::Supervised);
@@ -562,12 +564,6 @@ impl JobDir {
         }
         Ok(InDir { dir, name })
     }
-}
-
-/// Whether this very process is alive.
-fn is_alive(id: ProcId) -> bool {
-    let Ok(pidfd) = PidFd::open(id.pid) else { return false };
-    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start) && pidfd.is_alive()
 }
 
 /// A name in a directory that is open.

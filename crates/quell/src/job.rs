@@ -29,12 +29,6 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// At which of these looks a keeper that is still silent is killed, though it may only be slow.
 const LAST_LOOK: usize = 4;
 
-/// The process `id` itself, if it is still there.
-fn pin(id: ProcId) -> Option<PidFd> {
-    let pidfd = PidFd::open(id.pid).ok()?;
-    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start).then_some(pidfd)
-}
-
 /// Which of a job's keepers a look kills, besides those that can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doomed {
@@ -289,7 +283,8 @@ impl Job {
         if !foreground {
             return Ok((false, None));
         }
-        let here = record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(pin);
+        let here =
+            record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(PidFd::of);
         // In another PID namespace than this it has another number on record.
         let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
         let signal: Box<dyn Fn(Signal) -> Sent> = match (here, record.standby) {
@@ -382,7 +377,7 @@ impl Job {
     fn keeper_in(&self, role: impl Fn(&StateRecord) -> Option<ProcId>) -> Option<PidFd> {
         let record = self.dir.record().ok()?;
         let id = role(&record)?;
-        let pidfd = pin(id)?;
+        let pidfd = PidFd::of(id)?;
         self.dir.is_kept_by(id, record.keeper).then_some(pidfd)
     }
 

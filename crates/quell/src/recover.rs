@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{OrphanedJob, Recovered};
 use quell_core::{
-    Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, KillReason, Mask, Member, Moment, ProcId, Receipt, RecordedState, RecordedTree, RootOutcome,
-    RootReport, SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, EventKind, Grace, JobBrief, JobEvent, JobId, JobSpec,
+    KillReason, Mask, Member, Moment, ProcId, Receipt, RecordedState, RecordedTree, RootOutcome, RootReport,
+    SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Guard, Permit, Verb};
 use quell_keeper::{News, RunError};
@@ -594,11 +594,11 @@ fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     let ended = Moment { at: lost.last_word(), wall: now() };
     let note = "its host was restarted: none of its processes can be alive".into();
     let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
-    let containment = left.held.unwrap_or(ContainmentKind::Reaper);
+    let containment = left.kind(None);
     let cgroup = left.cgroup.map(Path::display).map(|path| path.to_string());
     let recovered = Recovered {
         held: ContainmentInfo { containment, session: left.session, cgroup, defeated_by: Vec::new() },
-        root: left.root.filter(|_| containment != ContainmentKind::Pidns),
+        root: left.root.filter(|_| !containment.has_init()),
         outcome: None,
         steps: vec![step],
         members: Vec::<Member>::new(),

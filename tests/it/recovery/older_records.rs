@@ -80,7 +80,7 @@ fn an_ended_job_of_an_older_release_is_damaged_and_can_be_removed() {
 
 #[test]
 fn an_ended_job_with_the_state_of_an_older_version_is_damaged() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let job = lab.start().command(["true"]).begin();
     assert!(job.wait_over(PATIENCE));
     state_as_older_version_wrote(&job);
@@ -106,13 +106,8 @@ fn a_live_job_of_an_older_release_can_be_stopped() {
 }
 
 #[test]
-<<<<<<< HEAD:tests/it/recovery/older_records.rs
-fn a_lost_job_of_an_older_release_is_stopped_and_not_called_ended_before() {
-    let lab = TestEnv::as_me();
-=======
 fn a_lost_job_of_an_older_release_is_not_said_to_be_gone() {
-    let lab = Lab::as_me();
->>>>>>> w-records:tests/it/older_records.rs
+    let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();

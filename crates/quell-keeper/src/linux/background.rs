@@ -263,7 +263,7 @@ fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, Run
             let held = tree.map(|tree| tree.containment);
             let keeper = record.and_then(|record| record.keeper);
             let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
-            if held == Some(ContainmentKind::Pidns)
+            if held.is_some_and(ContainmentKind::has_init)
                 && unseen
                 && matches!(outer.liveness(), Ok(Liveness::Supervised))
             {
