@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, JobId, ProcId, Receipt, Signal, StateRecord, StopPlan, Verdict};
-use quell_keeper::control::{Answer, Call, LiveMember};
+use quell_keeper::control::{Answer, Call, LiveMember, StopValue};
 use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
@@ -14,7 +14,7 @@ use quell_guard::Verb;
 
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
 use crate::recover::{Finisher, Keepers, Standing, Survivors, not_proven_dead, settle};
-use crate::{Error, JobState, JobView, Quell, Result, find, record_stop, settle_lost};
+use crate::{Error, JobView, Quell, Result, find, record_stop, settle_lost};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
 /// audit, the record, a busy machine.
@@ -64,10 +64,9 @@ impl Looks {
 pub struct Stop {
     /// Without asking it first.
     pub kill: bool,
-    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it. A job in the foreground
-    /// has its own in any case: it is asked by a signal, which carries nothing.
+    /// The grace, if it is not to be the job's own. A stop that is under way is shortened to it.
     pub grace: Option<Duration>,
-    /// Which processes are asked first, if that is not to be as the job has it. A job in the foreground goes by its own.
+    /// Which processes are asked first, if that is not to be as the job has it.
     pub ask: Option<AskScope>,
     /// Why, for the receipt of a job in the background.
     pub reason: Option<String>,
@@ -277,36 +276,25 @@ impl Job {
                 Heard::Silence => (true, None),
             });
         }
-        // A job in the foreground is asked as from a shell.
+        // A job in the foreground has no socket; its front is asked by a signal.
         let Ok(record) = self.dir.record() else { return Ok((false, None)) };
-        let foreground = self.dir.spec().is_ok_and(|spec| spec.request.is_foreground());
-        if !foreground {
-            return Ok((false, None));
-        }
-        let here =
-            record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(PidFd::of);
+        let is_foreground = self.dir.spec().is_ok_and(|spec| spec.request.is_foreground());
+        let Some(recorded) = record.standby.filter(|_| is_foreground) else { return Ok((false, None)) };
+        let here = || PidFd::of(recorded).filter(|_| self.dir.is_kept_by(recorded, record.keeper));
         // In another PID namespace than this it has another number on record.
         let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
-        let signal: Box<dyn Fn(Signal) -> Sent> = match (here, record.standby) {
-            (Some(front), _) => Box::new(move |signal| front.signal(signal)),
-            (None, Some(_)) => match elsewhere() {
-                Some(front) => Box::new(move |signal| front.signal(signal)),
-                None => return Ok((false, None)),
-            },
-            (None, None) => return Ok((false, None)),
+        let Some(front) = here().or_else(|| Some(elsewhere()?.into_pidfd())) else {
+            return Ok((false, None));
         };
-        // It has been asked, and would take a second request for impatience.
-        if !stop.kill && record.state.job_state() == JobState::Stopping {
-            return Ok((true, None));
-        }
-        let heard = signal(Signal::TERM) == Sent::Yes;
-        // A second request kills at once.
-        if stop.kill {
-            signal(Signal::INT);
+        let value = StopValue { kill: stop.kill, grace: stop.grace, ask: stop.ask }.encode();
+        let mut sent = front.signal_with(Signal::ASK_FRONT, value);
+        // Its user may have too many signals pending; a plain one is always taken.
+        if sent == Sent::Refused {
+            sent = front.signal(Signal::TERM);
         }
         // It may have been suspended, with its job, from its terminal.
-        signal(Signal::CONT);
-        Ok((heard, None))
+        front.signal(Signal::CONT);
+        Ok((sent == Sent::Yes, None))
     }
 
     /// Waits for a keeper to say that it has heard. One that stays silent is killed, and its standby finishes the stop; or

@@ -165,7 +165,7 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
     let text = lab.quell("status").args([&job.id]).finish().stdout;
     assert!(text.contains(&format!("pid {pid}, `sh -c echo")), "{text}");
 
-    // A job in the foreground is asked by a signal.
+    // A job in the foreground is asked by a signal, which says how it is to be stopped but not why.
     let file = lab.path("receipt");
     let mut run = lab
         .run()
@@ -179,7 +179,7 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     run.wait_exit(PATIENCE).expect("it ends");
     let receipt: Value = serde_json::from_slice(&fs::read(&file).expect("a receipt")).expect("JSON");
-    assert_eq!((&receipt["actor"]["kind"], &receipt["actor"]["pid"]), (&json!("sender"), &json!(pid)));
+    assert_eq!((&receipt["actor"]["kind"], &receipt["actor"]["pid"]), (&json!("client"), &json!(pid)));
 }
 
 #[test]

@@ -245,9 +245,8 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         // Stopped before its first instruction: as if the signal had met the program itself.
         RootOutcome::NotStarted { .. } => match receipt.actor {
             Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
-            Actor::Program | Actor::Client { .. } | Actor::Quell | Actor::Kernel | Actor::Unknown => {
-                ExitCode::from(FAILED)
-            }
+            Actor::Client { .. } => ExitCode::from(128 + Signal::TERM.number() as u8),
+            Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => ExitCode::from(FAILED),
         },
         RootOutcome::Unknown => ExitCode::from(FAILED),
     }

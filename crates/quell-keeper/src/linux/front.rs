@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quell_contain::{Containment, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
     Actor, Cause, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown, Mask, Member,
-    Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
+    Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, StopMode, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -22,8 +22,10 @@ use super::caller::caller_of;
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::helper::{self, Brief};
 use super::prepare::{self, open_outlets};
+use super::service::client;
 use super::supervise::{AUDIT_PATIENCE, Kit, LASTING, SupervisedJob, Supervisor};
 use super::wire::{JsonChannel, Note, Order, StartFailure};
+use crate::control::StopValue;
 use crate::{Finished, RunError};
 
 /// The signals by which a front is asked to stop its job.
@@ -129,6 +131,7 @@ fn run_with(
     };
     let watched: Vec<Signal> = signals(&[&STOPPERS[..], &PASSED[..], &["CHLD"]].concat())
         .into_iter()
+        .chain([Signal::ASK_FRONT])
         .filter(|signal| !plan.keep_ignored.contains(signal))
         .collect();
     // A file that may not grow any more is an error to be told, not a reason to die.
@@ -432,7 +435,7 @@ impl Front {
             }
             // Whoever wanted the job is gone before it was told of it: nobody would ever know of it.
             if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
-                let _ = self.line.mention(&Order::Stop(Actor::Unknown));
+                let _ = self.line.mention(&stop_order(Actor::Unknown));
                 self.expect_answer();
             }
             if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
@@ -505,6 +508,15 @@ impl Front {
         tracing::debug!("received {name} from pid {}", info.pid);
         if PASSED.contains(&name.as_str()) {
             let _ = self.line.mention(&Order::Pass(info.signal));
+        } else if info.signal == Signal::ASK_FRONT {
+            // A plain TERM right behind it would be the same request, and a later one the second.
+            self.asked.get_or_insert_with(Instant::now);
+            let StopValue { kill, grace, ask } = StopValue::decode(info.value);
+            let grace = grace.unwrap_or(self.request.stop.grace);
+            let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
+            let actor = client(info.pid, info.uid, None, &self.request.masked_values());
+            let _ = self.line.mention(&Order::Stop { actor, mode, ask });
+            self.expect_answer();
         } else if STOPPERS.contains(&name.as_str()) {
             if info.from_kernel && info.signal != Signal::HUP && self.root_hears_the_terminal() {
                 self.interrupted |= info.signal == Signal::INT;
@@ -526,7 +538,7 @@ impl Front {
                 let (pid, command) = caller_of(info.pid, &self.request.masked_values());
                 Actor::Sender { signal: info.signal, pid, uid: info.uid, command }
             };
-            let _ = self.line.mention(&Order::Stop(actor));
+            let _ = self.line.mention(&stop_order(actor));
             self.expect_answer();
         }
     }
@@ -670,6 +682,11 @@ impl Front {
         let _ = quell_sys::wait_exit(self.keeper.pid());
         Some(quell_sys::reap(self.keeper.pid()).ok()??.outcome)
     }
+}
+
+/// As a signal asks for it: politely, and the second time at once.
+fn stop_order(actor: Actor) -> Order {
+    Order::Stop { actor, mode: StopMode::Ask, ask: None }
 }
 
 pub fn random() -> Result<u128, RunError> {

@@ -470,7 +470,7 @@ impl Supervisor {
             self.say(&Note::Heard);
             tracing::debug!("order {order}");
             match order {
-                Order::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
+                Order::Stop { actor, mode, ask } => self.ask_stop_of(Cause::User, actor, mode, ask),
                 Order::OwnerGone => {
                     self.happen(EventKind::OwnerGone { kept: false });
                     if let Some(desk) = self.desk() {

@@ -78,7 +78,7 @@ impl Pause<'_> {
         for order in arrived.messages {
             let _ = front.mention(&Note::Heard);
             stop = stop.or(match order {
-                Order::Stop(actor) => Some((Cause::User, actor)),
+                Order::Stop { actor, .. } => Some((Cause::User, actor)),
                 Order::OwnerGone => Some((Cause::OwnerGone, Actor::Quell)),
                 Order::Pass(_) => None,
             });

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::{
-    Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step,
+    Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step, StopMode,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,13 @@ use crate::ExecRemedy;
 /// From the front to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Stop the job; a second one kills it at once.
-    Stop(Actor),
+    /// Stop the job.
+    Stop {
+        actor: Actor,
+        mode: StopMode,
+        /// Which processes are asked first, if that is not to be as the job has it.
+        ask: Option<AskScope>,
+    },
     /// Stop the job, as its owner is gone.
     OwnerGone,
     /// Pass a signal to the root.
@@ -29,7 +34,7 @@ pub enum Order {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stop(_) => f.write_str("stop"),
+            Self::Stop { mode, .. } => write!(f, "stop ({mode:?})"),
             Self::OwnerGone => f.write_str("stop: the owner is gone"),
             Self::Pass(signal) => write!(f, "pass {signal} to the root"),
         }
