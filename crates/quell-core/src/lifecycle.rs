@@ -14,7 +14,10 @@
 
 use std::time::Duration;
 
-use crate::{Actor, AskScope, Cause, JobState, KillReason, RootOutcome, Signal, StopPlan, Until, Verdict};
+use crate::{
+    Actor, AskScope, Cause, Ending, KillReason, Moment, RecordedState, RecordedTree, RootOutcome, Signal,
+    StopPlan, Until, Verdict,
+};
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,20 +36,6 @@ pub enum Phase {
     Killing,
     /// Over; the verdict says what was proven.
     Ended,
-}
-
-impl Phase {
-    /// The state that is on record and shown. `ready` is whether the job has shown that it is ready.
-    pub fn job_state(self, ready: bool) -> JobState {
-        match self {
-            Phase::Created => JobState::Created,
-            Phase::Starting => JobState::Starting,
-            Phase::Running | Phase::Draining if ready => JobState::Ready,
-            Phase::Running | Phase::Draining => JobState::Running,
-            Phase::Asking | Phase::Killing => JobState::Stopping,
-            Phase::Ended => JobState::Ended,
-        }
-    }
 }
 
 /// How a stop is meant.
@@ -245,6 +234,24 @@ impl Lifecycle {
     /// Why it is being killed, or was. The first reason stays; there is none where nothing had run.
     pub fn kill_reason(&self) -> Option<KillReason> {
         self.kill_reason
+    }
+
+    /// The state that goes on record while the job lives; none before its root exists, and after its end.
+    pub fn recorded(&self, tree: Option<RecordedTree>, ready: Option<Moment>) -> Option<RecordedState> {
+        let outcome = self.root.clone();
+        Some(match self.state {
+            Phase::Created | Phase::Ended => return None,
+            Phase::Starting => RecordedState::Starting { tree: tree? },
+            Phase::Running | Phase::Draining => match ready {
+                Some(ready) => RecordedState::Ready { tree: tree?, outcome, ready },
+                None => RecordedState::Running { tree: tree?, outcome },
+            },
+            Phase::Asking | Phase::Killing => {
+                let (cause, actor) = self.ending.clone()?;
+                let ending = Ending { cause, actor };
+                RecordedState::Stopping { tree, outcome, ready, ending, survivors: None }
+            }
+        })
     }
 
     /// What was proven; only an ended job has it.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, JobId, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, JobId, ProcId, Receipt, Signal, StateRecord, StopPlan, Verdict};
 use quell_keeper::control::{Answer, Call, LiveMember};
 use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -296,7 +296,7 @@ impl Job {
             (None, None) => return Ok((false, None)),
         };
         // It has been asked, and would take a second request for impatience.
-        if !stop.kill && record.state == JobState::Stopping {
+        if !stop.kill && record.state.job_state() == JobState::Stopping {
             return Ok((true, None));
         }
         let heard = signal(Signal::TERM) == Sent::Yes;
@@ -374,7 +374,7 @@ impl Job {
     }
 
     /// One of those who keep the job, pinned; none if the record names somebody who does not.
-    fn keeper_in(&self, role: impl Fn(&Record) -> Option<ProcId>) -> Option<PidFd> {
+    fn keeper_in(&self, role: impl Fn(&StateRecord) -> Option<ProcId>) -> Option<PidFd> {
         let record = self.dir.record().ok()?;
         let id = role(&record)?;
         let pidfd = PidFd::of(id)?;

@@ -542,7 +542,7 @@ impl Front {
         Home::at(home).job(job).record().is_ok_and(|outer| {
             // Who is outside of our PID namespace has no number here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == JobState::Stopping
+            sent_by_it && outer.state.job_state() == JobState::Stopping
         })
     }
 
