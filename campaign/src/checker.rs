@@ -122,7 +122,7 @@ fn is_loose(scenario: &Scenario, facts: &Job) -> bool {
 }
 
 fn is_said_gone(scenario: &Scenario, id: &str) -> bool {
-    scenario.env.job(id).record().is_some_and(|record| record["verdict"]["kind"] == "gone")
+    scenario.env.job(id).record().is_some_and(|record| record["last"]["verdict"]["kind"] == "gone")
 }
 
 /// Of which job a process is.
@@ -189,7 +189,7 @@ fn one_job(scenario: &Scenario, id: &str, facts: &Job) {
 }
 
 fn cause(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let cause = record["cause"].as_str().unwrap_or_default();
+    let cause = record["last"]["ending"]["cause"].as_str().unwrap_or_default();
     let fine = match cause {
         "own_exit" => {
             facts.work.exit.is_some() || facts.terms > 0 || facts.suffered(&[Harm::Start]) || facts.stops > 0
@@ -216,14 +216,14 @@ fn cause(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> St
 }
 
 fn verdict(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let verdict = record["verdict"]["kind"].as_str().unwrap_or_default();
+    let verdict = record["last"]["verdict"]["kind"].as_str().unwrap_or_default();
     let fine = match verdict {
         "gone" => true,
         // Without a keeper the end is proven only if no other process can be the job's.
         "unproven" => {
             facts.lost()
                 || facts.suffered(&[Harm::Keeper, Harm::Standby, Harm::Stopped, Harm::Files])
-                || is_foreign(&record["verdict"].to_string())
+                || is_foreign(&record["last"]["verdict"].to_string())
         }
         _ => false,
     };
@@ -239,7 +239,7 @@ fn outcome(
     journals: &[WorkerJournal],
     what: &dyn Fn() -> String,
 ) {
-    let outcome = &record["outcome"];
+    let outcome = &record["last"]["outcome"];
     let last = journals.last().copied();
     let left = last.and_then(|journal| journal.leaving);
     let kind = outcome["kind"].as_str().unwrap_or_default();
@@ -263,7 +263,7 @@ fn outcome(
     if undisturbed
         && facts.work.exit.is_some()
         && scenario.trouble != Trouble::Disk
-        && record["cause"] != "user"
+        && record["last"]["ending"]["cause"] != "user"
     {
         let code = facts.work.exit.map(i64::from);
         if kind != "exited" || outcome["code"].as_i64() != code {

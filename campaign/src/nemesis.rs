@@ -310,15 +310,19 @@ impl<'w> Nemesis<'w> {
             }
             1 => {
                 let empty = self.make_empty_cgroup(job);
-                change(&state, |state| state["cgroup"] = empty.display().to_string().into());
+                change(&state, |state| state["tree"]["cgroup"] = empty.display().to_string().into());
                 "forged: an empty cgroup"
             }
             2 => {
                 let id = self.scenario.some_bystander(&mut self.rng);
                 let (pid, start) = id.map_or((1, 1), |id| (id.pid, id.start));
                 change(&state, |state| {
+                    let ending = serde_json::json!({ "cause": "own_exit", "actor": { "kind": "program" } });
                     state["state"] = "waiting".into();
-                    state["root"] = serde_json::json!({ "pid": pid, "start": start });
+                    state["last"] = serde_json::json!({
+                        "outcome": { "kind": "unknown" }, "ending": ending, "verdict": { "kind": "gone" },
+                    });
+                    state["tree"]["root"] = serde_json::json!({ "pid": pid, "start": start });
                 });
                 "forged: waiting, another root"
             }
@@ -326,14 +330,17 @@ impl<'w> Nemesis<'w> {
             3 if !self.scenario.ledger.get(&job.id).again => {
                 if let Some(stranger) = stranger.filter(|stranger| stranger.start + 1 < root.start) {
                     let named = serde_json::json!([{ "pid": stranger.pid, "start": stranger.start }]);
-                    change(&state, |state| state["members"] = named);
+                    change(&state, |state| state["tree"]["members"] = named);
                 }
                 "forged: a stranger as a member"
             }
             _ => {
                 change(&state, |state| {
-                    state["state"] = "created".into();
-                    state.as_object_mut().map(|state| state.remove("root"));
+                    let ending =
+                        serde_json::json!({ "cause": "keeper_lost", "actor": { "kind": "unknown" } });
+                    state["state"] = "stopping".into();
+                    state["ending"] = ending;
+                    state.as_object_mut().map(|state| state.remove("tree"));
                 });
                 "forged: no root"
             }
@@ -345,7 +352,7 @@ impl<'w> Nemesis<'w> {
     /// An empty cgroup that has the name of the job's own, where one can be made.
     fn make_empty_cgroup(&mut self, job: &Background<'_>) -> PathBuf {
         let record = job.record().unwrap_or_default();
-        let cgroup = PathBuf::from(record["cgroup"].as_str().unwrap_or("/sys/fs/cgroup/none"));
+        let cgroup = PathBuf::from(record["tree"]["cgroup"].as_str().unwrap_or("/sys/fs/cgroup/none"));
         let beside = cgroup.with_file_name(format!("beside-{}", job.id));
         let empty = beside.join(format!("quell-{}", job.id));
         if am_root()
@@ -460,7 +467,9 @@ impl<'w> Nemesis<'w> {
     /// Moves the job's processes away and removes its cgroup.
     fn remove_cgroup(&self, job: &Background<'_>) {
         let record = job.record().unwrap_or_default();
-        let Some(cgroup) = record["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else { return };
+        let Some(cgroup) = record["tree"]["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else {
+            return;
+        };
         let Some(above) = cgroup.parent() else { return };
         if !cgroup.is_dir() || !cgroup.to_string_lossy().contains(&job.id) {
             return;
@@ -509,9 +518,9 @@ impl<'w> Nemesis<'w> {
         });
         if let Some(stranger) = stranger {
             change(&dir.join("state.jsonl"), |state| {
-                if state["state"] != "ended" && state["root"].is_object() {
-                    state["root"]["pid"] = stranger.pid.into();
-                    state["root"]["start"] = stranger.start.into();
+                if state["state"] != "ended" && state["tree"].is_object() {
+                    state["tree"]["root"]["pid"] = stranger.pid.into();
+                    state["tree"]["root"]["start"] = stranger.start.into();
                 }
             });
         }

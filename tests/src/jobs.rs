@@ -94,8 +94,9 @@ impl Background<'_> {
     /// One of its processes as its record names it: `root`, `keeper`, `standby`.
     pub fn process(&self, role: &str) -> Option<Process> {
         let record = self.record()?;
-        let process = Process::now(record[role]["pid"].as_u64()? as u32)?;
-        (process.start == record[role]["start"].as_u64()?).then_some(process)
+        let id = if role == "root" { &record["tree"]["root"] } else { &record[role] };
+        let process = Process::now(id["pid"].as_u64()? as u32)?;
+        (process.start == id["start"].as_u64()?).then_some(process)
     }
 
     /// The names of its events, in order.

@@ -269,7 +269,7 @@ fn a_job_inside_a_job_ends_with_it() {
             assert_eq!(second.code(), first.code(), "{what}: {} {}", second.stdout, second.stderr);
             assert!(inner.is_over() && inner.state() == "ended", "{what}: {}", inner.state());
             if matches!(end, End::Exit | End::Stop) {
-                let cause = inner.record().expect("a record")["cause"].clone();
+                let cause = inner.record().expect("a record")["last"]["ending"]["cause"].clone();
                 assert_eq!(cause, "owner_gone", "{what}: {:?}", inner.events());
                 let told = inner.events().iter().filter(|event| *event == "owner_gone").count();
                 assert_eq!(told, 1, "{what}: {:?}", inner.events());

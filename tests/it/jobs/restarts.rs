@@ -105,7 +105,8 @@ fn resting<'l>(lab: &'l TestEnv, options: &[&str]) -> Background<'l> {
 /// What both the record and the receipt say of the end: the cause, the actor, and how the last run went.
 fn end_of(job: &Background<'_>) -> (Value, Value, Value) {
     let (record, receipt) = (job.record().expect("a record"), job.receipt().expect("a receipt"));
-    let told = (record["cause"].clone(), record["actor"].clone(), record["outcome"].clone());
+    let last = &record["last"];
+    let told = (last["ending"]["cause"].clone(), last["ending"]["actor"].clone(), last["outcome"].clone());
     let proven = (receipt["cause"].clone(), receipt["actor"].clone(), receipt["root"]["outcome"].clone());
     assert_eq!(told, proven, "the record and the receipt of {}", job.id);
     told
@@ -244,7 +245,7 @@ fn the_time_to_live_is_that_of_all_runs() {
         let quell = soon(&lab, "always").args(["--restart-limit", "none", "--ttl", "1s"]);
         let job = quell.env("QUELL_START_RESTART_MAX_DELAY", "30ms").sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{script}: it lives on after its time: {}", job.state());
-        assert_eq!(job.record().expect("a record")["cause"], "timeout", "{script}");
+        assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "timeout", "{script}");
         is_quiet(&lab);
     }
 }
@@ -259,7 +260,7 @@ fn no_run_begins_after_the_owner_is_gone() {
     assert!(eventually(PATIENCE, || count(&job, "started") > 2), "{:?}", job.events());
     owner.kill().and_then(|()| owner.wait()).expect("kill");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
-    assert_eq!(job.record().expect("a record")["cause"], "owner_gone");
+    assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "owner_gone");
     is_quiet(&lab);
 }
 

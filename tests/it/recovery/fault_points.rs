@@ -49,7 +49,7 @@ fn all_ended(lab: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) 
         let lost = ["keeper_lost", "front_lost", "user"];
         let allowed = scenario.causes().iter().chain(if hit_role == "command" { &lost[2..] } else { &lost });
         let state = job.record().unwrap_or_default();
-        let told = [cause(&receipt), cause(&state)];
+        let told = [cause(&receipt), cause(&state["last"]["ending"])];
         // Of a job that waited for its next life, the receipt is that of the last one.
         if !allowed.clone().any(|allowed| *allowed == told[1]) || job.state() != "ended" {
             return Err(format!("{id}: {}, caused by {told:?}", job.state()));

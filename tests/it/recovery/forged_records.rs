@@ -192,7 +192,7 @@ fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
         assert!(eventually(PATIENCE, || age(&older) > 0.05));
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();
-        forge(&job, |state| state["root"] = identity(&older));
+        forge(&job, |state| state["tree"]["root"] = identity(&older));
         let done = job.stop(&["--now"]);
         assert!(older.is_alive(), "{user:?}: {}{}", done.stdout, done.stderr);
     }

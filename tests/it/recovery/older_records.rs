@@ -6,9 +6,26 @@ use std::fs;
 use quell_tests::{eventually, jobs::Background, run::PATIENCE, test_env::TestEnv};
 use serde_json::{Value, json};
 
-/// Writes `spec.json` and `launch.private.json` of a job as releases did whose specification had the request's fields in
-/// itself.
+/// Writes `state.jsonl` of a job as an older version did: one object of optional fields, whatever the state.
+fn state_as_older_version_wrote(job: &Background<'_>) {
+    let state = job.record().expect("a state");
+    let (tree, last) = (&state["tree"], &state["last"]);
+    let mut old = json!({
+        "schema": state["schema"], "id": state["id"], "state": state["state"], "since": state["since"], "run": 1,
+        "held": tree["containment"], "session": tree["session"], "cgroup": tree["cgroup"], "root": tree["root"],
+        "keeper": state["keeper"], "standby": state["standby"], "marker": state["marker"],
+    });
+    if state["state"] == "ended" {
+        let ending = &last["ending"];
+        (old["cause"], old["actor"]) = (ending["cause"].clone(), ending["actor"].clone());
+        (old["outcome"], old["verdict"]) = (last["outcome"].clone(), last["verdict"].clone());
+    }
+    fs::write(job.dir().join("state.jsonl"), format!("{old}\n")).expect("the old shape");
+}
+
+/// Writes the record of a job as versions did whose specification had the request's fields in itself.
 fn as_older_release_wrote(job: &Background<'_>) {
+    state_as_older_version_wrote(job);
     let path = |name: &str| job.dir().join(name);
     let read = |name: &str| -> Value {
         serde_json::from_slice(&fs::read(path(name)).expect("a file")).expect("JSON")
@@ -62,6 +79,22 @@ fn an_ended_job_of_an_older_release_is_damaged_and_can_be_removed() {
 }
 
 #[test]
+fn an_ended_job_with_the_state_of_an_older_version_is_damaged() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().command(["true"]).begin();
+    assert!(job.wait_over(PATIENCE));
+    state_as_older_version_wrote(&job);
+    for verb in ["status", "wait", "restart"] {
+        let done = lab.quell(verb).args([&job.id]).finish();
+        assert_eq!(done.code(), Some(125), "{verb}: {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains("state.jsonl"), "{verb}: {}", done.stderr);
+        assert!(!done.stdout.contains("ended"), "{verb}: {}", done.stdout);
+    }
+    let done = lab.quell("rm").args([&job.id]).finish();
+    assert_eq!((done.code(), lab.ids("jobs").len()), (Some(0), 0), "{}", done.stderr);
+}
+
+#[test]
 fn a_live_job_of_an_older_release_can_be_stopped() {
     let lab = TestEnv::as_me();
     let job = lab.start().args(["--grace", "1s"]).command(["sleep", &lab.oracle.nap()]).begin();
@@ -73,17 +106,18 @@ fn a_live_job_of_an_older_release_can_be_stopped() {
 }
 
 #[test]
-fn a_lost_job_of_an_older_release_is_stopped_and_not_called_ended_before() {
+fn a_lost_job_of_an_older_release_is_not_said_to_be_gone() {
     let lab = TestEnv::as_me();
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
     as_older_release_wrote(&job);
-    assert!(root.is_alive());
     let done = job.stop(&[]);
-    assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);
-    assert!(eventually(PATIENCE, || !root.is_alive()), "{}{}", done.stdout, done.stderr);
-    assert!(eventually(PATIENCE, || job.is_over()), "{}{}", done.stdout, done.stderr);
+    // Nothing that can be read ties the process to the job.
+    assert_eq!(done.code(), Some(5), "{}{}", done.stdout, done.stderr);
+    assert!(root.is_alive(), "{}{}", done.stdout, done.stderr);
+    assert_eq!(job.receipt().expect("a receipt")["verdict"]["kind"], "unproven");
+    assert!(root.signal("KILL") && eventually(PATIENCE, || !root.is_alive()));
     assert_eq!(lab.quell("rm").args([&job.id, "--force"]).finish().code(), Some(0));
     assert!(lab.ids("jobs").is_empty());
 }

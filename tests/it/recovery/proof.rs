@@ -316,6 +316,13 @@ fn is_honest(lab: &TestEnv, job: &Background<'_>, what: &str) {
     assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{what}: {receipt:#}");
 }
 
+fn pose_as_waiting(state: &mut Value) {
+    let ending = json!({ "cause": "own_exit", "actor": { "kind": "program" } });
+    state["state"] = json!("waiting");
+    state["last"] =
+        json!({ "outcome": { "kind": "unknown" }, "ending": ending, "verdict": { "kind": "gone" } });
+}
+
 #[test]
 fn a_rewritten_record_saves_no_tree() {
     const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
@@ -335,16 +342,16 @@ fn a_rewritten_record_saves_no_tree() {
         for root in [&dead, &late] {
             let job = begin();
             forge(&job, "state.jsonl", |state| {
-                state["state"] = json!("waiting");
-                state["root"] = root.clone();
+                pose_as_waiting(state);
+                state["tree"]["root"] = root.clone();
             });
             is_honest(&lab, &job, &format!("{setting}: waiting, with another root"));
         }
         let job = begin();
         forge(&job, "state.jsonl", |state| {
-            state["held"] = json!("pidns");
-            state["root"] = late.clone();
-            state.as_object_mut().map(|state| state.remove("cgroup"));
+            state["tree"]["containment"] = json!("pidns");
+            state["tree"]["root"] = late.clone();
+            state["tree"].as_object_mut().map(|tree| tree.remove("cgroup"));
         });
         is_honest(&lab, &job, &format!("{setting}: another containment"));
         if setting.contain == Contain::Cgroup
@@ -353,7 +360,7 @@ fn a_rewritten_record_saves_no_tree() {
             let job = begin();
             let empty = place.join(format!("quell-{}", job.id));
             fs::create_dir(&empty).expect("an empty cgroup");
-            forge(&job, "state.jsonl", |state| state["cgroup"] = json!(empty));
+            forge(&job, "state.jsonl", |state| state["tree"]["cgroup"] = json!(empty));
             is_honest(&lab, &job, &format!("{setting}: another cgroup"));
             let _ = fs::remove_dir(&empty);
             let _ = fs::remove_dir(&place);
@@ -365,26 +372,31 @@ fn a_rewritten_record_saves_no_tree() {
 fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_gone() {
     for user in User::all() {
         let lab = apart(user);
-        for (file, change) in [
-            ("spec.json", json!({ "boot_id": "00000000-0000-0000-0000-000000000000" })),
-            ("state.jsonl", json!({ "state": "waiting", "root": { "pid": 1, "start": 1 }, "members": [] })),
-            (
-                "state.jsonl",
-                json!({ "held": "pidns", "root": { "pid": 4_000_000, "start": 1 }, "members": [] }),
-            ),
-        ] {
+        type Change = fn(&mut Value);
+        let changes: [(&str, &str, Change); 3] = [
+            ("another boot", "spec.json", |spec| {
+                spec["boot_id"] = json!("00000000-0000-0000-0000-000000000000");
+            }),
+            ("waiting", "state.jsonl", |state| {
+                pose_as_waiting(state);
+                state["tree"]["root"] = json!({ "pid": 1, "start": 1 });
+                state["tree"]["members"] = json!([]);
+            }),
+            ("another containment", "state.jsonl", |state| {
+                state["tree"]["containment"] = json!("pidns");
+                state["tree"]["root"] = json!({ "pid": 4_000_000, "start": 1 });
+                state["tree"]["members"] = json!([]);
+            }),
+        ];
+        for (what, file, change) in changes {
             let (job, escaped) = with_escaped(&lab, Contain::Reaper, None);
             job.lose();
-            forge(&job, file, |value| {
-                for (key, new) in change.as_object().expect("an object") {
-                    value[key] = new.clone();
-                }
-            });
+            forge(&job, file, change);
             let stop = job.stop(&[]);
-            assert_eq!(stop.code(), Some(5), "{user:?}, {change}: {}", stop.stdout);
+            assert_eq!(stop.code(), Some(5), "{user:?}, {what}: {}", stop.stdout);
             assert!(
                 escaped.signal("KILL") && eventually(PATIENCE, || !escaped.is_alive()),
-                "{user:?}, {change}"
+                "{user:?}, {what}"
             );
         }
     }
@@ -396,7 +408,7 @@ fn a_member_that_the_keeper_has_seen_is_found_after_a_loss() {
         let lab = apart(user);
         let script = "setsid env -i sleep $N <&- >&- 2>&- & echo ready >$QUELL_TEST_READY";
         let job = lab.start().args(["--contain", "reaper", "--until", "tree"]).script(script).begin();
-        let recorded = || job.record().is_some_and(|record| !record["members"].is_null());
+        let recorded = || job.record().is_some_and(|record| !record["tree"]["members"].is_null());
         assert!(eventually(PATIENCE, recorded), "{user:?}: {:?}", job.record());
         job.lose();
         let stop = job.stop(&[]);
@@ -499,7 +511,7 @@ fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
             named.push(json!({ "pid": process.pid, "start": process.start }));
             (guard, process)
         });
-        forge(&job, "state.jsonl", |state| state["members"] = json!(named));
+        forge(&job, "state.jsonl", |state| state["tree"]["members"] = json!(named));
         let stop = job.stop(&[]);
         assert_eq!(stop.code(), Some(5), "{user:?}: {}", stop.stdout);
         assert!(older.is_alive(), "{user:?}: an older process was killed");
@@ -644,8 +656,9 @@ fn is_told(lab: &TestEnv, job: &Background<'_>, code: Option<i32>, what: &str) {
 fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
     let unborn = |job: &Background<'_>| {
         forge(job, "state.jsonl", |state| {
-            state["state"] = json!("created");
-            state.as_object_mut().map(|state| state.remove("root"));
+            state["state"] = json!("stopping");
+            state["ending"] = json!({ "cause": "keeper_lost", "actor": { "kind": "unknown" } });
+            state.as_object_mut().map(|state| state.remove("tree"));
         });
     };
     type Harm<'a> = &'a dyn Fn(&TestEnv, &Background<'_>);
@@ -691,7 +704,7 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
             let what = format!("{words:?}, {setting}");
             let lab = TestEnv::enclosed(setting);
             let job = with_tree(&lab, setting);
-            if job.record().is_none_or(|record| record["held"] != "cgroup") {
+            if job.record().is_none_or(|record| record["tree"]["containment"] != "cgroup") {
                 return skip(test, "the job is not in a cgroup of quell's");
             }
             job.lose();

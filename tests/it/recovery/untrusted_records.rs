@@ -79,7 +79,9 @@ fn a_stranger_with_the_recorded_pid_is_not_touched() {
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
         // Older than all of the job, so that nothing but the identity speaks for the stranger.
-        forge(&lab, "state.jsonl", |state| state["root"] = json!({ "pid": before[0].pid, "start": 1 }));
+        forge(&lab, "state.jsonl", |state| {
+            state["tree"]["root"] = json!({ "pid": before[0].pid, "start": 1 })
+        });
         let (_, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_ne!(before[0].state(), Some('T'), "{setting}: it was stopped");
@@ -115,7 +117,7 @@ fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
         let leader = stranger.child.id();
         let before = stranger.wait_for(2);
         stranger.child.wait().expect("the leader ends");
-        forge(&lab, "state.jsonl", |state| state["root"] = json!({ "pid": leader, "start": 1 }));
+        forge(&lab, "state.jsonl", |state| state["tree"]["root"] = json!({ "pid": leader, "start": 1 }));
         let (_, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_eq!(lab.oracle.survivors(), vec![], "{setting}: {report:#}");
@@ -131,7 +133,7 @@ fn a_cgroup_that_is_not_named_for_the_job_is_not_touched() {
         let stranger = Stranger::start("exec sleep $N");
         let before = stranger.wait_for(1);
         fs::write(other.join("cgroup.procs"), before[0].pid.to_string()).expect("a stranger in a cgroup");
-        forge(&lab, "state.jsonl", |state| state["cgroup"] = json!(other));
+        forge(&lab, "state.jsonl", |state| state["tree"]["cgroup"] = json!(other));
         let (done, report) = sweep(&lab);
         assert_eq!(stranger.living(), before, "{setting}: {report:#}");
         assert_eq!(done.code(), Some(5), "{setting}: {report:#}");
@@ -271,7 +273,7 @@ fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not()
         assert_eq!(quell.sh("sed s/^0::// -n /proc/self/cgroup; true").finish().code(), Some(0));
         let record = lab.records().remove(0);
         let state = last_json(&fs::read(record.dir.join("state.jsonl")).expect("a state")).expect("JSON");
-        let old = PathBuf::from(state["cgroup"].as_str().expect("a cgroup"));
+        let old = PathBuf::from(state["tree"]["cgroup"].as_str().expect("a cgroup"));
         let unknown = old.with_file_name("quell-01KA3W6Z0GJ8X4T9M2N7Q5R1SB");
         fs::create_dir(&old).and_then(|()| fs::create_dir(&unknown)).expect("cgroups");
         let (_, report) = sweep(&lab);
@@ -310,8 +312,9 @@ fn a_survivor_on_record_is_named_until_it_is_gone() {
         let stranger = Stranger::start("exec sleep $N");
         let survivor = stranger.wait_for(1).remove(0);
         forge(&lab, "state.jsonl", |state| {
+            state["state"] = json!("stopping");
+            state["ending"] = json!({ "cause": "user", "actor": { "kind": "unknown" } });
             state["survivors"] = json!([{ "pid": survivor.pid, "start": survivor.start }]);
-            state["verdict"] = json!({ "kind": "survivors", "count": 1 });
         });
         for _ in 0..2 {
             let (done, report) = sweep(&lab);

@@ -65,9 +65,9 @@ fn a_full_disk_took_the_exit_code_and_the_cause() {
     assert_eq!(lab.quell("send").args([job.id.as_str(), "go"]).finish().code(), Some(0));
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     let (record, receipt) = (job.record().expect("a record"), job.receipt().expect("a receipt"));
-    assert_eq!((record["state"].as_str(), record["cause"].as_str()), (Some("ended"), Some("own_exit")));
-    assert_eq!(record["outcome"]["code"], 7);
-    assert_eq!((verdict(&record), verdict(&receipt)), ("gone", "gone"));
+    assert_eq!((record["state"].as_str(), cause(&record["last"]["ending"])), (Some("ended"), "own_exit"));
+    assert_eq!(record["last"]["outcome"]["code"], 7);
+    assert_eq!((verdict(&record["last"]), verdict(&receipt)), ("gone", "gone"));
     disk.free();
     assert!(!job.dir().join("reserve").exists(), "what was put aside is still there");
 }
@@ -231,8 +231,8 @@ fn a_verdict_was_lost_when_the_standby_went_last() {
     assert!(job.wait_over(PATIENCE));
     let quiet = job.wait_quiet(PATIENCE);
     assert!(quiet.is_empty(), "{quiet:?}");
-    let record = job.record().expect("a record");
-    assert_eq!((verdict(&record), record["outcome"]["code"].as_i64()), ("gone", Some(3)), "{record}");
+    let last = job.record().expect("a record")["last"].take();
+    assert_eq!((verdict(&last), last["outcome"]["code"].as_i64()), ("gone", Some(3)), "{last}");
 }
 
 /// Held by the reaper alone, and neither its specification nor its state can be read: its marker is in its third file.
@@ -288,8 +288,8 @@ fn a_stop_of_a_waiting_job_was_lost_on_a_full_disk() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let record = job.record().expect("a record");
     assert_eq!(
-        (record["state"].as_str(), record["cause"].as_str()),
-        (Some("ended"), Some("user")),
+        (record["state"].as_str(), cause(&record["last"]["ending"])),
+        (Some("ended"), "user"),
         "{record}"
     );
     disk.free();

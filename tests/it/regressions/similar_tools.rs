@@ -105,11 +105,9 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     thread::sleep(Duration::from_millis(20));
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
     forge(&job.dir().join("state.jsonl"), |state| {
-        assert!(state["root"].is_object() && state["keeper"].is_object(), "{state}");
-        for role in ["keeper", "standby", "root"] {
-            if state[role].is_object() {
-                state[role]["pid"] = stranger.id().into();
-            }
+        for role in ["/keeper", "/standby", "/tree/root"] {
+            let process = state.pointer_mut(role).unwrap_or_else(|| panic!("no {role}"));
+            process["pid"] = stranger.id().into();
         }
     });
     let view = quell(&lab).job(&job.id).and_then(|job| job.view()).expect("a view");
@@ -395,12 +393,16 @@ fn a_restart_is_refused_while_somebody_has_survived() {
     let quell = quell(&lab);
     let job = quell.start(&nap(&lab)).expect("a start");
     job.stop(&Stop::default()).expect("a stop");
-    // The record says that somebody is not proven dead, as it would after a stop that failed.
-    let verdict = serde_json::json!({ "kind": "survivors", "count": 1 });
-    for file in ["receipt.json", "state.jsonl"] {
-        forge(&job.dir().dir().join(file), |value| value["verdict"] = verdict.clone());
-    }
+    // The record names a process that is still alive, as it would after a stop that failed.
+    let mut survivor = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let process = Process::now(survivor.id()).expect("ours");
+    forge(&job.dir().dir().join("state.jsonl"), |state| {
+        state["state"] = "stopping".into();
+        state["ending"] = state["last"]["ending"].take();
+        state["survivors"] = serde_json::json!([{ "pid": process.pid, "start": process.start }]);
+    });
     let again = job.restart(&Stop::default());
+    survivor.kill().and_then(|()| survivor.wait()).expect("ours");
     assert!(matches!(again, Err(quell::Error::NotProvenDead(_))), "{again:?}");
     assert_eq!(quell.list(&quell::Filter::default()).expect("a list").jobs.len(), 1);
 }

@@ -260,7 +260,7 @@ fn the_record_is_on_disk_before_the_program_runs() {
         let state = last_json(done.stdout.as_bytes()).expect("state.jsonl is whole at any instant");
         assert!(matches!(text(&state["state"]), "starting" | "running"), "under {setting}: {state}");
         assert!(
-            state["root"]["pid"].is_u64(),
+            state["tree"]["root"]["pid"].is_u64(),
             "the root's identity is not on record, under {setting}: {state}"
         );
         receipt(&lab.path("spec")).expect("spec.json is whole");

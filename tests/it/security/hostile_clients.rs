@@ -256,9 +256,9 @@ fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
         let other = Process::now(follower.id()).expect("ours");
         job.lose();
         forge(&job, "state.jsonl", |state| {
-            state["session"] = json!(session);
+            state["tree"]["session"] = json!(session);
             let follower = json!({ "pid": other.pid, "start": other.start });
-            state["root"] = if leads { stranger.json() } else { follower };
+            state["tree"]["root"] = if leads { stranger.json() } else { follower };
         });
         let swept = lab.quell("sweep").args(["--json"]).finish();
         let untouched = stranger.is_untouched() && other.is_alive() && other.state() != Some('T');
@@ -274,7 +274,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
     let stranger = Stranger::new();
     job.lose();
     // What is older than the root is left alone anyway.
-    forge(&job, "state.jsonl", |state| state["root"] = json!({ "pid": 999_999_999, "start": 1 }));
+    forge(&job, "state.jsonl", |state| state["tree"]["root"] = json!({ "pid": 999_999_999, "start": 1 }));
     // Nothing but the stranger bears it, or a failure of this test would take everyone with it.
     let environment = fs::read(format!("/proc/{}/environ", stranger.process.pid)).expect("its environment");
     assert!(!environment.is_empty());
@@ -303,8 +303,8 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it()
     fs::write(fake.join("cgroup.procs"), "1\n").expect("a file");
     let around = lab.path("fake/../fake").join(format!("quell-{}", job.id));
     forge(&job, "state.jsonl", |state| {
-        state["cgroup"] = json!(around);
-        state["held"] = json!("cgroup");
+        state["tree"]["cgroup"] = json!(around);
+        state["tree"]["containment"] = json!("cgroup");
     });
     let swept = lab.quell("sweep").args(["--json"]).finish();
     assert_eq!(fs::read_to_string(&precious).expect("precious"), "precious", "{}", swept.stdout);
@@ -344,7 +344,7 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     job.lose();
     let stranger = Stranger::new();
     let honest = fs::read(job.dir().join("state.jsonl")).expect("a state");
-    forge(&job, "state.jsonl", |state| state["root"] = stranger.json());
+    forge(&job, "state.jsonl", |state| state["tree"]["root"] = stranger.json());
     let before = lab.oracle.survivors();
     for words in [vec!["sweep"], vec!["stop", &job.id], vec!["list"], vec!["gc"], vec!["start", "--", "true"]]
     {

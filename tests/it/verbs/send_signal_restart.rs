@@ -134,21 +134,21 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
         assert_eq!(to(&lab, "signal", &job, &[word]).code(), Some(0));
         assert!(job.wait_over(PATIENCE), "{word}: {}", job.state());
         assert!(job.events().contains(&"signaled".into()), "{word}: {:?}", job.events());
-        let record = job.record().expect("a record");
+        let last = job.record().expect("a record")["last"].take();
         assert_eq!(
-            (&record["cause"], &record["actor"]["kind"]),
+            (&last["ending"]["cause"], &last["ending"]["actor"]["kind"]),
             (&"user".into(), &"client".into()),
             "{word}"
         );
-        assert_eq!(job.receipt().expect("a receipt")["actor"], record["actor"], "{word}");
-        assert_eq!(record["outcome"]["signal"], word);
+        assert_eq!(job.receipt().expect("a receipt")["actor"], last["ending"]["actor"], "{word}");
+        assert_eq!(last["outcome"]["signal"], word);
     }
     let script = "trap '' USR1; echo ready >$QUELL_TEST_READY; sleep $N & wait";
     let job = lab.start().script(script).begin();
     assert_eq!(to(&lab, "signal", &job, &["USR1"]).code(), Some(0));
     assert!(job.process("root").expect("a root").signal("KILL"));
     assert!(job.wait_over(PATIENCE), "{}", job.state());
-    assert_eq!(job.record().expect("a record")["cause"], "external_signal");
+    assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "external_signal");
 }
 
 #[test]
