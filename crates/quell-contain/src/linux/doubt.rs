@@ -181,7 +181,7 @@ impl Doubt {
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
             && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
-            && !is_of_another_job(stat)
+            && !super::remains::keeps_a_job(stat)
     }
 
     /// Whether an orphan of the job can look like this.
@@ -208,12 +208,6 @@ fn is_foreign(pid: u32, here: u64) -> bool {
             !quell_sys::is_gone(&error) && is_of_this_user(pid) && quell_sys::inner_pid(pid).is_some()
         }
     }
-}
-
-/// Whether it is a process of quell's own that keeps another job, or is about to: what is below it is that job's.
-fn is_of_another_job(stat: &Stat) -> bool {
-    let starts = || quell_sys::is_quell(stat.pid) && quell_sys::is_quell(stat.ppid);
-    super::remains::keeps_a_job(stat) || starts()
 }
 
 /// Whether this very process has not exited since it was read.
