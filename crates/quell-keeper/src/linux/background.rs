@@ -269,10 +269,11 @@ fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, Run
         Some(Owner::Job { job }) => {
             let outer = Home::at(home).job(job);
             let record = outer.record().ok();
-            let held = record.as_ref().and_then(|record| record.held);
+            let tree = record.as_ref().and_then(|record| record.state.tree());
+            let held = tree.map(|tree| tree.containment);
             let keeper = record.and_then(|record| record.keeper);
             let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
-            if held == Some(ContainmentKind::Pidns)
+            if held.is_some_and(ContainmentKind::has_init)
                 && unseen
                 && matches!(outer.liveness(), Ok(Liveness::Supervised))
             {
