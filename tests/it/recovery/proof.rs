@@ -157,7 +157,7 @@ fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
 
 /// The verdict on a job beside which another quell starts a job in a PID namespace. `is_there` says when that has come far enough.
 fn beside_a_start_elsewhere(
-    lab: &Lab,
+    lab: &TestEnv,
     quell: &Path,
     variables: &[(&str, &str)],
     is_there: impl Fn(&Outsider) -> bool,
