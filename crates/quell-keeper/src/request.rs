@@ -76,8 +76,8 @@ pub enum RunError {
         #[serde(default)]
         remedy: ExecRemedy,
     },
-    /// A name that holds a masked value: others find the job by it, and files are called so.
-    #[error("the name holds a value that is to be masked: choose another name")]
+    /// A name or a session that holds a masked value: others find the job by it, and files are called so.
+    #[error("the name or the session holds a value that is to be masked: choose another one")]
     MaskedName,
     /// A directory instead of a program.
     #[error("can't execute `{0}`: it is a directory")]

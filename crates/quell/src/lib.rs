@@ -87,7 +87,7 @@ pub use recover::Finish;
 pub(crate) use recover::settle_lost;
 pub use regex_lite::Regex;
 pub use short::short_ids;
-pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
+pub use start::{KEEP_VERB, is_inside_a_job, own_session, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
 pub use tree::ProcessTree;

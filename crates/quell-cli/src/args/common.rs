@@ -127,6 +127,15 @@ pub enum OwnerArg {
     Session(String),
 }
 
+impl OwnerArg {
+    pub fn session(&self) -> Option<String> {
+        match self {
+            Self::Session(name) => Some(name.clone()),
+            Self::Pid(_) | Self::Caller | Self::CallersParent => None,
+        }
+    }
+}
+
 pub fn owner(text: &str) -> Result<OwnerArg, String> {
     match text {
         "self" => Ok(OwnerArg::Caller),

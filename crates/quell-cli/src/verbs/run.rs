@@ -59,6 +59,9 @@ pub fn configure(request: &mut JobRequest, config: &quell::Config) {
 fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
     let loaded = crate::verbs::guard_check::settings().map_err(|error| errors::body(&error))?;
     configure(request, &loaded.config);
+    if request.session.is_none() {
+        request.session = quell::own_session().map_err(|error| errors::body(&error))?;
+    }
     if quell::is_inside_a_job() {
         // The helper would be one of that job's processes, and count as left behind when the job ends.
         request.hooks.clear();
@@ -123,14 +126,7 @@ pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
 
 #[cfg(target_os = "linux")]
 fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
-    match arg {
-        None => Ok(None),
-        Some(OwnerArg::Session(_)) => {
-            let message = "only a job in the background can be part of a session";
-            Err(errors::said("bad_value", message, "use `quell start --owner session:NAME`"))
-        }
-        Some(arg) => owner(arg).map_err(|error| errors::body(&error)),
-    }
+    Ok(arg.map(owner).transpose().map_err(|error| errors::body(&error))?.flatten())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -149,8 +145,11 @@ fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathB
         stdout: if args.json { StdoutUse::KeepForResult } else { StdoutUse::Release },
     };
     let mut request = JobRequest::new(args.command, foreground);
+    request.session = args.owner.as_ref().and_then(OwnerArg::session);
     configure_run(&mut request)?;
     apply(args.job, &mut request)?;
+    // For the jobs that the command starts.
+    request.env.set.extend(request.session.iter().map(|session| ("QUELL_SESSION".into(), session.into())));
     Ok((request, if args.no_record { None } else { Some(home()?) }))
 }
 

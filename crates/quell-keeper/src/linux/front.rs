@@ -99,7 +99,7 @@ fn run_with(
 ) -> Result<Finished, RunError> {
     let owner = foreground.owner.map(pin_owner).transpose()?;
     let mask = request.masked_values();
-    if request.name.as_ref().is_some_and(|name| mask.hides(name)) {
+    if [&request.name, &request.session].into_iter().flatten().any(|name| mask.hides(name)) {
         return Err(RunError::MaskedName);
     }
     if let Some(path) = &foreground.stdin {
