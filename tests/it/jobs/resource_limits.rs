@@ -8,7 +8,7 @@ use std::{
 use quell_tests::{
     eventually,
     host::{am_root, has_program},
-    run::PATIENCE,
+    run::{Finished, PATIENCE},
     skip,
     test_env::TestEnv,
 };
@@ -188,6 +188,18 @@ fn a_budget_is_for_all_that_is_shown() {
             // As much as there is room for.
             let few_lines = options.contains(&"--tail");
             assert!(few_lines || done.stdout.len() + 60 > budget, "{what}");
+        }
+    }
+    // The times of the lines and the JSON around them count too; an object is never cut.
+    for budget in [100, 700, 1000, 4096, 60_000] {
+        for options in [&["--timestamps"][..], &["--json"], &["--json", "--grep", "1"]] {
+            let words = [job.id.as_str(), "--budget", &budget.to_string()];
+            let done = lab.quell("logs").args(words).args(options).finish();
+            let what = format!("{budget} {options:?}: {} bytes\n{}", done.stdout.len(), done.stdout);
+            let lines = |done: &Finished| done.envelope()["data"]["lines"].as_array().map(Vec::len);
+            let is_bare = options.contains(&"--json") && lines(&done) == Some(0);
+            assert!(done.stdout.len() <= budget || is_bare, "{what}");
+            assert!(budget < 1000 || done.stdout.len() + 200 > budget, "{what}");
         }
     }
     // No room for it at all.
