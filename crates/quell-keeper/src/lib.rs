@@ -4,20 +4,20 @@
 //! until the tree is proven gone. If the front dies, the keeper stops the tree; if the keeper dies, the front does.
 #![forbid(unsafe_code)]
 
-pub mod control;
-mod request;
+pub mod control_protocol;
+mod error;
 
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]
 mod platform;
 #[cfg(not(target_os = "linux"))]
-#[path = "other.rs"]
+#[path = "unsupported.rs"]
 mod platform;
 
+pub use error::{ExecRemedy, Finished, RunError, StartMessage, StartReply};
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
 pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
-pub use request::{ExecRemedy, Finished, RunError, StartMessage, StartReply};

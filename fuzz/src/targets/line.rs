@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_keeper::control::{Answer, Call};
+use quell_keeper::control_protocol::{Answer, Call};
 use quell_keeper::fuzzing::{JsonChannel, Note, Order};
 use quell_keeper::{StartMessage, StartReply};
 

@@ -22,16 +22,16 @@ use quell_store::{Home, KNOCK, Liveness, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, FifoHold, Forked, PidFd, SignalFd};
 
-use super::desk::Desk;
+use super::backoff::pause;
+use super::channel::{JsonChannel, Note, StartFailure};
+use super::control_server::Desk;
+use super::engine::{Kit, SupervisedJob, Supervisor};
 use super::evidence::{Clock, Evidence};
-use super::front::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
 use super::helper::{self, Brief};
 use super::input::Input;
-use super::prepare;
-use super::supervise::{Kit, SupervisedJob, Supervisor};
-use super::taps::{Ends, Taps};
-use super::waiting::pause;
-use super::wire::{JsonChannel, Note, StartFailure};
+use super::keeper_watch::{Front, Plan, STOPPERS, pin_owner, random, signals, system};
+use super::output::{Ends, Taps};
+use super::preflight::{self};
 use crate::{RunError, StartMessage, StartReply};
 
 /// The name of a standby.
@@ -142,7 +142,7 @@ fn serve(
     let id = quell_contain::new_job_id().map_err(system("get random bytes"))?;
     fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
-    let program = prepare::program(&request, id, &marker)?;
+    let program = preflight::program(&request, id, &marker)?;
     let _ = std::env::set_current_dir("/");
     let plan = Plan {
         id,

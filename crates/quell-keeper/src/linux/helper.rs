@@ -22,8 +22,8 @@ use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::ready::{Found, Probe};
-use super::wire::JsonChannel;
+use super::channel::JsonChannel;
+use super::readiness::{Found, Probe};
 
 /// The name of a helper.
 const HELPER_NAME: &str = "quell-helper";

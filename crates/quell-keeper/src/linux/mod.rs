@@ -1,31 +1,30 @@
 //! Linux.
 
 mod background;
+mod backoff;
 mod caller;
-mod desk;
+mod channel;
+mod conclude;
+mod control_server;
+mod engine;
 mod evidence;
-mod finish;
-mod flood;
-mod front;
 mod helper;
 mod input;
-mod prepare;
-mod ready;
-mod service;
-mod supervise;
+mod keeper_watch;
+mod output;
+mod preflight;
+mod readiness;
+mod requests;
 mod takeover;
-mod taps;
-mod waiting;
-mod wire;
 
 pub use background::stand_by;
-pub use front::run;
 pub use helper::{News, is_below_a_helper, is_run_by_a_helper, tell_hooks};
-pub use prepare::{check, find_program};
+pub use keeper_watch::run;
+pub use preflight::{check, find_program};
 
 /// What the fuzzer calls; no part of the interface.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use super::wire::{JsonChannel, Note, Order};
+    pub use super::channel::{JsonChannel, Note, Order};
 }

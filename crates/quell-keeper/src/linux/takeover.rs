@@ -8,12 +8,12 @@ use quell_store::{JobDir, JobEnd, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::background::{Backstage, Crew};
-use super::desk::Desk;
+use super::control_server::Desk;
+use super::engine::{Kit, SupervisedJob, Supervisor};
 use super::evidence::{Evidence, Outlet};
-use super::front::Front;
 use super::helper;
-use super::supervise::{Kit, SupervisedJob, Supervisor};
-use super::taps::Taps;
+use super::keeper_watch::Front;
+use super::output::Taps;
 use crate::{Finished, RunError};
 
 /// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes

@@ -9,9 +9,9 @@ use quell_core::{
 use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use super::desk::Next;
-use super::supervise::{AUDIT_PATIENCE, Kit, Supervisor};
-use super::wire::Note;
+use super::channel::Note;
+use super::control_server::Next;
+use super::engine::{AUDIT_PATIENCE, Kit, Supervisor};
 
 /// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
 pub(super) const DISK_PATIENCE: Duration = Duration::from_secs(3);

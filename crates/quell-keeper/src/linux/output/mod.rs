@@ -14,13 +14,15 @@ use quell_core::{Output, StreamTotals};
 use quell_store::{CaptureWriter, Stream, Taken};
 use quell_sys::{Polled, Sources};
 
-use super::desk::KeeperSource;
-use super::flood::{self, Flood};
+mod burst;
+
+use self::burst::Flood;
+use super::control_server::KeeperSource;
 
 /// How much is read of a terminal at a time.
 const CHUNK: usize = 64 * 1024;
 /// How much is taken in a row before others are looked after, and from a pipe at once: all that one holds.
-const IN_A_ROW: usize = flood::WIDE;
+const IN_A_ROW: usize = burst::WIDE;
 /// How much a last read takes: far more than pipes hold. Who still writes then is no part of the tree.
 const AT_LAST: usize = 16 * IN_A_ROW;
 
@@ -40,7 +42,7 @@ impl Ends {
         let ends = if pty {
             Self { out: quell_sys::terminal()?, err: None, relay: None }
         } else {
-            let relay = flood::relay()?;
+            let relay = burst::relay()?;
             Self { out: quell_sys::pipe()?, err: Some(quell_sys::pipe()?), relay: Some(relay) }
         };
         for (read, _) in [Some(&ends.out), ends.err.as_ref(), ends.relay.as_ref()].into_iter().flatten() {
@@ -125,7 +127,7 @@ impl Taps {
             }
             if round.scant && self.relayed == 0 {
                 // Nothing tells of a pipe that has filled up, so this can only be waited for.
-                std::thread::sleep(flood::PAUSE);
+                std::thread::sleep(burst::PAUSE);
                 break;
             }
             total += round.taken;

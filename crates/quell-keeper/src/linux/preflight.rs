@@ -14,7 +14,7 @@ use quell_core::{Environment, JobId, JobRequest, ReceiptTarget};
 use quell_sys::{Program, fault};
 
 use super::evidence::Outlet;
-use crate::request::DESCRIPTOR;
+use crate::error::DESCRIPTOR;
 use crate::{ExecRemedy, RunError};
 
 /// The program of `request`, found and ready to execute.

@@ -9,12 +9,12 @@ use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sources};
 
-use super::desk::{ClientRequest, KeeperSource};
-use super::finish::DISK_PATIENCE;
-use super::service::client;
-use super::supervise::{Kit, SupervisedJob, who_asked};
-use super::wire::{Note, Order};
-use crate::control::{Answer, Call};
+use super::channel::{Note, Order};
+use super::conclude::DISK_PATIENCE;
+use super::control_server::{ClientRequest, KeeperSource};
+use super::engine::{Kit, SupervisedJob, who_asked};
+use super::requests::client;
+use crate::control_protocol::{Answer, Call};
 
 /// Waits before the program is started again; false if the job is to end instead, which is on record then. `last` is what
 /// the run before came to.

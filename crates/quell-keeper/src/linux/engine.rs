@@ -20,12 +20,12 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Polled, Program, SignalFd, Sources, Stage};
 
 use super::background::{self, Crew};
-use super::desk::{Desk, KeeperSource};
+use super::channel::{JsonChannel, Note, Order, StartFailure};
+use super::control_server::{Desk, KeeperSource};
 use super::evidence::{Evidence, Outlet};
-use super::front::Plan;
-use super::prepare;
+use super::keeper_watch::Plan;
+use super::preflight::{self};
 use super::takeover::{Claim, claim};
-use super::wire::{JsonChannel, Note, Order, StartFailure};
 use crate::StartReply;
 
 /// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
@@ -395,7 +395,7 @@ impl Supervisor {
                     Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
                         StartFailure::Interpreter(text)
                     }
-                    Stage::Exec => StartFailure::Exec(text, prepare::remedy(&error.error)),
+                    Stage::Exec => StartFailure::Exec(text, preflight::remedy(&error.error)),
                     Stage::Cwd => StartFailure::Cwd(text),
                     Stage::Proc => StartFailure::Containment(error.to_string()),
                     Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),

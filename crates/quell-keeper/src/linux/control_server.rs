@@ -10,12 +10,12 @@ use quell_core::{Cause, Receipt};
 use quell_store::{JobDir, Stream};
 use quell_sys::{FifoHold, PidFd, Polled, Ready, Sources};
 
+use super::channel::JsonChannel;
 use super::helper::{self, HelperNote, Task};
 use super::input::{Input, Written};
-use super::ready::Readiness;
-use super::taps::Taps;
-use super::wire::JsonChannel;
-use crate::control::{Answer, Call, SEND_AT_ONCE};
+use super::output::Taps;
+use super::readiness::Readiness;
+use crate::control_protocol::{Answer, Call, SEND_AT_ONCE};
 
 /// How many clients are served at a time. When one more comes, the one that has been silent for longest has to go: those
 /// who only hold the line must not keep out who wants to stop the job.

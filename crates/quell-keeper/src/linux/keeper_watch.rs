@@ -19,11 +19,11 @@ use quell_sys::{ChildRules, Forked, PidFd, Polled, Program, SignalFd, SignalInfo
 
 use super::background::{Backstage, Crew};
 use super::caller::caller_of;
+use super::channel::{JsonChannel, Note, Order, StartFailure};
+use super::engine::{AUDIT_PATIENCE, Kit, LASTING, SupervisedJob, Supervisor};
 use super::evidence::{Clock, Evidence, Outlet, READER_PATIENCE};
 use super::helper::{self, Brief};
-use super::prepare::{self, open_outlets};
-use super::supervise::{AUDIT_PATIENCE, Kit, LASTING, SupervisedJob, Supervisor};
-use super::wire::{JsonChannel, Note, Order, StartFailure};
+use super::preflight::{self, open_outlets};
 use crate::{Finished, RunError};
 
 /// The signals by which a front is asked to stop its job.
@@ -110,7 +110,7 @@ fn run_with(
     };
     fault::work_for(&id);
     let marker = format!("{:032x}", random()?);
-    let program = prepare::program(&request, id, &marker)?;
+    let program = preflight::program(&request, id, &marker)?;
     // A caller that ignores the death of its children would make ours vanish unseen.
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.

@@ -8,11 +8,11 @@ use quell_store::now;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
-use super::desk::ClientRequest;
+use super::control_server::ClientRequest;
+use super::engine::Supervisor;
 use super::helper::{self, Task};
-use super::ready::Readiness;
-use super::supervise::Supervisor;
-use crate::control::{Answer, Call, LiveMember};
+use super::readiness::Readiness;
+use crate::control_protocol::{Answer, Call, LiveMember};
 
 /// Whoever is behind a call from `pid`.
 /// How many bytes of a command line a tree shows.
