@@ -1,188 +1,117 @@
-//! A job between two runs of its program: it has no process, and waits to be started again. Whatever is wanted of it then is
-//! heard and told as while it runs.
+//! Whether and when the program of a background job is started again, and the wait until then.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Record, Step, StepKind};
-use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
+use quell_contain::Containment;
+use quell_core::{
+    Actor, Cause, EventKind, JobState, Receipt, Record, RestartPolicy, RestartRules, RootOutcome, Step,
+    StepKind, Verdict,
+};
 use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{Polled, Sources};
 
-use super::channel::{Note, Order};
-use super::conclude::DISK_PATIENCE;
-use super::control_server::{ClientRequest, KeeperSource};
-use super::engine::{Kit, SupervisedJob, who_asked};
-use super::requests::client;
-use crate::control_protocol::{Answer, Call};
+use super::channel::RunResult;
+use super::engine::{KeeperTimer, Supervisor, describe_request};
 
-/// Waits before the program is started again; false if the job is to end instead, which is on record then. `last` is what
-/// the run before came to.
-pub fn pause(job: &SupervisedJob, kit: &mut Kit, run: u32, delay: Duration, last: &Receipt) -> bool {
-    Pause { job, kit, run, last, began: Instant::now() }.wait(delay)
+/// What follows a run of the program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Restart(Duration),
+    LimitReached { restarts: u32 },
+    Nothing,
 }
 
-struct Pause<'a> {
-    job: &'a SupervisedJob,
-    kit: &'a mut Kit,
-    run: u32,
-    last: &'a Receipt,
-    began: Instant,
+#[derive(Default)]
+pub struct Backoff {
+    rules: RestartRules,
+    restarts: u32,
+    delay: Duration,
+    /// Why there is no other run, once the end of the job was asked for.
+    pub ending: Option<(Cause, Actor)>,
 }
 
-impl Pause<'_> {
-    fn wait(mut self, delay: Duration) -> bool {
-        let until = self.began + delay;
+impl Backoff {
+    pub fn new(rules: RestartRules) -> Self {
+        Self { rules, restarts: 0, delay: rules.delay, ending: None }
+    }
+
+    /// What follows a run that has ended like this and has lasted for so long.
+    pub fn next(&mut self, receipt: &Receipt, lasted: Duration) -> Next {
+        let rules = self.rules;
+        let by_itself = match receipt.cause {
+            Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
+                true
+            }
+            // A user has stopped the job, which `ending` says; or has sent a signal that ended this run only.
+            Cause::User => true,
+            Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => false,
+        };
+        let wanted = match rules.policy {
+            RestartPolicy::No => false,
+            RestartPolicy::OnFailure => receipt.root.outcome != RootOutcome::Exited { code: 0 },
+            RestartPolicy::Always => true,
+        };
+        if lasted > rules.max_delay {
+            (self.delay, self.restarts) = (rules.delay, 0);
+        }
+        // The run may have ended by itself just when the end of the job was asked for.
+        if !wanted || !by_itself || self.ending.is_some() || receipt.verdict != Verdict::Gone {
+            return Next::Nothing;
+        }
+        if rules.limit.is_some_and(|limit| self.restarts >= limit) {
+            return Next::LimitReached { restarts: self.restarts };
+        }
+        self.restarts += 1;
+        let delay = self.delay;
+        self.delay = (delay * 2).min(rules.max_delay);
+        Next::Restart(delay)
+    }
+}
+
+impl Supervisor {
+    /// Waits before the program is started again. The loop and the requests are the same as while it runs. Returns false if
+    /// there is no next run: then the end of the job is on record.
+    pub(super) fn wait_to_restart(&mut self) -> bool {
+        let (Some(delay), Some(last)) = (self.run.restart_after, self.run.result.take()) else {
+            return false;
+        };
+        // The pins and the cgroup of the ended run are not needed any more.
+        self.run.containment = Containment::nothing(self.job.spec.id, &self.job.spec.marker);
+        self.timers.arm(KeeperTimer::NextRun, delay);
         loop {
-            let Some(desk) = &self.kit.desk else { return false };
-            // Asked for when the last run had just ended.
-            if let Some((cause, actor)) = desk.ending.clone() {
-                self.end(cause, actor);
+            // It can have been asked for when the run had just ended.
+            if let Some((cause, actor)) = self.host.backoff.ending.clone() {
+                self.end_between_runs(last.receipt, cause, actor);
                 return false;
             }
-            let mut sources = Sources::default();
-            sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
-            let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
-            sources.add_any(KeeperSource::Front, front);
-            desk.add_sources(&mut sources);
-            let wake = desk.deadline().map_or(until, |due| due.min(until));
-            let ready = sources.wait(Some(wake)).unwrap_or_default();
-            self.kit.hear_signals(self.job);
-            let mut stop = self.hear_front();
-            let wishes = match &mut self.kit.desk {
-                Some(desk) => desk.handle(&ready),
-                None => Vec::new(),
-            };
-            for wish in wishes {
-                let reason = self.grant(wish);
-                stop = stop.or(reason);
-            }
-            if let Some((cause, actor)) = stop {
-                self.end(cause, actor);
-                return false;
-            }
-            if Instant::now() >= until {
+            if self.timers.take_due(KeeperTimer::NextRun, Instant::now()) {
                 fault_point(FaultPoint::WaitOver);
                 return true;
             }
+            self.wait_and_handle();
         }
     }
 
-    /// Does what the standby says; a reason to end the job, if it is one.
-    fn hear_front(&mut self) -> Option<(Cause, Actor)> {
-        let front = self.kit.front.as_mut()?;
-        let arrived = front.hear::<Order>();
-        let mut stop = None;
-        for order in arrived.messages {
-            let _ = front.mention(&Note::Heard);
-            stop = stop.or(match order {
-                Order::Stop(actor) => Some((Cause::User, actor)),
-                Order::OwnerGone => Some((Cause::OwnerGone, Actor::Quell)),
-                Order::Pass(_) => None,
-            });
-        }
-        if arrived.closed {
-            (self.kit.front, self.kit.crew.standby) = (None, None);
-            self.happen(EventKind::StandbyLost);
-        }
-        if matches!(stop, Some((Cause::OwnerGone, _))) {
-            self.happen(EventKind::OwnerGone { kept: false });
-        }
-        stop
+    pub(super) fn is_waiting(&self) -> bool {
+        self.timers.due(KeeperTimer::NextRun).is_some()
     }
 
-    /// Does what is wanted at the desk; a reason to end the job, if it is one.
-    fn grant(&mut self, wish: ClientRequest) -> Option<(Cause, Actor)> {
-        let desk = self.kit.desk.as_mut()?;
-        match wish {
-            ClientRequest::OwnerGone => {
-                let kept = desk.is_kept();
-                self.happen(EventKind::OwnerGone { kept });
-                (!kept).then_some((Cause::OwnerGone, Actor::Quell))
-            }
-            ClientRequest::TimeToLiveOver => {
-                self.happen(EventKind::TimedOut);
-                Some((Cause::Timeout, Actor::Quell))
-            }
-            ClientRequest::Call { key, pid, uid, call } => {
-                let answer = match call {
-                    Call::Stop { reason, .. } => {
-                        desk.answer(key, &Answer::Heard);
-                        return Some((Cause::User, client(pid, uid, reason, &self.kit.crew.mask)));
-                    }
-                    Call::Look => Answer::Seen(Vec::new()),
-                    Call::Vitals => Answer::Vitals { cpu: 0, output: desk.taps.bytes() },
-                    Call::Signal { .. } | Call::Send { .. } => Answer::Refused {
-                        code: "wrong_state".into(),
-                        why: "it waits to be started again".into(),
-                    },
-                };
-                desk.answer(key, &answer);
-                None
-            }
-        }
-    }
-
-    /// Writes the history, and tells the hooks.
-    fn happen(&mut self, what: EventKind) {
-        let (spec, run) = (&self.job.spec, self.run);
-        let event = JobEvent::new(spec, now(), run, what);
-        // A record that was removed on purpose needs no history; and the end does not depend on it.
-        if let Some(store) = self.job.store.as_ref().filter(|store| store.exists()) {
-            let _ = store.log_event(&event);
-        }
-        if let Some(desk) = &mut self.kit.desk {
-            desk.tell(&event);
-        }
-    }
-
-    /// Ends the job: all that is left to do is to say so. How its last run went stays as it was; why there is no other one,
-    /// and since when, is news.
-    fn end(mut self, cause: Cause, actor: Actor) {
-        let Some(store) = &self.job.store else { return };
+    /// Ends a job that has no process. The outcome of its last run stays; why and when the job ended is new.
+    fn end_between_runs(&mut self, mut receipt: Receipt, cause: Cause, actor: Actor) {
+        let Some(recorded) = self.recorded.clone() else { return };
         fault_point(FaultPoint::WaitEnding);
-        self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
-        let at = self.last.ended.at + self.began.elapsed().as_secs_f64();
-        let ended = Moment { at, wall: now() };
-        let mut receipt = Receipt { cause, actor: actor.clone(), ended, ..self.last.clone() };
-        let (moment, note) = (receipt.ended.clone(), who_asked(cause, &actor));
-        receipt.steps.push(Step { moment, step: StepKind::StopAsked, note, signals: Vec::new() });
-        // What is on disk may be older than the last run, if the disk was full then.
-        let published = self.kit.published.clone().map_or_else(|| store.record(), Ok);
-        let event = JobEvent::new(&self.job.spec, now(), self.run, EventKind::ended(&receipt));
-        let Kit { front, desk, lock, .. } = &mut *self.kit;
-        let kept = published.and_then(|record| {
-            let record = Record {
-                state: JobState::Ended,
-                run: self.run,
-                cause: Some(cause),
-                actor: Some(actor),
-                outcome: Some(receipt.root.outcome.clone()),
-                verdict: Some(receipt.verdict.clone()),
-                since: receipt.ended.clone(),
-                ..record
-            };
-            let end = JobEnd {
-                job: store,
-                lock: lock.as_ref(),
-                receipt: &receipt,
-                record: &record,
-                events: &[event],
-                sync: if front.is_some() { SyncWhen::AfterMark } else { SyncWhen::BeforeMark },
-                disk_full: DiskFull::UseReserve(DISK_PATIENCE),
-            };
-            end.write(|step| match (step, desk.as_mut()) {
-                (EndStep::Logged(event), Some(desk)) => desk.tell(event),
-                (EndStep::Told, Some(desk)) => desk.dismiss(),
-                (EndStep::Logged(_) | EndStep::Told, None) => {}
-            })
-        });
-        if let Err(error) = kept {
-            receipt.warnings.push(error.to_string());
-        }
-        if let Some(front) = front {
-            let receipt = Box::new(receipt);
-            let _ = front.say(&Note::Done { receipt, leaked: false, failed: None, unwritten: false });
-        }
+        self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
+        let (moment, note) = (self.run.evidence.now(), describe_request(cause, &actor));
+        receipt.steps.push(Step { moment: moment.clone(), step: StepKind::StopAsked, note, signals: vec![] });
+        (receipt.cause, receipt.actor, receipt.ended) = (cause, actor.clone(), moment.clone());
+        let record = Record {
+            state: JobState::Ended,
+            cause: Some(cause),
+            actor: Some(actor),
+            since: moment,
+            ..recorded
+        };
+        let ended = self.event(EventKind::ended(&receipt));
+        self.write_end(&mut receipt, record, &[ended]);
+        self.report_end(&RunResult { receipt, leaked: false, failed: None, unwritten: false });
     }
 }

@@ -1,4 +1,5 @@
-//! What front and keeper say to each other: one JSON object a line over a socket pair.
+//! The channels between quell's own processes: one JSON object per line over a socket. Here is what front (or standby) and
+//! keeper say to each other; clients use the same channel (`control_protocol.rs`), and so does the helper (`helper.rs`).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use quell_contain::Unavailable;
 use quell_core::{
     Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step,
 };
@@ -15,113 +17,108 @@ use serde::{Deserialize, Serialize};
 
 use crate::ExecRemedy;
 
-/// From the front to the keeper.
+/// From the front or the standby to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
+pub enum FrontCommand {
     /// Stop the job; a second one kills it at once.
     Stop(Actor),
     /// Stop the job, as its owner is gone.
     OwnerGone,
-    /// Pass a signal to the root.
-    Pass(Signal),
+    /// Send a signal to the root.
+    Forward(Signal),
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for FrontCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stop(_) => f.write_str("stop"),
             Self::OwnerGone => f.write_str("stop: the owner is gone"),
-            Self::Pass(signal) => write!(f, "pass {signal} to the root"),
+            Self::Forward(signal) => write!(f, "forward {signal} to the root"),
         }
     }
 }
 
-/// From the keeper to the front.
+/// From the keeper to the front or the standby.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Note {
-    /// The program was executed.
-    Running,
+pub enum KeeperEvent {
     /// The stub exists and waits.
     Born {
-        /// What holds it.
         held: ContainmentKind,
-        /// Who it is; in a PID namespace its init.
+        /// In a PID namespace this is its init.
         root: ProcId,
-        /// The root below that.
+        /// In a PID namespace: the root below that init.
         inner: Option<ProcId>,
-        /// The cgroup that holds it.
         cgroup: Option<PathBuf>,
     },
-    /// It did not come to be, and nothing of it is left.
+    /// The job could not be started, and nothing of it is left.
     Failed(StartFailure),
-    /// An order has arrived.
-    Heard,
+    /// The program was executed.
+    Running,
+    /// A command has arrived.
+    Acknowledged,
     /// The tree is being stopped.
     Stopping {
         /// Whether the time for asking is over.
         killing: bool,
-        /// How long it may take to end by itself: whoever stops it can give it more than its own grace.
+        /// The time to exit that this stop gives; it can differ from the job's own grace.
         grace: Duration,
-        /// Why it ends, and who brought that about, if that is settled.
+        /// Why the job ends and what caused it, if that is settled.
         ending: Option<(Cause, Actor)>,
         /// Whether descendants had outlived the root.
         leaked: bool,
-        /// Which processes are asked first.
         ask: AskScope,
     },
-    /// Members that live, a few at a time.
+    /// Living members, a few at a time.
     Members {
-        /// They.
         members: Vec<Member>,
-        /// The request to end that they have just got, if they have.
+        /// The request to exit that they have just got, if they have.
         asked: Option<Step>,
     },
-    /// This run is over, with this outcome of its root, and another one will begin after a while.
-    Resting(RootOutcome),
     /// The root was stopped by job control.
     RootStopped,
-    /// The root has ended.
     RootExited(RootOutcome),
-    /// It is over; the keeper exits now.
-    Done {
-        /// What happened.
-        receipt: Box<Receipt>,
-        /// Whether descendants had outlived the root.
-        leaked: bool,
-        /// Whether the start failed in the new process, and where.
-        failed: Option<StartFailure>,
-        /// Whether a receipt that was asked for could not be written.
-        unwritten: bool,
-    },
+    /// This run is over, with this outcome of its root. Another run begins after a delay.
+    Waiting(RootOutcome),
+    /// The job is over; the keeper exits now.
+    Done(Box<RunResult>),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    pub receipt: Receipt,
+    /// Whether descendants had outlived the root.
+    pub leaked: bool,
+    /// Why the program could not be started, if it could not.
+    pub failed: Option<StartFailure>,
+    /// Whether a receipt that was asked for could not be written.
+    pub unwritten: bool,
 }
 
 /// Why a program could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartFailure {
-    /// It could not be executed.
     Exec(String, ExecRemedy),
-    /// The interpreter that it names is not there.
+    /// The interpreter that the program names does not exist.
     Interpreter(String),
-    /// Its directory could not be entered.
     Cwd(String),
-    /// The containment could not be made.
     Containment(String),
-    /// A limit could not be had.
     Limit(String),
-    /// The record could not be written.
     Record(String),
-    /// Something else.
     Other(String),
 }
 
 impl StartFailure {
-    /// That the record could not be written; a lack of descriptors is not the record's fault.
-    pub fn record(error: std::io::Error) -> Self {
+    /// The record could not be written. A lack of descriptors is not the record's fault.
+    pub fn record(error: io::Error) -> Self {
         let text = error.to_string();
         if quell_sys::is_out_of_descriptors(&error) { Self::Other(text) } else { Self::Record(text) }
     }
 
-    /// In words.
+    pub fn other(error: io::Error) -> Self {
+        Self::Other(error.to_string())
+    }
+
     pub fn text(&self) -> &str {
         match self {
             Self::Exec(text, _)
@@ -135,103 +132,109 @@ impl StartFailure {
     }
 }
 
-/// One end of the line. Reading never blocks.
-#[derive(Debug)]
-pub struct JsonChannel {
-    stream: UnixStream,
-    pending: Vec<u8>,
-    /// What is to be said when there is room for it.
-    unsaid: Vec<u8>,
+impl From<Unavailable> for StartFailure {
+    fn from(error: Unavailable) -> Self {
+        match error {
+            Unavailable::Containment { .. } => Self::Containment(error.to_string()),
+            Unavailable::Limit { .. } => Self::Limit(error.to_string()),
+        }
+    }
 }
 
-/// The most that is kept for a client that doesn't listen, before it has to take some of it.
-const UNHEARD: usize = 1024 * 1024;
+/// A channel with more queued bytes than this is not read any more, until the other end has read some of them.
+const BACKLOG: usize = 1024 * 1024;
 
 /// How much is read at once.
 const CHUNK: usize = 4096;
 
+/// One end of a channel. Reading never blocks.
+#[derive(Debug)]
+pub struct JsonChannel {
+    stream: UnixStream,
+    /// Bytes of a message that has not arrived as a whole.
+    partial: Vec<u8>,
+    /// Bytes to send when the socket has room.
+    queued: Vec<u8>,
+}
+
 /// What was read.
 #[derive(Debug)]
-pub struct Arrived<T> {
-    /// The messages.
+pub struct Received<T> {
     pub messages: Vec<T>,
     /// Whether the other end is gone.
     pub closed: bool,
 }
 
 impl JsonChannel {
-    /// Both ends.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = UnixStream::pair()?;
-        Ok((Self::over(one), Self::over(two)))
+        Ok((Self::new(one), Self::new(two)))
     }
 
-    /// One end, over a stream that is connected.
-    pub fn over(stream: UnixStream) -> Self {
-        Self { stream, pending: Vec::new(), unsaid: Vec::new() }
+    pub fn new(stream: UnixStream) -> Self {
+        Self { stream, partial: Vec::new(), queued: Vec::new() }
     }
 
-    /// Puts a message down to be said as soon as there is room for it; see [`JsonChannel::say_more`].
+    /// Queues a message; [`JsonChannel::flush`] sends it.
     pub fn queue(&mut self, message: &impl Serialize) {
-        // What quell says are its own types, none of which can fail to be written.
-        self.unsaid.extend(line(message).unwrap_or_default());
+        // The messages are quell's own types, and none of them can fail to be serialized.
+        self.queued.extend(line(message).unwrap_or_default());
     }
 
-    /// Says what there is room for. An error shows as a closed line when it is next heard.
-    pub fn say_more(&mut self) {
-        while !self.unsaid.is_empty() {
-            match quell_sys::send_at_once(&self.stream, &self.unsaid) {
-                Ok(length) => drop(self.unsaid.drain(..length)),
+    /// Sends as much of the queue as there is room for. An error shows as a closed channel at the next read.
+    pub fn flush(&mut self) {
+        while !self.queued.is_empty() {
+            match quell_sys::send_at_once(&self.stream, &self.queued) {
+                Ok(length) => drop(self.queued.drain(..length)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.unsaid.clear(),
+                Err(_) => self.queued.clear(),
             }
         }
     }
 
-    /// Whether something is still to be said.
-    pub fn has_more_to_say(&self) -> bool {
-        !self.unsaid.is_empty()
+    pub fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
     }
 
-    /// How many bytes are kept for the other end and of what it says.
-    pub fn held(&self) -> usize {
-        self.pending.len() + self.unsaid.len()
+    /// How many bytes this end keeps, read and to be sent.
+    pub fn buffered(&self) -> usize {
+        self.partial.len() + self.queued.len()
     }
 
-    /// Whether so much is still to be said that nothing more should be asked.
-    pub fn is_unheard(&self) -> bool {
-        self.unsaid.len() > UNHEARD
+    /// Whether so much is queued that no more requests should be read.
+    pub fn is_backlogged(&self) -> bool {
+        self.queued.len() > BACKLOG
     }
 
-    /// Says one thing, for as long as it takes. An error means that the other end is gone, which its silence will show
+    /// Sends a message, and waits for room if necessary. An error means that the other end is gone, which the next read shows
     /// as well.
-    pub fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.stream.write_all(&line(message)?)
     }
 
-    /// Says one small thing if there is room for it now.
-    pub fn mention(&mut self, message: &impl Serialize) -> io::Result<()> {
+    /// Sends a small message if there is room for it now.
+    pub fn try_send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let bytes = line(message)?;
         let sent = quell_sys::send_at_once(&self.stream, &bytes)?;
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     /// Everything that has arrived. Call it when the descriptor is ready.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Arrived<T> {
-        self.hear_at_most(usize::MAX)
+    pub fn recv<T: DeserializeOwned>(&mut self) -> Received<T> {
+        self.recv_at_most(usize::MAX)
     }
 
-    /// What has arrived, until `most` bytes wait to be understood: one who says more than that in one message, or faster
-    /// than it can be heard, has closed the line. For those who are not quell.
-    pub fn hear_at_most<T: DeserializeOwned>(&mut self, most: usize) -> Arrived<T> {
+    /// Everything that has arrived. More than `most` unread bytes count as a closed channel: clients may be other programs than
+    /// quell, and may send one endless message, or send faster than the keeper reads.
+    pub fn recv_at_most<T: DeserializeOwned>(&mut self, most: usize) -> Received<T> {
         let mut closed = false;
         loop {
-            if self.pending.len() > most {
-                return Arrived { messages: Vec::new(), closed: true };
+            if self.partial.len() > most {
+                return Received { messages: Vec::new(), closed: true };
             }
-            self.pending.reserve(CHUNK);
-            let room = self.pending.capacity() - self.pending.len();
-            match quell_sys::receive_at_once(&self.stream, &mut self.pending) {
+            self.partial.reserve(CHUNK);
+            let room = self.partial.capacity() - self.partial.len();
+            match quell_sys::receive_at_once(&self.stream, &mut self.partial) {
                 Ok(0) => closed = true,
                 // There is more only if all the room was used.
                 Ok(length) if length == room => continue,
@@ -241,16 +244,16 @@ impl JsonChannel {
             break;
         }
         let mut messages = Vec::new();
-        while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
-            // Both ends are the same program; a line that can't be read was cut off by the sender's death.
+        while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.partial.drain(..=end).collect();
+            // Both ends are the same program; a line that can't be parsed was cut off by the sender's death.
             messages.extend(serde_json::from_slice(&line).ok());
         }
-        if self.pending.is_empty() {
-            // What a long message took is not kept for the next one.
-            self.pending = Vec::new();
+        if self.partial.is_empty() {
+            // The room that a long message took is freed.
+            self.partial = Vec::new();
         }
-        Arrived { messages, closed }
+        Received { messages, closed }
     }
 }
 

@@ -1,267 +1,193 @@
-//! What a supervisor writes down: the state as it changes, and at the end the proof, the receipt and the record.
+//! The end of a run: the proof, the receipt, and what is put on record.
 
 use std::time::Duration;
 
-use quell_core::{
-    EventKind, JobEvent, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step,
-    StepKind, Verdict,
-};
-use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
+use quell_core::{EventKind, JobEvent, JobState, ProcId, Receipt, Record, RootOutcome, StepKind, Verdict};
+use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use super::channel::Note;
-use super::control_server::Next;
-use super::engine::{AUDIT_PATIENCE, Kit, Supervisor};
+use super::backoff::Next;
+use super::channel::{KeeperEvent, RunResult};
+use super::engine::Supervisor;
 
-/// How long the end of a job waits for a full disk to have room for it. Nobody of it is left by then.
-pub(super) const DISK_PATIENCE: Duration = Duration::from_secs(3);
-/// How many members a record names.
-const RECORDED_MEMBERS: usize = 256;
-/// How many members a front is told of in one message, which its line takes as a whole or not at all.
-const TOLD_AT_ONCE: usize = 16;
+/// How long the search for marked processes waits for those that it has killed.
+pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end of a job waits for room on a full disk. No process of the job is left by then.
+const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Supervisor {
-    /// Writes the new state to disk, and tells the front of a stop.
-    pub(super) fn publish(&mut self) {
-        tracing::debug!("state {}", self.state());
-        if matches!(self.engine.life.state(), Phase::Asking | Phase::Killing) {
-            self.say(&Note::Stopping {
-                killing: self.engine.life.state() == Phase::Killing,
-                grace: self.engine.life.grace(),
-                ending: self.engine.life.ending().cloned(),
-                leaked: self.engine.life.leaked(),
-                ask: self.engine.life.ask_scope(),
-            });
-        }
-        // What is on record of the end is whole, or not there at all.
-        if self.engine.life.state() != Phase::Ended {
-            self.write_state();
-        }
-    }
-
-    fn write_state(&mut self) {
-        let state = self.state();
-        if self.since.as_ref().is_none_or(|(known, _)| *known != state) {
-            self.since = Some((state, self.evidence.now()));
-        }
-        let Some(store) = &self.job.store else { return };
-        let record = self.record(None, vec![]);
-        let published = store.append_state(&record);
-        self.kit.published = Some(record);
-        if let Err(error) = published {
-            self.warn(format!("the record could not be written: {error}"));
-        }
-    }
-
-    fn state(&self) -> JobState {
-        self.engine.life.state().job_state(self.ready.is_some())
-    }
-
-    fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
-        let (cause, actor) = self.engine.life.ending().cloned().unzip();
-        let recorded = self.hold.recorded();
-        let since = self.since.clone().filter(|(state, _)| *state == self.state()).map(|(_, since)| since);
-        Record {
-            schema: SCHEMA.into(),
-            id: self.job.spec.id,
-            state: self.state(),
-            since: since.unwrap_or_else(|| self.evidence.now()),
-            held: recorded.held,
-            cgroup: recorded.cgroup,
-            root: recorded.root,
-            keeper: self.kit.crew.keeper,
-            standby: self.kit.crew.standby,
-            run: self.run,
-            ready: self.ready.clone(),
-            session: self.job.session,
-            outcome: self.engine.life.root().cloned(),
-            cause,
-            actor,
-            verdict,
-            survivors,
-            marker: self.job.spec.marker.clone(),
-            home_cgroups: self.hold.homes().to_vec(),
-            members: self.members.clone(),
-        }
-    }
-
-    /// Puts members on record that live now, if there are new ones: without a keeper they could be found by nothing else.
-    /// With `asked`, the request to end that they have just got.
-    pub(super) fn note_members(&mut self, living: Vec<ProcId>, asked: Option<&Step>) {
-        let new = self.take_down_members(living.iter().copied());
-        if new || asked.is_some() {
-            self.tell_members(&living, asked);
-        }
-        if new && self.engine.life.state() != Phase::Ended {
-            self.write_state();
-        }
-    }
-
-    /// Tells the front who lives: if this keeper is lost, its receipt names them all the same.
-    fn tell_members(&mut self, living: &[ProcId], asked: Option<&Step>) {
-        if self.kit.front.is_none() {
-            return;
-        }
-        let members = self.hold.members_of(&living[..living.len().min(RECORDED_MEMBERS)]);
-        for members in members.chunks(TOLD_AT_ONCE) {
-            let of_these = |sent: &&SentSignal| members.iter().any(|member| member.id == sent.to);
-            let asked = asked.map(|step| Step {
-                signals: step.signals.iter().filter(of_these).cloned().collect(),
-                ..step.clone()
-            });
-            self.say(&Note::Members { members: members.to_vec(), asked });
-        }
-    }
-
-    /// Takes down who is alive for the next record. Whether there are new ones.
-    pub(super) fn take_down_members(&mut self, living: impl IntoIterator<Item = ProcId>) -> bool {
-        let root = self.hold.recorded().root;
-        let living: Vec<ProcId> =
-            living.into_iter().filter(|id| Some(*id) != root).take(RECORDED_MEMBERS).collect();
-        let new = living.iter().any(|id| !self.members.contains(id));
-        self.members = living;
-        new
-    }
-
-    /// The end: audit, proof, the root collected, the receipt written wherever it was wanted.
-    pub(super) fn finish_up(&mut self) {
-        self.look_no_more();
+    /// Proves the end of the run, and writes the receipt and the record.
+    pub(super) fn conclude(&mut self) {
+        self.end_readiness();
         fault_point(FaultPoint::FinishBegun);
-        let mut verdict = self.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
-        let mut survivors = if verdict == Verdict::Gone { vec![] } else { self.hold.look() };
-        survivors.extend(self.hold.ambiguous_children());
-        let mut unlisted = None;
-        if self.evidence.acted() {
-            let (round, left) = self.hold.audit(AUDIT_PATIENCE);
-            let found = round.signals.len();
-            self.evidence.step(
-                StepKind::Audit,
-                format!("{found} marked processes outside the tree"),
-                round.signals,
-            );
-            fault_point(FaultPoint::Audited);
-            match left {
-                Ok(left) => survivors
-                    .extend(left.into_iter().filter(|id| !survivors.contains(id)).collect::<Vec<_>>()),
-                Err(error) => unlisted = Some(format!("the processes of this host can't be listed: {error}")),
-            }
-        }
-        match (&verdict, self.hold.collect_root()) {
-            (Verdict::Gone, Err(why)) => verdict = Verdict::Unproven { why },
-            (Verdict::Gone, Ok(())) if !survivors.is_empty() => {
-                verdict = Verdict::Survivors { count: survivors.len() }
-            }
-            (Verdict::Gone, Ok(())) => {
-                let why = unlisted.or_else(|| self.hold.doubt());
-                verdict = why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
-            }
-            (Verdict::Survivors { .. }, _) => verdict = Verdict::Survivors { count: survivors.len().max(1) },
-            (Verdict::Unproven { .. }, _) => {}
-        }
-        fault_point(FaultPoint::RootCollected);
-        self.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
-        let mut receipt = self.evidence.receipt(
+        let (verdict, survivors) = self.prove();
+        let gone = verdict == Verdict::Gone;
+        let run = &mut self.run;
+        run.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
+        let mut receipt = run.evidence.receipt(
             &self.job.spec,
-            &self.engine.life,
-            &self.hold,
-            verdict.clone(),
+            &run.engine.life,
+            &run.containment,
+            verdict,
             survivors.clone(),
         );
-        self.finish_output(&mut receipt);
-        if self.kit.desk.is_some() {
+        receipt.run = run.number;
+        for member in &mut receipt.members {
+            member.command = self.job.mask.apply_to_cut(&member.command);
+        }
+        if let Some(output) = &mut self.host.output {
+            output.read_last(|_, _| {});
+            receipt.warnings.extend(output.take_warning());
+            receipt.output = Some(output.totals());
             fault_point(FaultPoint::OutputFinished);
         }
-        if verdict == Verdict::Gone
-            && let Err(error) = self.hold.release()
-        {
+        if gone && let Err(error) = self.run.containment.release() {
             receipt.warnings.push(format!("the cgroup could not be removed: {error}"));
         }
         fault_point(FaultPoint::PlaceReleased);
-        let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
-        // What could not be started the first time is an error for the caller, and nothing to be tried again.
-        let tried = self.run > 1 || self.failed.is_none();
-        match self.kit.desk.as_mut().filter(|_| tried).map(|desk| desk.plan_restart(&receipt, lasted)) {
-            Some(Next::Restart(delay)) => self.again = Some(delay),
-            Some(Next::LimitReached { restarts }) => {
-                receipt.restart_limit_reached = true;
-                self.happen(EventKind::RestartLimitReached { restarts });
-            }
-            Some(Next::Nothing) | None => {}
-        }
-        let state = if self.again.is_some() { JobState::Waiting } else { JobState::Ended };
-        tracing::debug!("state {state}: {:?}, {}", receipt.cause, describe_verdict(&receipt.verdict));
-        self.write_record(&mut receipt, survivors);
-        for outlet in &mut self.job.outlets {
-            if let Err(error) = outlet.write(&receipt) {
-                self.unwritten = true;
-                receipt
-                    .warnings
-                    .push(format!("the receipt could not be written to {}: {error}", outlet.name));
+        self.plan_restart(&mut receipt);
+        self.write_run_end(&mut receipt, survivors);
+        let mut unwritten = false;
+        for sink in &mut self.job.receipts {
+            if let Err(error) = sink.write(&receipt) {
+                unwritten = true;
+                receipt.warnings.push(format!("the receipt could not be written to {}: {error}", sink.name));
             }
         }
-        self.end = Some(receipt);
+        let (leaked, failed) = (self.run.engine.life.leaked(), self.run.failed.clone());
+        self.run.result = Some(RunResult { receipt, leaked, failed, unwritten });
     }
 
-    /// The record of the end. A job that never ran leaves none; and none is better than one that says "running".
-    fn write_record(&mut self, receipt: &mut Receipt, survivors: Vec<ProcId>) {
-        let Some(store) = self.job.store.clone() else { return self.happen(EventKind::ended(receipt)) };
-        let first = self.run == 1;
-        if matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty() && first {
-            if let Err(error) = JobEnd::discard(&store, self.job.spec.request.name.as_deref()) {
+    /// Searches for members outside the tree, and collects the root. The verdict of the lifecycle can become weaker here, never
+    /// stronger.
+    fn prove(&mut self) -> (Verdict, Vec<ProcId>) {
+        let run = &mut self.run;
+        let verdict = run.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
+        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.look() };
+        survivors.extend(run.containment.ambiguous_children());
+        let mut unlisted = None;
+        if run.evidence.acted() {
+            let (round, left) = run.containment.audit(AUDIT_PATIENCE);
+            let note = format!("{} marked processes outside the tree", round.signals.len());
+            run.evidence.step(StepKind::Audit, note, round.signals);
+            fault_point(FaultPoint::Audited);
+            match left {
+                Ok(left) => {
+                    let new: Vec<_> = left.into_iter().filter(|id| !survivors.contains(id)).collect();
+                    survivors.extend(new);
+                }
+                Err(error) => unlisted = Some(format!("the processes of this host can't be listed: {error}")),
+            }
+        }
+        let verdict = match (verdict, run.containment.collect_root()) {
+            (Verdict::Gone, Err(why)) => Verdict::Unproven { why },
+            (Verdict::Gone, Ok(())) if !survivors.is_empty() => Verdict::Survivors { count: survivors.len() },
+            (Verdict::Gone, Ok(())) => {
+                let why = unlisted.or_else(|| run.containment.doubt());
+                why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
+            }
+            (Verdict::Survivors { .. }, _) => Verdict::Survivors { count: survivors.len().max(1) },
+            (unproven @ Verdict::Unproven { .. }, _) => unproven,
+        };
+        fault_point(FaultPoint::RootCollected);
+        (verdict, survivors)
+    }
+
+    fn plan_restart(&mut self, receipt: &mut Receipt) {
+        // A first run that could not be started is an error for the caller, and is not tried again.
+        if self.run.number == 1 && self.run.failed.is_some() {
+            return;
+        }
+        let lasted = Duration::from_secs_f64(receipt.ended.at.max(0.0));
+        match self.host.backoff.next(receipt, lasted) {
+            Next::Restart(delay) => self.run.restart_after = Some(delay),
+            Next::LimitReached { restarts } => {
+                receipt.restart_limit_reached = true;
+                self.record_event(EventKind::RestartLimitReached { restarts });
+            }
+            Next::Nothing => {}
+        }
+    }
+
+    /// Puts the end of the run on record. A job that never ran leaves no record.
+    fn write_run_end(&mut self, receipt: &mut Receipt, survivors: Vec<ProcId>) {
+        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
+        let state = match self.run.restart_after {
+            Some(_) => JobState::Waiting,
+            // With survivors the job is not over: the next process that finds it without a keeper tries again.
+            None if survived => JobState::Stopping,
+            None => JobState::Ended,
+        };
+        tracing::debug!("state {state}: {:?}, {}", receipt.cause, describe_verdict(&receipt.verdict));
+        let never_ran =
+            matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty();
+        if let Some(store) = self.job.store.as_ref().filter(|_| never_ran && self.run.number == 1) {
+            if let Err(error) = JobEnd::discard(store, self.job.spec.request.name.as_deref()) {
                 receipt.warnings.push(format!("the record could not be removed: {error}"));
             }
             return;
         }
-        let mut record = self.record(Some(receipt.verdict.clone()), survivors);
-        record.cause = Some(receipt.cause);
-        record.actor = Some(receipt.actor.clone());
-        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
-        if self.again.is_some() {
-            (record.state, record.ready) = (JobState::Waiting, None);
-        } else if survived {
-            // It is not over: the next process that finds it without a keeper tries again.
-            record.state = JobState::Stopping;
-        }
-        let last = self.kit.desk.is_some() && self.again.is_none();
-        let event = |what| JobEvent::new(&self.job.spec, now(), self.run, what);
+        let background = self.job.is_background();
         let mut events = Vec::new();
-        if self.kit.desk.is_some() && !survived {
-            events.push(event(EventKind::ended(receipt)));
-            events.extend(self.again.map(|delay| event(EventKind::Restarting { delay })));
+        if background && !survived {
+            events.push(self.event(EventKind::ended(receipt)));
+            events.extend(self.run.restart_after.map(|delay| self.event(EventKind::Restarting { delay })));
         }
-        let Kit { front, desk, lock, .. } = &mut self.kit;
+        let mut record = self.state_record();
+        record.state = state;
+        if state == JobState::Waiting {
+            record.ready = None;
+        }
+        (record.cause, record.actor) = (Some(receipt.cause), Some(receipt.actor.clone()));
+        (record.verdict, record.survivors) = (Some(receipt.verdict.clone()), survivors);
+        self.write_end(receipt, record, &events);
+        // A foreground job has no history, but it can have hooks.
+        if !background {
+            self.record_event(EventKind::ended(receipt));
+        }
+    }
+
+    /// Writes receipt, state and history, and closes the connections of the clients that wait for the end.
+    pub(super) fn write_end(&mut self, receipt: &mut Receipt, record: Record, events: &[JobEvent]) {
+        let Some(store) = &self.job.store else { return };
+        let background = self.job.is_background();
+        let last = background && record.state != JobState::Waiting;
         let end = JobEnd {
-            job: &store,
-            lock: lock.as_ref(),
+            job: store,
+            lock: self.lock.as_ref(),
             receipt,
             record: &record,
-            events: &events,
-            sync: match (last, front) {
+            events,
+            sync: match (last, &self.front) {
                 (false, _) => SyncWhen::Never,
                 (true, None) => SyncWhen::BeforeMark,
                 (true, Some(_)) => SyncWhen::AfterMark,
             },
-            // Of a background job a user is told the end later, and from the record.
+            // Only the record tells the end of a background job.
             disk_full: if last { DiskFull::UseReserve(DISK_PATIENCE) } else { DiskFull::Fail },
         };
-        let kept = end.write(|step| match (step, desk.as_mut()) {
-            (EndStep::Logged(event), Some(desk)) => desk.tell(event),
-            (EndStep::Told, Some(desk)) => desk.dismiss(),
-            (EndStep::Logged(_) | EndStep::Told, None) => {}
+        let (helper, control) = (&mut self.helper, &mut self.host.control);
+        let written = end.write(|step| match step {
+            EndStep::Logged(event) => helper.notify(event),
+            EndStep::Told => control.close(),
         });
-        self.kit.published = Some(record);
-        if let Err(error) = kept {
-            // Better no record of a run than one that says "running". A background job's output and history are worth
-            // more: its record stays, and is mended by whoever finds it without a keeper.
-            let why = format!("the record could not be written: {error}");
-            if self.kit.desk.is_none() {
+        if let Err(error) = written {
+            // A foreground job leaves no record rather than one that says "running". The output and history of a background job
+            // are worth more: its record stays, and the next process that finds it without a keeper mends it.
+            if !background {
                 let _ = store.remove();
             }
-            receipt.warnings.push(why);
+            receipt.warnings.push(format!("the record could not be written: {error}"));
         }
-        // A job in the foreground has hooks, and no history.
-        if self.kit.desk.is_none() {
-            self.happen(EventKind::ended(receipt));
+        self.recorded = Some(record);
+    }
+
+    /// Tells the front or standby that the job is over.
+    pub(super) fn report_end(&mut self, result: &RunResult) {
+        if let Some(front) = &mut self.front {
+            // An error means that the front is gone, and needs no answer.
+            let _ = front.send(&KeeperEvent::Done(Box::new(result.clone())));
+            fault_point(FaultPoint::EndTold);
         }
     }
 }

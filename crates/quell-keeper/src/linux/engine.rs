@@ -1,539 +1,362 @@
-//! The loop that owns a tree. The keeper runs it from the birth to the proof; the front runs it to finish the kill when
-//! the keeper is gone.
+//! The loop that owns a tree: events in, a step of the lifecycle, actions out. The keeper runs it from the start of the program
+//! to the proof. The front or the standby runs it to finish the stop if the keeper is killed.
 //!
-//! One thread, one poll, one deadline. Events go to [`Lifecycle`], which says what to do; nothing is decided here.
+//! One thread, one poll. [`Lifecycle`] decides what to do; nothing is decided here.
 
-use std::fs::File;
-use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Birth, Containment, Pace, SpawnError, StopEngine, Tree};
+use quell_contain::{Birth, Containment, KEEPER_NAME, Pace, StopEngine, Tree};
 use quell_core::{
-    Actor, AskScope, Cause, Count, EventKind, JobRequest, JobSpec, JobState, LastKnown, Lifecycle,
-    LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA,
-    SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
+    Actor, AskScope, Cause, Count, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit,
+    Phase, ProcId, Record, RootOutcome, SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
 };
-use quell_store::{Home, JobDir, Lock, now};
-use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{ChildRules, Polled, Program, SignalFd, Sources, Stage};
+use quell_store::{KNOCK, Lock, Stream};
+use quell_sys::fault::{self, FaultPoint, Role, fault_point};
+use quell_sys::{Polled, SignalFd, Sources, Timers};
 
-use super::background::{self, Crew};
-use super::channel::{JsonChannel, Note, Order, StartFailure};
-use super::control_server::{Desk, KeeperSource};
-use super::evidence::{Evidence, Outlet};
-use super::keeper_watch::Plan;
-use super::preflight::{self};
-use super::takeover::{Claim, claim};
-use crate::StartReply;
+use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult, StartFailure};
+use super::evidence::Evidence;
+use super::helper::HelperLink;
+use super::host::Host;
+use super::job::{SupervisedJob, describe, signals};
+use super::keeper_watch::STOP_SIGNALS;
 
-/// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no
-/// event tells of that. The wait for those that are dying is ended by their exits, not by this.
+/// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no event tells
+/// of that. The exits of dying processes end the wait, not this time.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// How many times as long as it took to go over all children or members is waited before that is done again for another
-/// death: those who are dying need the processors too. A count of zero ends the wait at once.
+/// After a walk over all children or members, the next one for another death waits for so many times as long as the walk took:
+/// dying processes need the processors too. A count of zero ends the wait at once.
 const REST: u32 = 3;
-/// How long a stop waits for an exec that is under way: a program that runs is asked politely. An exec can hang, on a file
-/// system that does not answer.
-const EXEC_PATIENCE: Duration = Duration::from_millis(100);
-/// After how long a background job is one that may last: only then is it worth while to need less memory.
-pub const LASTING: Duration = Duration::from_secs(1);
-/// How long the audit waits for those it has killed.
-pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a background job runs before memory is freed that is not needed for waiting. Short jobs are not worth it.
+pub const TRIM_AFTER: Duration = Duration::from_secs(1);
 
-/// What both the front and its keeper know of the job.
-#[derive(Debug)]
-pub struct SupervisedJob {
-    /// What was asked for.
-    pub spec: JobSpec,
-    /// What governs its life.
-    pub rules: LifecycleRules,
-    /// Whose session the root is in.
-    pub session: SessionKind,
-    /// Its record, unless none is wanted.
-    pub store: Option<JobDir>,
-    /// Where its receipt goes.
-    pub outlets: Vec<Outlet>,
+/// What a keeper waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeeperSource {
+    Signals,
+    /// The front or the standby.
+    Front,
+    ExecStatus,
+    Tree,
+    Output(Stream),
+    Input,
+    Fifo,
+    Owner,
+    Helper,
+    Listener,
+    /// A client by its key, to be read or written.
+    Client(u64),
 }
 
-impl SupervisedJob {
-    /// The job that `request` asks for. What `mask` has of it is in no record that may be shown.
-    pub fn new(request: &JobRequest, plan: &Plan, outlets: Vec<Outlet>, mask: &Mask) -> Self {
-        let cwd = mask.apply(&plan.program.cwd.to_string_lossy());
-        let spec = JobSpec {
-            schema: SCHEMA.into(),
-            id: plan.id,
-            marker: plan.marker.clone(),
-            boot_id: quell_sys::boot_id(),
-            pid_namespace: quell_sys::own_pid_namespace(),
-            created: now(),
-            request: JobRequest { cwd: Some(cwd.into()), ..request.masked(mask) },
-        };
-        let store = plan.home.as_ref().map(|home| Home::at(home).job(plan.id));
-        Self { spec, rules: request.rules(), session: plan.session, store, outlets }
-    }
+/// What is due in a keeper, in addition to the deadline of the stop engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeeperTimer {
+    TimeToLive,
+    TrimMemory,
+    NextRun,
 }
 
-/// What a supervised job came to.
-#[derive(Debug)]
-pub struct End {
-    /// What happened.
-    pub receipt: Receipt,
-    /// Whether descendants had outlived the root.
-    pub leaked: bool,
-    /// Why it did not start, if it did not.
+/// One run of the program.
+pub struct Run {
+    /// From 1 on.
+    pub number: u32,
+    pub engine: StopEngine,
+    pub containment: Containment,
+    pub evidence: Evidence,
+    /// The stub, until the program is executed.
+    pub birth: Option<Birth>,
     pub failed: Option<StartFailure>,
-    /// Whether a receipt that was asked for could not be written.
-    pub unwritten: bool,
+    /// When the job was found ready.
+    pub ready: Option<Moment>,
+    /// The state on record, and since when.
+    pub since: Option<(JobState, Moment)>,
+    /// The members on record.
+    pub members: Vec<ProcId>,
+    kill_reported: bool,
+    /// When children are reaped again, while many die.
+    reap_from: Instant,
+    /// The delay before the next run, if there is one.
+    pub restart_after: Option<Duration>,
+    pub result: Option<RunResult>,
 }
 
-/// What a keeper has for all runs of its program.
-pub struct Kit {
-    /// The front or the standby, while it lives.
-    pub front: Option<JsonChannel>,
-    /// SIGCHLD.
-    pub signals: SignalFd,
-    /// Where it meets the world, if the job is in the background.
-    pub desk: Option<Box<Desk>>,
-    /// What says that the job is kept.
-    pub lock: Option<Lock>,
-    /// Who keeps it.
-    pub crew: Crew,
-    /// Who is to be told that a background job runs.
-    pub starter: Option<UnixStream>,
-    /// The state that was last put on record.
-    pub published: Option<Record>,
-    /// The process that runs the hooks of a job in the foreground.
-    pub helper: Option<JsonChannel>,
-}
-
-/// One run of a job under supervision.
-pub struct Supervisor {
-    pub(super) job: SupervisedJob,
-    pub(super) engine: StopEngine,
-    pub(super) hold: Containment,
-    pub(super) evidence: Evidence,
-    pub(super) kit: Kit,
-    pub(super) run: u32,
-    birth: Option<Birth>,
-    pub(super) failed: Option<StartFailure>,
-    pub(super) unwritten: bool,
-    pub(super) end: Option<Receipt>,
-    /// When it was found ready.
-    pub(super) ready: Option<Moment>,
-    /// The state that is on record, and since when.
-    pub(super) since: Option<(JobState, Moment)>,
-    /// The members that are on record.
-    pub(super) members: Vec<ProcId>,
-    /// After which wait the program is started again.
-    pub(super) again: Option<Duration>,
-    kill_told: bool,
-    /// When memory that is not needed for waiting is given back.
-    slim_at: Option<Instant>,
-    /// From when on the dead are collected again, while many die.
-    collect_from: Instant,
-}
-
-impl Supervisor {
-    /// The keeper's: nothing runs yet.
-    pub fn new(job: SupervisedJob, hold: Containment, evidence: Evidence, kit: Kit, run: u32) -> Self {
-        let life = Lifecycle::new(job.rules);
-        Self::with(job, life, hold, evidence, kit, run)
-    }
-
-    fn with(
-        job: SupervisedJob,
-        life: Lifecycle,
-        hold: Containment,
-        evidence: Evidence,
-        kit: Kit,
-        run: u32,
-    ) -> Self {
+impl Run {
+    pub fn new(number: u32, life: Lifecycle, containment: Containment, evidence: Evidence) -> Self {
         Self {
-            job,
+            number,
             engine: StopEngine::new(life),
-            hold,
+            containment,
             evidence,
-            kit,
-            run,
             birth: None,
             failed: None,
-            unwritten: false,
-            end: None,
             ready: None,
             since: None,
             members: Vec::new(),
-            again: None,
-            kill_told: false,
-            slim_at: None,
-            collect_from: Instant::now(),
+            kill_reported: false,
+            reap_from: Instant::now(),
+            restart_after: None,
+            result: None,
+        }
+    }
+}
+
+/// A job under supervision, over all runs of its program.
+pub struct Supervisor {
+    pub job: SupervisedJob,
+    /// The front or the standby, while it lives.
+    pub front: Option<JsonChannel>,
+    /// SIGCHLD, and the request of a client to restore deleted files.
+    pub signals: SignalFd,
+    pub lock: Option<Lock>,
+    pub helper: HelperLink,
+    pub host: Host,
+    /// This process, if it is the keeper.
+    pub keeper: Option<ProcId>,
+    pub timers: Timers<KeeperTimer>,
+    /// The state that was last put on record.
+    pub recorded: Option<Record>,
+    pub run: Run,
+}
+
+/// What each keeper does first. The front talks to it over its channel. It ignores signals: if an outer job asks its whole tree
+/// to stop, the front gets the same signal and decides.
+pub fn become_keeper() -> std::io::Result<SignalFd> {
+    quell_sys::set_name(KEEPER_NAME);
+    fault::act_as(Role::Keeper);
+    fault_point(FaultPoint::KeeperBegun);
+    for signal in signals(&[&STOP_SIGNALS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
+        quell_sys::ignore(signal);
+    }
+    let signals = SignalFd::new(&[Signal::CHLD, KNOCK])?;
+    quell_sys::set_subreaper()?;
+    Ok(signals)
+}
+
+impl Supervisor {
+    /// A supervisor without a front, a helper or anything else to serve.
+    pub fn new(job: SupervisedJob, signals: SignalFd, run: Run) -> Self {
+        Self {
+            job,
+            front: None,
+            signals,
+            lock: None,
+            helper: HelperLink::default(),
+            host: Host::default(),
+            keeper: None,
+            timers: Timers::default(),
+            recorded: None,
+            run,
         }
     }
 
-    /// The front's or the standby's, after its keeper was lost: what is left is killed, counted and put on record.
-    /// `known` is what the keeper had said of the job.
-    pub fn finish(
-        job: SupervisedJob,
-        hold: Containment,
-        evidence: Evidence,
-        kit: Kit,
-        known: LastKnown,
-        run: u32,
-    ) -> End {
-        let (life, actions) = Lifecycle::orphaned(job.rules, known);
-        let mut this = Self::with(job, life, hold, evidence, kit, run);
-        if let Some(store) = &this.job.store
-            && this.kit.lock.is_none()
-        {
-            match claim(store) {
-                Claim::Ours(lock) => this.kit.lock = lock,
-                Claim::AnothersOrOver => this.job.store = None,
+    pub(super) fn phase(&self) -> Phase {
+        self.run.engine.life.state()
+    }
+
+    /// Runs until the run has ended, and tells the front.
+    pub fn run_to_end(&mut self) -> RunResult {
+        let result = loop {
+            if let Some(result) = &self.run.result {
+                break result.clone();
             }
-        }
-        let record = this.job.store.as_ref().and_then(|store| store.record().ok());
-        this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
-        this.happen(EventKind::Lost { finished_by: "its standby".into() });
-        StopEngine::carry_out(&mut this, actions);
-        this.run()
-    }
-
-    /// The desk of a background job.
-    pub fn desk(&mut self) -> Option<&mut Desk> {
-        self.kit.desk.as_deref_mut()
-    }
-
-    /// Who waits for the word that a background job runs.
-    pub fn starter(&self) -> Option<&UnixStream> {
-        self.kit.starter.as_ref()
-    }
-
-    /// Gives birth to the root, puts it on record, lets it go, and then detaches from the caller's terminal and pipes.
-    /// On failure nothing has run.
-    pub fn start(&mut self, program: &Program, rules: &ChildRules) {
-        self.expect_readiness();
-        if let Err(failure) = self.try_start(program, rules) {
-            self.fail_start(failure);
-        }
-        let _ = quell_sys::redirect_to_null(true, true, true);
-        // A mount must not be kept busy by a keeper.
-        let _ = std::env::set_current_dir("/");
-    }
-
-    /// Ends a run that can't begin.
-    pub fn fail_start(&mut self, failure: StartFailure) {
-        let reason = failure.text().to_owned();
-        self.failed = Some(failure);
-        self.birth = None;
-        self.step(LifecycleEvent::StartFailed(reason));
-    }
-
-    fn try_start(&mut self, program: &Program, rules: &ChildRules) -> Result<(), StartFailure> {
-        let birth = self.hold.spawn(program, rules);
-        let birth = birth.map_err(|error| match error {
-            SpawnError::Containment(why) => StartFailure::Containment(why),
-            SpawnError::Process(error) => StartFailure::Other(error.to_string()),
-        })?;
-        fault_point(FaultPoint::StubBorn);
-        self.evidence.warnings.extend(self.hold.take_fallback_note());
-        if let Some(root) = self.hold.root() {
-            let cgroup = self.hold.cgroup_path().map(|path| path.to_owned());
-            let inner = self.hold.recorded().inner;
-            self.say(&Note::Born { held: self.hold.kind(), root, inner, cgroup });
-        }
-        fault_point(FaultPoint::BirthTold);
-        self.birth = Some(birth);
-        let warnings = self.evidence.warnings.len();
-        self.step(LifecycleEvent::Spawned);
-        // No record, no start: what is not on disk would be nobody's if we died.
-        if self.evidence.warnings.len() > warnings
-            && let Some(warning) = self.evidence.warnings.pop()
-        {
-            return Err(StartFailure::Record(warning));
-        }
-        self.note_begun();
-        fault_point(FaultPoint::IdentityRecorded);
-        self.evidence.step(StepKind::Born, String::new(), vec![]);
-        // Out of the caller's group before the program can signal it. A keeper that has left it already stays where it is.
-        if self.run == 1 {
-            quell_sys::leave_session().map_err(|error| StartFailure::Other(error.to_string()))?;
-        }
-        fault_point(FaultPoint::SessionLeft);
-        if let Some(birth) = &self.birth {
-            let mut go =
-                File::from(birth.go.try_clone().map_err(|error| StartFailure::Other(error.to_string()))?);
-            go.write_all(b"g").map_err(|error| StartFailure::Other(error.to_string()))?;
-            fault_point(FaultPoint::GoGiven);
-        }
-        Ok(())
-    }
-
-    /// Notes outside of the job's directory that its program runs, and of which home its cgroup is: the directory may be
-    /// deleted. A job without these notes is still found by its record.
-    fn note_begun(&self) {
-        if let Some(lock) = self.kit.lock.as_ref().filter(|_| self.run == 1) {
-            let _ = lock.begun();
-        }
-        if let (Some(store), Some(cgroup)) = (&self.job.store, self.hold.cgroup_path()) {
-            let _ = quell_contain::note_home(cgroup, store.home().dir());
-        }
-    }
-
-    /// Runs until the run has ended.
-    pub fn run(self) -> End {
-        self.run_background().0
-    }
-
-    /// The same, and gives back what the next run of the program needs, and after which wait it is to begin.
-    pub fn run_background(mut self) -> (End, Option<Duration>, SupervisedJob, Kit) {
-        while self.end.is_none() {
             self.wait_and_handle();
-        }
-        let Some(receipt) = self.end else { unreachable!("the loop ends with a receipt") };
-        let end = End {
-            receipt,
-            leaked: self.engine.life.leaked(),
-            failed: self.failed,
-            unwritten: self.unwritten,
         };
-        if self.again.is_some() {
-            if let Some(front) = &mut self.kit.front {
-                let _ = front.mention(&Note::Resting(end.receipt.root.outcome.clone()));
-                fault_point(FaultPoint::RestTold);
-            }
-            return (end, self.again, self.job, self.kit);
+        if self.run.restart_after.is_none() {
+            self.report_end(&result);
+        } else if self.front.is_some() {
+            self.report(&KeeperEvent::Waiting(result.receipt.root.outcome.clone()));
+            fault_point(FaultPoint::RestTold);
         }
-        if let Some(front) = &mut self.kit.front {
-            let note = Note::Done {
-                receipt: Box::new(end.receipt.clone()),
-                leaked: end.leaked,
-                failed: end.failed.clone(),
-                unwritten: end.unwritten,
-            };
-            // A front that is gone does not want to know.
-            let _ = front.say(&note);
-            fault_point(FaultPoint::EndTold);
-        }
-        (end, None, self.job, self.kit)
+        result
     }
 
-    fn wait_and_handle(&mut self) {
-        let status = self.birth.as_ref().map(|birth| birth.status.as_fd());
-        // The cgroup's news matter only for a count, and would be read again and again before one is wanted.
-        let counting = self.engine.is_counting();
-        let news = self.hold.polled().filter(|polled| counting || matches!(polled, Polled::Read(_)));
+    /// One turn of the loop.
+    pub(super) fn wait_and_handle(&mut self) {
+        // The events of a cgroup matter only for a count, and would wake the loop again and again before one is wanted.
+        let counting = self.run.engine.is_counting();
+        let tree = self.run.containment.polled();
+        let tree = tree.filter(|polled| counting || matches!(polled, Polled::Read(_)));
+        let status = self.run.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
         let mut sources = Sources::default();
-        sources.add(KeeperSource::Signals, Polled::Read(self.kit.signals.as_fd()));
-        let front = self.kit.front.as_ref().map(|front| Polled::Read(front.as_fd()));
+        sources.add(KeeperSource::Signals, Polled::Read(self.signals.as_fd()));
+        let front = self.front.as_ref().map(|front| Polled::Read(front.as_fd()));
         sources.add_any(KeeperSource::Front, front);
-        sources.add_any(KeeperSource::ExecStatus, status.map(Polled::Read));
-        sources.add_any(KeeperSource::Tree, news);
-        let mut wake = self.engine.next_wake(self.pace());
-        if let Some(desk) = &self.kit.desk {
-            desk.add_sources(&mut sources);
-            wake = wake.into_iter().chain(desk.deadline()).min();
-        }
-        wake = wake.into_iter().chain(self.slim_at).min();
-        let ready = sources.wait_or_all(wake);
-        let wishes = self.desk().map(|desk| desk.handle(&ready)).unwrap_or_default();
+        sources.add_any(KeeperSource::ExecStatus, status);
+        sources.add_any(KeeperSource::Tree, tree);
+        sources.add_any(KeeperSource::Helper, self.helper.polled());
+        self.host.add_sources(&mut sources);
+        let due = [self.run.engine.next_wake(self.pace()), self.timers.next(), self.host.deadline()];
+        let ready = sources.wait_or_all(due.into_iter().flatten().min());
 
-        // The order settles ties: an exit that is there already goes before a deadline that has passed meanwhile.
-        if ready.has(KeeperSource::ExecStatus) {
-            self.read_status();
+        let requests = self.host.receive(&ready);
+        if ready.has(KeeperSource::Helper) {
+            for found in self.helper.receive() {
+                self.host.readiness.iter_mut().for_each(|readiness| readiness.found(found));
+            }
         }
-        self.kit.hear_signals(&self.job);
+        // The order settles ties: an exit that has already happened counts before a deadline that has passed meanwhile.
+        if ready.has(KeeperSource::ExecStatus) {
+            self.read_exec_status();
+        }
+        self.take_signals();
         self.look_at_children();
-        if counting && self.end.is_none() {
+        if counting && self.run.result.is_none() {
             StopEngine::count(self);
         }
         if ready.has(KeeperSource::Front) {
-            self.hear_front();
+            self.receive_commands();
         }
-        self.grant(wishes);
-        if self.slim_at.is_some_and(|due| due <= Instant::now()) {
-            self.slim_at = None;
+        if self.host.take_owner_exit(&ready) {
+            let background = self.job.request.as_background();
+            self.owner_gone(background.is_some_and(|rules| rules.on_owner_exit == OnOwnerExit::Keep));
+        }
+        for request in requests {
+            self.handle_request(request);
+        }
+        self.check_readiness();
+        self.handle_timers();
+    }
+
+    fn handle_timers(&mut self) {
+        let now = Instant::now();
+        if self.timers.take_due(KeeperTimer::TimeToLive, now) {
+            self.record_event(EventKind::TimedOut);
+            let mode = StopMode::Within(self.job.rules.plan.grace);
+            self.ask_stop(Cause::Timeout, Actor::Quell, mode);
+        }
+        if self.timers.take_due(KeeperTimer::TrimMemory, now) {
             quell_sys::drop_code_pages();
         }
-        if self.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+        if self.run.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.await_exec();
         }
-        if self.engine.take_deadline() {
-            if matches!(self.engine.life.state(), Phase::Starting | Phase::Running | Phase::Draining) {
-                self.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
-                self.happen(EventKind::TimedOut);
+        if self.run.engine.take_deadline() {
+            if matches!(self.phase(), Phase::Starting | Phase::Running | Phase::Draining) {
+                self.run.evidence.step(StepKind::StopAsked, "its time was up".into(), vec![]);
+                self.record_event(EventKind::TimedOut);
             }
             self.step(LifecycleEvent::Deadline);
         }
     }
 
-    fn read_status(&mut self) {
-        let Some(birth) = self.birth.take() else { return };
-        match quell_sys::read_status(&birth.status) {
-            // The stub's death closes the pipe as an exec does: what was killed before it ran has not begun.
-            Ok(()) if self.engine.life.state() != Phase::Starting && !self.hold.has_executed() => {}
-            Ok(()) => {
-                self.hold.executed();
-                fault_point(FaultPoint::ExecSeen);
-                self.evidence.step(StepKind::Running, String::new(), vec![]);
-                self.step(LifecycleEvent::Executed);
-                fault_point(FaultPoint::RunningPublished);
-                self.say(&Note::Running);
-                fault_point(FaultPoint::RunningTold);
-                // Before the caller hears of it: who kills us right after that still finds it told.
-                self.happen(EventKind::Started { root: self.hold.shown_root() });
-                if let Some(mut starter) = self.kit.starter.take() {
-                    background::reply(&mut starter, &StartReply::Started { id: self.job.spec.id });
-                    fault_point(FaultPoint::StarterTold);
-                }
-                self.look_for_readiness();
-                self.slim_at = self.kit.desk.as_ref().map(|_| Instant::now() + LASTING);
+    /// Reads the signals that have come. SIGCHLD only wakes the loop; the other one comes from a client that misses files of
+    /// the job.
+    fn take_signals(&mut self) {
+        while let Some(info) = self.signals.next() {
+            if info.signal == KNOCK
+                && let Some(store) = &self.job.store
+            {
+                // If something fails now, the client asks again.
+                let _ = store.restore(&mut self.lock, &self.job.spec, self.recorded.as_ref());
+                self.host.control.restore(store);
             }
-            Err(error) => {
-                let text = error.error.to_string();
-                let failure = match error.stage {
-                    // The program itself was found before.
-                    Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
-                        StartFailure::Interpreter(text)
-                    }
-                    Stage::Exec => StartFailure::Exec(text, preflight::remedy(&error.error)),
-                    Stage::Cwd => StartFailure::Cwd(text),
-                    Stage::Proc => StartFailure::Containment(error.to_string()),
-                    Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),
-                };
-                self.evidence.step(StepKind::StartFailed, error.to_string(), vec![]);
-                self.step(LifecycleEvent::StartFailed(failure.text().to_owned()));
-                self.failed = Some(failure);
-            }
-        }
-    }
-
-    fn read_status_within(&mut self, patience: Duration) {
-        let until = Some(Instant::now() + patience);
-        let status = self.birth.as_ref().map(|birth| Polled::Read(birth.status.as_fd()));
-        if status.is_some_and(|status| quell_sys::poll_until(&[status], until).is_ok_and(|ready| ready[0])) {
-            self.read_status();
-        }
-    }
-
-    /// Waits a little for an exec that is under way.
-    fn await_exec(&mut self) {
-        if self.engine.life.state() == Phase::Starting {
-            self.read_status_within(EXEC_PATIENCE);
         }
     }
 
     fn look_at_children(&mut self) {
         self.notice_root_exit();
-        let running = self.engine.life.state() == Phase::Running;
-        if running && self.job.session == SessionKind::Shared && self.hold.root_stopped() {
-            self.say(&Note::RootStopped);
+        let phase = self.phase();
+        if phase == Phase::Running
+            && self.job.session == SessionKind::Shared
+            && self.run.containment.root_stopped()
+        {
+            self.report(&KeeperEvent::RootStopped);
         }
         let now = Instant::now();
-        let due = match self.engine.life.state() {
+        let due = match phase {
             Phase::Running | Phase::Draining => true,
-            Phase::Asking | Phase::Killing => self.collect_from <= now,
+            Phase::Asking | Phase::Killing => self.run.reap_from <= now,
             Phase::Created | Phase::Starting | Phase::Ended => false,
         };
         if due {
-            let _ = self.hold.reap_orphans();
-            self.collect_from = Instant::now() + REST * now.elapsed();
+            let _ = self.run.containment.reap_orphans();
+            self.run.reap_from = Instant::now() + REST * now.elapsed();
         }
     }
 
     fn notice_root_exit(&mut self) {
-        if let Some(outcome) = self.hold.root_exit() {
-            fault_point(FaultPoint::RootExitSeen);
-            // What the stub had to say before it died goes first: a start that failed is no death from outside.
-            self.read_status_within(Duration::ZERO);
-            if self.engine.life.state() == Phase::Ended {
-                return;
-            }
-            self.read_last_signs();
-            self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
-            self.say(&Note::RootExited(outcome.clone()));
-            self.happen(EventKind::RootExited { outcome: outcome.clone() });
-            if let Some(desk) = self.desk() {
-                desk.close_input();
-            }
-            if self.job.rules.until == Until::Root {
-                self.look_no_more();
-            }
-            self.step(LifecycleEvent::RootExited(outcome));
+        let Some(outcome) = self.run.containment.root_exit() else { return };
+        fault_point(FaultPoint::RootExitSeen);
+        // The stub's last message goes first: a failed start is not a death by an external signal.
+        self.read_exec_status_within(Duration::ZERO);
+        if self.phase() == Phase::Ended {
+            return;
         }
+        self.read_last_output();
+        self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
+        self.report(&KeeperEvent::RootExited(outcome.clone()));
+        self.record_event(EventKind::RootExited { outcome: outcome.clone() });
+        self.host.close_input();
+        if self.job.rules.until == Until::Root {
+            self.end_readiness();
+        }
+        self.step(LifecycleEvent::RootExited(outcome));
     }
 
-    fn hear_front(&mut self) {
-        let Some(front) = &mut self.kit.front else { return };
-        let arrived = front.hear();
-        for order in arrived.messages {
-            self.say(&Note::Heard);
-            tracing::debug!("order {order}");
-            match order {
-                Order::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
-                Order::OwnerGone => {
-                    self.happen(EventKind::OwnerGone { kept: false });
-                    if let Some(desk) = self.desk() {
-                        desk.forget_owner();
-                    }
-                    let mode = StopMode::Within(self.job.rules.plan.grace);
-                    self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
+    fn receive_commands(&mut self) {
+        let Some(front) = &mut self.front else { return };
+        let received = front.recv();
+        for command in received.messages {
+            self.report(&KeeperEvent::Acknowledged);
+            tracing::debug!("command: {command}");
+            match command {
+                FrontCommand::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
+                FrontCommand::OwnerGone => {
+                    self.host.owner = None;
+                    self.owner_gone(false);
                 }
-                Order::Pass(signal) => {
-                    self.hold.forward_signal(signal);
+                FrontCommand::Forward(signal) => {
+                    self.run.containment.forward_signal(signal);
                 }
             }
         }
-        if arrived.closed {
-            tracing::debug!("the front or standby is gone");
-            self.kit.front = None;
-            // A background job lives for its own sake: it goes on, with one to watch over it less. One that has not begun
-            // is not begun: whoever wanted it would not be told.
-            let begun = !matches!(self.engine.life.state(), Phase::Created | Phase::Starting);
-            if self.kit.desk.is_some() && begun {
-                self.happen(EventKind::StandbyLost);
-                self.kit.crew.standby = None;
-                return self.publish();
-            }
-            self.ask_stop(
-                Cause::FrontLost,
-                Actor::Unknown,
-                StopMode::Within(self.job.rules.plan.brief_grace()),
-            );
+        if received.closed {
+            self.front = None;
+            self.front_gone();
         }
     }
 
-    pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, mode: StopMode) {
+    fn front_gone(&mut self) {
+        tracing::debug!("the front or standby is gone");
+        // A background job goes on without its standby. If its program does not run yet, it is not started: its starter would
+        // not get an answer.
+        let begun = !matches!(self.phase(), Phase::Created | Phase::Starting);
+        if self.job.is_background() && begun {
+            self.record_event(EventKind::StandbyLost);
+            self.job.standby = None;
+            return self.record_state();
+        }
+        let mode = StopMode::Within(self.job.rules.plan.brief_grace());
+        self.ask_stop(Cause::FrontLost, Actor::Unknown, mode);
+    }
+
+    fn owner_gone(&mut self, kept: bool) {
+        self.record_event(EventKind::OwnerGone { kept });
+        if !kept {
+            let mode = StopMode::Within(self.job.rules.plan.grace);
+            self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
+        }
+    }
+
+    fn ask_stop(&mut self, cause: Cause, actor: Actor, mode: StopMode) {
         self.ask_stop_of(cause, actor, mode, None);
     }
 
-    /// The same, with another word on which processes are asked first than the job's own.
+    /// Asks for the end of the job. `ask` says which processes are asked first, if not as the job has it.
     pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
         self.await_exec();
-        if let Some(desk) = self.desk() {
-            desk.ending.get_or_insert((cause, actor.clone()));
-        }
-        if self.engine.life.state() != Phase::Ended {
-            self.evidence.step(StepKind::StopAsked, who_asked(cause, &actor), vec![]);
-            self.happen(EventKind::StopAsked { cause, actor: actor.clone() });
+        self.host.backoff.ending.get_or_insert((cause, actor.clone()));
+        if self.phase() != Phase::Ended {
+            self.run.evidence.step(StepKind::StopAsked, describe_request(cause, &actor), vec![]);
+            self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
             fault_point(FaultPoint::StopNoted);
         }
         self.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask }));
     }
 
-    fn step(&mut self, event: LifecycleEvent) {
+    pub(super) fn step(&mut self, event: LifecycleEvent) {
         StopEngine::handle(self, event);
-    }
-
-    pub(super) fn say(&mut self, note: &Note) {
-        if let Some(front) = &mut self.kit.front {
-            // If the front is gone, its silence is heard in the loop. If it is stopped and its line is full, it will
-            // find out the rest by itself; the tree can't wait for it.
-            let _ = front.mention(note);
-        }
-    }
-
-    pub(super) fn warn(&mut self, text: String) {
-        self.evidence.warnings.push(text);
     }
 }
 
@@ -543,41 +366,41 @@ impl Tree for Supervisor {
     }
 
     fn engine(&mut self) -> &mut StopEngine {
-        &mut self.engine
+        &mut self.run.engine
     }
 
     fn count(&mut self) -> Count {
-        self.hold.count()
+        self.run.containment.count()
     }
 
     fn ask(&mut self, signal: Signal, to: AskScope) {
-        let (began, again) = (self.evidence.now(), self.evidence.acted());
-        let round = self.hold.ask(signal, to);
+        let (moment, again) = (self.run.evidence.now(), self.run.evidence.acted());
+        let signals = self.run.containment.ask(signal, to).signals;
         let note = match to {
             AskScope::Tree => "each followed by CONT",
             AskScope::Root => "to the root alone, followed by CONT",
         };
-        let living = round.signals.iter().map(|sent| sent.to).collect();
-        let (note, signals) = (note.to_owned(), round.signals);
-        let step = Step { moment: began, step: StepKind::Ask, note, signals };
+        let living = signals.iter().map(|sent| sent.to).collect();
+        let step = Step { moment, step: StepKind::Ask, note: note.to_owned(), signals };
         self.note_members(living, Some(&step));
-        self.evidence.add(step);
-        let members = self.evidence.asked();
-        let left = self.engine.deadline().map(|due| due.saturating_duration_since(Instant::now()));
+        self.run.evidence.add(step);
+        let members = self.run.evidence.asked();
+        let left = self.run.engine.deadline().map(|due| due.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
-        let grace = left.filter(|_| again).unwrap_or(self.engine.life.grace());
-        self.happen(EventKind::Asked { signal, grace, members, to });
+        let grace = left.filter(|_| again).unwrap_or(self.run.engine.life.grace());
+        self.record_event(EventKind::Asked { signal, grace, members, to });
     }
 
     fn kill_round(&mut self) -> bool {
-        let began = self.evidence.now();
-        let round = self.hold.kill_round();
-        self.evidence.step_at(began, StepKind::Kill, round.note, round.signals);
+        let moment = self.run.evidence.now();
+        let round = self.run.containment.kill_round();
+        let (note, signals) = (round.note, round.signals);
+        self.run.evidence.add(Step { moment, step: StepKind::Kill, note, signals });
         round.settled
     }
 
     fn finish(&mut self) {
-        self.finish_up();
+        self.conclude();
     }
 
     fn look_at_root(&mut self) {
@@ -585,52 +408,48 @@ impl Tree for Supervisor {
     }
 
     fn state_changed(&mut self) {
-        self.publish();
+        self.record_state();
     }
 
     fn hurried(&mut self, by: Duration) {
-        self.evidence.hurry(by);
+        self.run.evidence.hurry(by);
     }
 
     fn outlived(&mut self) {
-        if self.evidence.left.is_empty() {
-            self.evidence.left = self.hold.look();
-            self.note_members(self.evidence.left.clone(), None);
+        if self.run.evidence.left.is_empty() {
+            let left = self.run.containment.look();
+            self.run.evidence.left.clone_from(&left);
+            let members = left.len();
+            self.note_members(left, None);
             if self.job.rules.until == Until::Root {
-                self.happen(EventKind::Leaked { members: self.evidence.left.len() });
+                self.record_event(EventKind::Leaked { members });
             }
         }
     }
 
     fn killing(&mut self) {
-        let life = &self.engine.life;
+        let life = &self.run.engine.life;
         let ran = !matches!(life.root(), Some(RootOutcome::NotStarted { .. }));
-        // One who takes over may find that nobody is left to be killed.
-        if self.is_told() && ran && !self.kill_told && self.hold.count() != Count::Alive(0) {
-            self.kill_told = true;
-            let life = &self.engine.life;
+        // A process that takes over may find that no member is left to kill.
+        if self.has_events()
+            && ran
+            && !self.run.kill_reported
+            && self.run.containment.count() != Count::Alive(0)
+        {
+            self.run.kill_reported = true;
+            let life = &self.run.engine.life;
             let (reason, cause) = (life.kill_reason(), life.ending().map(|(cause, _)| *cause));
-            self.happen(EventKind::Killed { reason, cause });
+            self.record_event(EventKind::Killed { reason, cause });
         }
     }
 }
 
-/// Who wants a job stopped, for its receipt.
-pub fn who_asked(cause: Cause, actor: &Actor) -> String {
+/// A request to stop in words, for a step of the receipt.
+pub fn describe_request(cause: Cause, actor: &Actor) -> String {
     match actor {
         Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
         Actor::Client { pid, .. } => format!("asked by pid {pid}"),
         Actor::Kernel => "the terminal hung up".into(),
         Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
-    }
-}
-
-fn describe(outcome: &RootOutcome) -> String {
-    match outcome {
-        RootOutcome::Exited { code } => format!("exit code {code}"),
-        RootOutcome::Signaled { signal, core: true } => format!("died of {signal}, core dumped"),
-        RootOutcome::Signaled { signal, core: false } => format!("died of {signal}"),
-        RootOutcome::NotStarted { reason } => reason.clone(),
-        RootOutcome::Unknown => "unknown".into(),
     }
 }

@@ -1,15 +1,19 @@
-//! Whether a job is ready: a line of its output, a port that it listens on, and what its helper has found out.
+//! Whether a job is ready: a line of its output, a port that a member listens on, and what the helper finds out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use quell_contain::Containment;
-use quell_core::ReadyCheck;
+use quell_core::{EventKind, Phase, ReadyCheck, Until};
 use quell_store::{MATCHED, Stream, line_matches};
+use quell_sys::fault::{FaultPoint, fault_point};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-/// What a helper looks for, as it may take its time.
+use super::engine::Supervisor;
+use super::helper::Task;
+
+/// What the helper looks for, because it may take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
     /// An answer over HTTP.
@@ -18,17 +22,16 @@ pub enum Probe {
     Cmd,
 }
 
-/// What a helper has found.
+/// What the helper has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
-    /// There was a good answer over HTTP from this address.
+    /// This address gave a good answer over HTTP.
     Answer(SocketAddr),
     /// The command has succeeded.
     Success,
 }
 
 impl Found {
-    /// Which probe it was.
     pub fn probe(self) -> Probe {
         match self {
             Self::Answer(_) => Probe::Http,
@@ -46,18 +49,17 @@ pub struct Readiness {
     partial: [Vec<u8>; 2],
     interval: Duration,
     next_look: Option<Instant>,
-    /// Who has answered over HTTP, as far as nobody has looked whether it is the job.
+    /// The address that has answered over HTTP, until it is checked that a member listens there.
     answered: Option<SocketAddr>,
     began: Instant,
-    said: bool,
+    reported: bool,
 }
 
 impl Readiness {
-    /// Everything is still missing.
     pub fn new(check: &ReadyCheck) -> Result<Self, String> {
         let ReadyCheck { rules, interval, .. } = check;
         let log = rules.log.as_deref().map(Regex::new).transpose();
-        let log = log.map_err(|error| format!("--ready-log is no regular expression: {error}"))?;
+        let log = log.map_err(|error| format!("--ready-log is not a regular expression: {error}"))?;
         let probes = [(rules.http.is_some(), Probe::Http), (rules.cmd.is_some(), Probe::Cmd)];
         Ok(Self {
             log,
@@ -68,12 +70,12 @@ impl Readiness {
             next_look: None,
             answered: None,
             began: Instant::now(),
-            // Nothing that could show it was asked for: then nobody is told either.
-            said: rules.is_empty(),
+            // A job without a readiness check is never reported as ready.
+            reported: rules.is_empty(),
         })
     }
 
-    /// The program runs: from here on its readiness is looked for. What it has written already counts.
+    /// The program runs, and its readiness is looked for from now on. Output that it has written already counts.
     pub fn begin(&mut self) {
         self.began = Instant::now();
         self.next_look = self.port.map(|_| Instant::now());
@@ -84,7 +86,7 @@ impl Readiness {
         self.log.is_some()
     }
 
-    /// Looks at output. Only whole lines count: what follows the beginning of a line may change what it says.
+    /// Looks at output. Only whole lines count: the rest of a line can change its meaning.
     pub fn read(&mut self, stream: Stream, bytes: &[u8]) {
         let Some(regex) = &self.log else { return };
         let partial = &mut self.partial[usize::from(stream == Stream::Stderr)];
@@ -109,7 +111,6 @@ impl Readiness {
         }
     }
 
-    /// A helper has found out.
     pub fn found(&mut self, found: Found) {
         match found {
             Found::Answer(address) => self.answered = Some(address),
@@ -117,48 +118,105 @@ impl Readiness {
         }
     }
 
-    /// Looks whether the answer came from a member. False if a stranger has answered: then it is to be asked for again.
-    pub fn check_answer(&mut self, hold: &Containment) -> bool {
+    /// Checks that the answer came from a member. Returns false if another process has answered: then ask again.
+    fn check_answer(&mut self, containment: &Containment) -> bool {
         let Some(address) = self.answered.take() else { return true };
-        let own = is_listening(hold, address.port(), Some(address.ip()));
+        let own = is_listening(containment, address.port(), Some(address.ip()));
         if own {
             self.probes.retain(|other| *other != Probe::Http);
         }
         own
     }
 
-    /// When [`Readiness::look`] wants to be called.
+    /// When to look at the port.
     pub fn deadline(&self) -> Option<Instant> {
         self.next_look
     }
 
-    /// Looks whether a member listens on the port. A stranger who does is not what was asked for.
-    pub fn look(&mut self, hold: &Containment) {
+    /// Looks whether a member listens on the port. A listener outside the tree does not count.
+    fn look(&mut self, containment: &Containment) {
         let Some(port) = self.port else { return };
-        // Nothing tells of a new listener.
+        // No event tells of a new listener.
         self.next_look = Some(Instant::now() + self.interval);
-        if is_listening(hold, port, None) {
+        if is_listening(containment, port, None) {
             self.port = None;
             self.next_look = None;
         }
     }
 
-    /// Whether nothing is missing any more, the first time that this is so: after how many seconds.
-    pub fn take_ready(&mut self) -> Option<f64> {
-        if self.said || self.log.is_some() || self.port.is_some() || !self.probes.is_empty() {
+    /// When nothing is missing any more, the first time: after how many seconds.
+    fn take_ready(&mut self) -> Option<f64> {
+        if self.reported || self.log.is_some() || self.port.is_some() || !self.probes.is_empty() {
             return None;
         }
-        self.said = true;
+        self.reported = true;
         Some(self.began.elapsed().as_secs_f64())
     }
 }
 
 /// Whether a member listens on the port, so that a connection to the address reaches it.
-fn is_listening(hold: &Containment, port: u16, address: Option<IpAddr>) -> bool {
+fn is_listening(containment: &Containment, port: u16, address: Option<IpAddr>) -> bool {
     let inodes = quell_sys::listeners(port, address);
     let mut found = false;
     if !inodes.is_empty() {
-        hold.each_member(|stat| found |= quell_sys::holds_socket(stat.pid, &inodes));
+        containment.each_member(|stat| found |= quell_sys::holds_socket(stat.pid, &inodes));
     }
     found
+}
+
+impl Supervisor {
+    /// Prepares for what shows that the job is ready, before the program can print anything.
+    pub(super) fn expect_readiness(&mut self) {
+        let Some(background) = self.job.request.as_background() else { return };
+        match Readiness::new(&background.ready) {
+            Ok(readiness) => self.host.readiness = Some(readiness),
+            // The caller has got this error already, where that was possible.
+            Err(why) => self.warn(why),
+        }
+    }
+
+    pub(super) fn begin_readiness(&mut self) {
+        if let Some(readiness) = &mut self.host.readiness {
+            readiness.begin();
+            self.helper.give(&Task::Probe);
+        }
+        self.check_readiness();
+    }
+
+    pub(super) fn end_readiness(&mut self) {
+        if self.host.readiness.take().is_some() {
+            self.helper.give(&Task::Rest);
+        }
+    }
+
+    /// Looks for readiness in what the root has written before its exit.
+    pub(super) fn read_last_output(&mut self) {
+        let readiness = self.host.readiness.as_mut().filter(|readiness| readiness.wants_output());
+        if let (Some(readiness), Some(output)) = (readiness, &mut self.host.output) {
+            output.read_last(|stream, bytes| readiness.read(stream, bytes));
+        }
+        self.check_readiness();
+    }
+
+    pub(super) fn check_readiness(&mut self) {
+        // A server may have gone into the background, so that its root has exited.
+        let lives_on = self.phase() == Phase::Draining && self.job.rules.until == Until::Tree;
+        if self.phase() != Phase::Running && !lives_on {
+            return;
+        }
+        let Some(readiness) = &mut self.host.readiness else { return };
+        if readiness.deadline().is_some_and(|due| due <= Instant::now()) {
+            readiness.look(&self.run.containment);
+        }
+        if !readiness.check_answer(&self.run.containment) {
+            self.helper.give(&Task::AskAgain);
+        }
+        if let Some(after) = readiness.take_ready() {
+            self.run.ready = Some(self.run.evidence.now());
+            self.set_recorded_members(self.run.containment.living());
+            self.record_state();
+            fault_point(FaultPoint::ReadyPublished);
+            self.record_event(EventKind::Ready { after });
+        }
+    }
 }

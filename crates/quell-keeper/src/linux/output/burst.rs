@@ -1,57 +1,62 @@
-//! Output that comes in floods.
+//! Bursts of output.
 //!
-//! A program that writes as fast as it can and a keeper that takes what comes at once keep each other from working: each
-//! write wakes the keeper, which takes those few kilobytes, and holds the pipe while it copies them. So a pipe that is
-//! flooded gets more room, and after little was taken from it there is a short pause in which more can gather. And what is
-//! in it is moved to a second pipe, the relay, which takes no copy: the program writes on while that is copied to the disk.
-//! Only in a flood: what a program says now and then is taken when it is said, and pipes that hold much are a user's limited
-//! good.
+//! A program that writes as fast as it can and a keeper that reads at once slow each other down: each write wakes the keeper,
+//! which takes a few kilobytes, and holds the pipe while it copies them. So in a burst the pipe gets more room, and after a small
+//! read there is a short pause in which more can gather. The bytes are moved to a second pipe, the relay, which needs no copy:
+//! the program writes on while they are copied to the disk. All this happens in a burst only: other output is taken as soon as
+//! it is written, and the total size of a user's pipes is limited.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// This much in this time (50 MB/s) is a flood.
+/// This much in this time (50 MB/s) is a burst.
 const MUCH: usize = 512 * 1024;
 const WINDOW: Duration = Duration::from_millis(10);
-/// What a flooded pipe is to hold, with its relay: as much as one pipe may that is not root's.
+/// What a pipe should hold in a burst, with its relay: as much as one pipe may hold for users other than root.
 pub const WIDE: usize = 1024 * 1024;
-/// What a pipe holds if it may not hold more.
+/// What a pipe holds by default.
 const NARROW: usize = 64 * 1024;
-/// How long more may gather: in a wide pipe there is room for ten times as much as comes meanwhile.
+/// How long more output can gather: a wide pipe has room for ten times as much as arrives meanwhile.
 pub const PAUSE: Duration = Duration::from_micros(100);
 
-/// A relay, which is small as long as there is no flood: what a user's pipes may hold is counted, used or not.
+/// A relay. It is small as long as there is no burst: the limit on a user's pipes counts their size, used or not.
 pub fn relay() -> io::Result<(OwnedFd, OwnedFd)> {
     let relay = quell_sys::pipe()?;
     quell_sys::resize(&relay.0, 1)?;
     Ok(relay)
 }
 
-/// How fast a stream comes.
+/// How fast a stream is.
 #[derive(Debug, Default)]
-pub struct Flood {
-    /// When the window began in which `taken` came, in nanoseconds.
+pub struct BurstDetector {
+    /// When the window began in which `taken` bytes arrived, in nanoseconds.
     began: u64,
     taken: usize,
-    /// Whether it was a flood in the last window.
+    /// Whether there was a burst in the last window.
     on: bool,
-    /// What the pipe holds, with its relay, once somebody has tried to widen them.
+    /// What the pipe holds, with its relay, once they were widened.
     holds: Option<usize>,
-    /// Whether there is a relay that holds enough.
+    /// Whether there is a relay that is large enough.
     relayed: bool,
 }
 
-impl Flood {
-    /// One that never ends.
+impl BurstDetector {
+    /// A burst that never ends.
     #[cfg(test)]
     pub fn lasting() -> Self {
         Self { began: u64::MAX, on: true, ..Self::default() }
     }
 
-    /// Notes that so many bytes came at `now`, which never goes back. Widens `pipe` and its relay the first time that they
-    /// are a flood. Says whether it is one, and there are too few of them to go on at once.
-    pub fn is_scant(&mut self, pipe: impl AsFd, relay: Option<impl AsFd>, bytes: usize, now: u64) -> bool {
+    /// Notes that so many bytes arrived at `now`, which never goes back. In the first burst `pipe` and its relay are widened.
+    /// Returns whether this is a burst, and the bytes are so few that it is better to wait for more.
+    pub fn should_batch(
+        &mut self,
+        pipe: impl AsFd,
+        relay: Option<impl AsFd>,
+        bytes: usize,
+        now: u64,
+    ) -> bool {
         self.note(bytes, now);
         if !self.on {
             return false;
@@ -63,7 +68,7 @@ impl Flood {
         bytes < holds / 4
     }
 
-    /// Whether what comes goes through the relay.
+    /// Whether output goes through the relay.
     pub fn is_relayed(&self) -> bool {
         self.on && self.relayed
     }
@@ -95,32 +100,32 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn only_a_flood_widens_the_pipe_and_asks_for_a_pause() {
+    fn only_a_burst_widens_the_pipe_and_asks_for_a_pause() {
         let (read, _write) = quell_sys::pipe().unwrap();
         let relay = relay().unwrap();
-        let mut flood = Flood::default();
-        let mut is_scant = |bytes, now| {
-            let scant = flood.is_scant(&read, Some(&relay.0), bytes, now);
-            (scant, flood.is_relayed(), flood.holds)
+        let mut burst = BurstDetector::default();
+        let mut should_batch = |bytes, now| {
+            let few = burst.should_batch(&read, Some(&relay.0), bytes, now);
+            (few, burst.is_relayed(), burst.holds)
         };
         for second in 1..100 {
-            assert_eq!(is_scant(100_000, second * 1000 * MS), (false, false, None), "100 kB/s is none");
+            assert_eq!(should_batch(100_000, second * 1000 * MS), (false, false, None), "100 kB/s is none");
         }
         let start = 200_000 * MS;
-        let scant: Vec<_> = (0..400).map(|at| is_scant(8192, start + at * MS / 10)).collect();
-        assert!(!scant[0].0 && scant[399].0 && scant[399].2.is_some(), "80 MB/s is one");
-        assert!(!is_scant(WIDE, start + 40 * MS).0, "there was enough");
-        let (scant, relayed, _) = is_scant(10, start + 90 * MS);
-        assert!(!scant && !relayed, "it is over");
+        let few: Vec<_> = (0..400).map(|at| should_batch(8192, start + at * MS / 10)).collect();
+        assert!(!few[0].0 && few[399].0 && few[399].2.is_some(), "80 MB/s is one");
+        assert!(!should_batch(WIDE, start + 40 * MS).0, "there was enough");
+        let (few, relayed, _) = should_batch(10, start + 90 * MS);
+        assert!(!few && !relayed, "it is over");
     }
 
     #[test]
     fn a_pipe_and_its_relay_have_the_room_that_one_alone_has() {
         let holds = |relay: Option<&OwnedFd>| {
             let (pipe, _write) = quell_sys::pipe().unwrap();
-            Flood::default().widen(&pipe, relay)
+            BurstDetector::default().widen(&pipe, relay)
         };
-        // A user with many pipes may not have any that are larger.
+        // A user with many pipes can reach the limit.
         let alone = holds(None);
         assert!(alone < WIDE || holds(Some(&relay().unwrap().0)) == WIDE);
     }

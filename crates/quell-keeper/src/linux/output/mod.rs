@@ -1,82 +1,44 @@
-//! The job's output, from the pipes (or the terminal) into its capture.
+//! The job's output, from its pipes (or its terminal) into the files of its record.
 //!
-//! The pipes are made before the keeper is forked, so that its standby has them too: what was written and not read
-//! when a keeper is killed is still there, and what it was just taking out has gone to the disk, or to a relay that the
-//! standby has as well (`flood.rs`), in one step. Nobody waits for their end, as the keeper holds both ends, and a process
-//! that got away could hold one for ever: what counts is what has been written when the tree is gone.
+//! The keeper does not wait for the end of the pipes. It holds both ends itself, and a process that left the tree could hold one
+//! for ever. What counts is what has been written when the tree is gone.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quell_core::{Output, StreamTotals};
+use quell_core::Output;
 use quell_store::{CaptureWriter, Stream, Taken};
-use quell_sys::{Polled, Sources};
+use quell_sys::{Polled, Ready, Sources};
+
+use self::burst::BurstDetector;
+pub use self::pipes::OutputPipes;
+use super::engine::KeeperSource;
 
 mod burst;
+mod pipes;
 
-use self::burst::Flood;
-use super::control_server::KeeperSource;
-
-/// How much is read of a terminal at a time.
+/// How much is read from a terminal at a time.
 const CHUNK: usize = 64 * 1024;
-/// How much is taken in a row before others are looked after, and from a pipe at once: all that one holds.
+/// How much is taken before other sources get their turn, and from a pipe at once: all that a pipe holds.
 const IN_A_ROW: usize = burst::WIDE;
-/// How much a last read takes: far more than pipes hold. Who still writes then is no part of the tree.
+/// How much a last read takes: far more than pipes hold. A process that still writes then is not part of the tree.
 const AT_LAST: usize = 16 * IN_A_ROW;
 
-/// Both ends of the job's output.
-#[derive(Debug)]
-pub struct Ends {
-    out: (OwnedFd, OwnedFd),
-    /// A terminal has one stream.
-    err: Option<(OwnedFd, OwnedFd)>,
-    /// Where a flood of standard output goes first; a terminal has none. What is in there came before what is in the pipe.
-    relay: Option<(OwnedFd, OwnedFd)>,
-}
-
-impl Ends {
-    /// Two pipes, or a terminal.
-    pub fn open(pty: bool) -> io::Result<Self> {
-        let ends = if pty {
-            Self { out: quell_sys::terminal()?, err: None, relay: None }
-        } else {
-            let relay = burst::relay()?;
-            Self { out: quell_sys::pipe()?, err: Some(quell_sys::pipe()?), relay: Some(relay) }
-        };
-        for (read, _) in [Some(&ends.out), ends.err.as_ref(), ends.relay.as_ref()].into_iter().flatten() {
-            quell_sys::set_nonblocking(read)?;
-        }
-        Ok(ends)
-    }
-
-    /// What the program gets as its output and its errors.
-    pub fn for_program(&self) -> [i32; 2] {
-        let err = self.err.as_ref().unwrap_or(&self.out);
-        [self.out.1.as_raw_fd(), err.1.as_raw_fd()]
-    }
-
-    /// The terminal's own end, if it is one: what is written there, the program reads.
-    pub fn terminal(&self) -> Option<&OwnedFd> {
-        self.err.is_none().then_some(&self.out.0)
-    }
-}
-
-/// What a look at the pipes has given.
+/// What one look at the pipes has found.
 struct Round {
     taken: usize,
-    /// Whether to let more gather first.
-    scant: bool,
+    /// Whether to wait a little, so that more can gather.
+    should_batch: bool,
 }
 
-/// The ends with their captures.
-pub struct Taps {
-    pub ends: Ends,
-    out: CaptureWriter,
-    err: CaptureWriter,
-    floods: [Flood; 2],
-    /// How much is in the relay.
+pub struct OutputCapture {
+    pub pipes: OutputPipes,
+    stdout: CaptureWriter,
+    stderr: CaptureWriter,
+    bursts: [BurstDetector; 2],
+    /// How many bytes are in the relay.
     relayed: usize,
     began: Instant,
     began_ns: u64,
@@ -84,23 +46,23 @@ pub struct Taps {
     warning: Option<String>,
 }
 
-impl Taps {
-    /// Begins the captures in `dir`, or goes on with them.
-    pub fn open(dir: &Path, ends: Ends, cap: u64, resume: bool) -> io::Result<Self> {
+impl OutputCapture {
+    /// Begins the files in `dir`, or continues them.
+    pub fn open(dir: &Path, pipes: OutputPipes, cap: u64, resume: bool) -> io::Result<Self> {
         let open = if resume { CaptureWriter::resume } else { CaptureWriter::create };
-        let (out, err) = (open(dir, Stream::Stdout, cap)?, open(dir, Stream::Stderr, cap)?);
+        let (stdout, stderr) = (open(dir, Stream::Stdout, cap)?, open(dir, Stream::Stderr, cap)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let last_ns = out.last_time().max(err.last_time());
-        let relayed = match &ends.relay {
-            // Whoever was killed may have left something there.
+        let last_ns = stdout.last_time().max(stderr.last_time());
+        let relayed = match &pipes.relay {
+            // A keeper that was killed may have left bytes there.
             Some((read, _)) if resume => quell_sys::waiting(read)?,
             Some(_) | None => 0,
         };
         Ok(Self {
-            ends,
-            out,
-            err,
-            floods: Default::default(),
+            pipes,
+            stdout,
+            stderr,
+            bursts: Default::default(),
             relayed,
             began: Instant::now(),
             began_ns: now.as_nanos() as u64,
@@ -109,24 +71,31 @@ impl Taps {
         })
     }
 
-    /// What to wait for.
     pub fn add_sources<'a>(&'a self, sources: &mut Sources<'a, KeeperSource>) {
-        sources.add(KeeperSource::Output(Stream::Stdout), Polled::Read(self.ends.out.0.as_fd()));
-        let err = self.ends.err.as_ref().map(|err| Polled::Read(err.0.as_fd()));
-        sources.add_any(KeeperSource::Output(Stream::Stderr), err);
+        sources.add(KeeperSource::Output(Stream::Stdout), Polled::Read(self.pipes.stdout.0.as_fd()));
+        let stderr = self.pipes.stderr.as_ref().map(|stderr| Polled::Read(stderr.0.as_fd()));
+        sources.add_any(KeeperSource::Output(Stream::Stderr), stderr);
     }
 
-    /// Takes what has come on these streams, and shows it to `see`.
-    pub fn read(&mut self, streams: [bool; 2], mut see: impl FnMut(Stream, &[u8])) {
-        // In bytes, not in rounds: where little is kept, a round is small. Nobody is woken by what is left in the relay.
+    /// Takes what has arrived, and shows it to `see`.
+    pub fn read(&mut self, ready: &Ready<KeeperSource>, see: impl FnMut(Stream, &[u8])) {
+        let streams = [Stream::Stdout, Stream::Stderr].map(|stream| ready.has(KeeperSource::Output(stream)));
+        if streams.contains(&true) {
+            self.read_streams(streams, see);
+        }
+    }
+
+    fn read_streams(&mut self, streams: [bool; 2], mut see: impl FnMut(Stream, &[u8])) {
+        // Counted in bytes, not in rounds: where little is kept, a round is small. The relay is emptied in any case, because
+        // bytes that are left there wake nothing.
         let mut total = 0;
         while total < IN_A_ROW || self.relayed > 0 {
             let round = self.take(streams, &mut see);
             if round.taken == 0 {
                 break;
             }
-            if round.scant && self.relayed == 0 {
-                // Nothing tells of a pipe that has filled up, so this can only be waited for.
+            if round.should_batch && self.relayed == 0 {
+                // The kernel does not report that a pipe has filled up, so this waits for a fixed time.
                 std::thread::sleep(burst::PAUSE);
                 break;
             }
@@ -134,7 +103,7 @@ impl Taps {
         }
     }
 
-    /// Takes all that has come by now.
+    /// Takes everything that has arrived by now.
     pub fn read_last(&mut self, mut see: impl FnMut(Stream, &[u8])) {
         let mut total = 0;
         while total < AT_LAST {
@@ -147,28 +116,28 @@ impl Taps {
 
     /// Takes once from each of the `streams`.
     fn take(&mut self, streams: [bool; 2], see: &mut impl FnMut(Stream, &[u8])) -> Round {
-        // An idle keeper should be small: what is needed now is given back.
+        // Allocated for this call only: an idle keeper should be small.
         let mut buffer = Vec::new();
-        let mut round = Round { taken: 0, scant: false };
+        let mut round = Round { taken: 0, should_batch: false };
         for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
-            let end = if at == 0 { Some(&self.ends.out) } else { self.ends.err.as_ref() };
+            let end = if at == 0 { Some(&self.pipes.stdout) } else { self.pipes.stderr.as_ref() };
             let Some((end, _)) = end.filter(|_| streams[at]) else { continue };
-            let relay = self.ends.relay.as_ref().filter(|_| at == 0);
-            if let Some((_, relay)) = relay.filter(|_| self.floods[at].is_relayed())
-                // If not, there is nothing, or the relay is full.
+            let relay = self.pipes.relay.as_ref().filter(|_| at == 0);
+            if let Some((_, relay)) = relay.filter(|_| self.bursts[at].is_relayed())
+                // Nothing is moved if the pipe is empty or the relay is full.
                 && let Ok(moved @ 1..) = quell_sys::splice(end, relay, IN_A_ROW)
             {
                 self.relayed += moved;
             }
             let relayed = relay.filter(|_| self.relayed > 0);
             let from = relayed.map_or(end, |(read, _)| read);
-            // Both streams share one clock that never stands still, so that their order can be told later.
+            // Both streams share one clock that always advances, so that readers can restore their order.
             let elapsed = self.began.elapsed().as_nanos() as u64;
             self.last_ns = (self.began_ns + elapsed).max(self.last_ns + 1);
-            let capture = if at == 0 { &mut self.out } else { &mut self.err };
+            let capture = if at == 0 { &mut self.stdout } else { &mut self.stderr };
             let mut see = |bytes: &[u8]| see(stream, bytes);
-            // A terminal is no pipe, and what it says can only be read.
-            let result = match self.ends.err {
+            // A terminal is not a pipe: its bytes can only be read.
+            let result = match self.pipes.stderr {
                 Some(_) => capture.take(from, IN_A_ROW, &mut buffer, self.last_ns, &mut see),
                 None => Taken::Refused,
             };
@@ -176,7 +145,8 @@ impl Taps {
                 Taken::Nothing => (0, Ok(())),
                 Taken::Bytes { length, all, kept } => {
                     let relay = relay.map(|(read, _)| read);
-                    round.scant |= self.floods[at].is_scant(end, relay, length, self.last_ns) && all;
+                    let few = self.bursts[at].should_batch(end, relay, length, self.last_ns);
+                    round.should_batch |= few && all;
                     (length, kept)
                 }
                 Taken::Refused => {
@@ -187,13 +157,13 @@ impl Taps {
                             see(&buffer[..length]);
                             (length, kept)
                         }
-                        // Nothing there is an error too, and as good as nothing.
+                        // An empty terminal is an error too.
                         Ok(0) | Err(_) => (0, Ok(())),
                     }
                 }
             };
             if relayed.is_some() {
-                // Who finds nothing there looks at the pipe again, whatever was said to be there.
+                // An empty relay sends the next read back to the pipe, whatever the count says.
                 self.relayed = if length == 0 { 0 } else { self.relayed.saturating_sub(length) };
             }
             round.taken += length;
@@ -205,18 +175,16 @@ impl Taps {
         round
     }
 
-    /// What it came to.
     pub fn totals(&self) -> Output {
-        Output { stdout: self.out.totals(), stderr: self.err.totals() }
+        Output { stdout: self.stdout.totals(), stderr: self.stderr.totals() }
     }
 
     /// All bytes of both streams so far.
     pub fn bytes(&self) -> u64 {
-        let StreamTotals { bytes, .. } = self.out.totals();
-        bytes + self.err.totals().bytes
+        self.stdout.totals().bytes + self.stderr.totals().bytes
     }
 
-    /// What went wrong, the first time that it did.
+    /// The first failure to keep output.
     pub fn take_warning(&mut self) -> Option<String> {
         self.warning.take()
     }
@@ -226,9 +194,9 @@ impl Taps {
 mod tests {
     use super::*;
 
-    /// What a program has written by now.
-    fn say(ends: &Ends, bytes: &[u8]) {
-        assert_eq!(quell_sys::write(&ends.out.1, bytes).unwrap(), bytes.len());
+    /// Writes as the program does.
+    fn print(pipes: &OutputPipes, bytes: &[u8]) {
+        assert_eq!(quell_sys::write(&pipes.stdout.1, bytes).unwrap(), bytes.len());
     }
 
     fn kept(dir: &Path) -> Vec<u8> {
@@ -236,39 +204,40 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_keeper_had_moved_goes_before_what_it_had_not() {
+    fn output_that_a_killed_keeper_had_moved_comes_first() {
         let dir = tempfile::tempdir().unwrap();
-        let ends = Ends::open(false).unwrap();
-        drop(Taps::open(dir.path(), Ends::open(false).unwrap(), 1 << 20, false).unwrap());
-        say(&ends, b"one\n");
-        let (_, relay) = ends.relay.as_ref().unwrap();
-        quell_sys::splice(&ends.out.0, relay, IN_A_ROW).unwrap();
-        say(&ends, b"two\n");
-        let mut taps = Taps::open(dir.path(), ends, 1 << 20, true).unwrap();
+        let pipes = OutputPipes::open(false).unwrap();
+        drop(OutputCapture::open(dir.path(), OutputPipes::open(false).unwrap(), 1 << 20, false).unwrap());
+        print(&pipes, b"one\n");
+        let (_, relay) = pipes.relay.as_ref().unwrap();
+        quell_sys::splice(&pipes.stdout.0, relay, IN_A_ROW).unwrap();
+        print(&pipes, b"two\n");
+        let mut capture = OutputCapture::open(dir.path(), pipes, 1 << 20, true).unwrap();
         let mut seen = Vec::new();
-        taps.read_last(|_, bytes| seen.extend_from_slice(bytes));
+        capture.read_last(|_, bytes| seen.extend_from_slice(bytes));
         assert_eq!((seen.as_slice(), kept(dir.path()).as_slice()), (&b"one\ntwo\n"[..], &b"one\ntwo\n"[..]));
-        assert_eq!((taps.totals().stdout.lines, taps.relayed), (2, 0));
+        assert_eq!((capture.totals().stdout.lines, capture.relayed), (2, 0));
     }
 
-    /// Nobody is woken by what is in the relay.
+    /// Bytes in the relay wake nothing.
     #[test]
-    fn a_flood_leaves_nothing_in_the_relay() {
-        // In the second one each segment has room for a fraction of what comes at once.
+    fn a_burst_leaves_nothing_in_the_relay() {
+        // In the second one each segment has room for a fraction of what arrives at once.
         for cap in [1 << 30, 64 << 10] {
             let dir = tempfile::tempdir().unwrap();
-            let mut taps = Taps::open(dir.path(), Ends::open(false).unwrap(), cap, false).unwrap();
-            taps.floods[0] = Flood::lasting();
+            let mut capture =
+                OutputCapture::open(dir.path(), OutputPipes::open(false).unwrap(), cap, false).unwrap();
+            capture.bursts[0] = BurstDetector::lasting();
             let (mut said, mut seen) = (Vec::new(), Vec::new());
             for number in 0..50_u32 {
                 let line = format!("{number:>50000}\n").into_bytes();
-                say(&taps.ends, &line);
+                print(&capture.pipes, &line);
                 said.extend(line);
-                taps.read([true, false], |_, bytes| seen.extend_from_slice(bytes));
-                assert!(taps.relayed == 0 && seen.len() == said.len(), "{number}");
+                capture.read_streams([true, false], |_, bytes| seen.extend_from_slice(bytes));
+                assert!(capture.relayed == 0 && seen.len() == said.len(), "{number}");
             }
             assert!(seen == said);
-            let totals = taps.totals().stdout;
+            let totals = capture.totals().stdout;
             assert_eq!((totals.bytes, totals.lines), (said.len() as u64, 50));
             if totals.cut_bytes == 0 {
                 assert!(kept(dir.path()) == said);
