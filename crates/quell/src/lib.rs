@@ -29,6 +29,7 @@
 //! `tokio::task::spawn_blocking(move || job.stop(&Stop::default()))`. A [`Job`] is cheap to clone and can be sent to other
 //! threads. Nothing here forks the calling process or changes its signals, whatever its size and number of threads.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
 mod admit;

@@ -189,7 +189,7 @@ pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
 /// The identity of the process `pid`, to be given as the owner of a job.
 pub fn owner_process(pid: u32) -> Result<ProcId> {
     let stat = quell_sys::stat(pid).map_err(|_| RunError::OwnerGone(format!("there is no process {pid}")))?;
-    Ok(ProcId { pid, start: stat.start })
+    Ok(stat.id())
 }
 
 /// The parent of the process `pid`. In a container process 1 can be a parent like any other; elsewhere it is the parent of

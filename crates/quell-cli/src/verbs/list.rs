@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::{Error, Filter, JobState, JobView, Quell, Settled, Timestamp};
-use quell_core::{ContainmentKind, RootOutcome, Verdict};
+use quell_core::{RootOutcome, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
@@ -92,7 +92,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
             job.name.as_deref().unwrap_or("-").into(),
             state(job),
             age(job, now).into(),
-            job.held.map_or("-", held).into(),
+            job.held.map_or("-", |held| held.as_str()).into(),
             render::command_line(&job.command).into(),
         ]);
     }
@@ -102,16 +102,6 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
 /// Since its end, or its beginning.
 fn age(job: &JobView, now: Timestamp) -> String {
     render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
-}
-
-/// How a tree is held, in a word.
-pub fn held(held: ContainmentKind) -> &'static str {
-    match held {
-        ContainmentKind::Reaper => "reaper",
-        ContainmentKind::Cgroup => "cgroup",
-        ContainmentKind::Scope => "scope",
-        ContainmentKind::Pidns => "pidns",
-    }
 }
 
 /// The state, with the outcome of what has ended: `ended 0`, `ended SIGKILL`, `lost`.

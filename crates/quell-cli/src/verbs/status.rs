@@ -93,7 +93,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
         Some(&job.survivors).filter(|ids| !ids.is_empty()).map(|ids| format!("pid {}", pids(ids))),
     );
     row("ready", ready(job, status.ready_rules.as_ref()));
-    row("held by", job.held.map(|held| list::held(held).into()));
+    row("held by", job.held.map(|held| held.as_str().into()));
     let ways: Vec<String> = status.defeated_by.iter().map(|way| format!("- {way}")).collect();
     row("defeated by", Some(ways.join("\n")).filter(|text| !text.is_empty()));
     let alive = job.state != JobState::Ended;

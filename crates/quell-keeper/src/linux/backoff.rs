@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::Containment;
 use quell_core::{
-    Actor, Cause, EventKind, JobState, Receipt, Record, RestartPolicy, RestartRules, RootOutcome, Step,
-    StepKind, Verdict,
+    Actor, Cause, EventKind, Receipt, RecordedState, RestartPolicy, RestartRules, RootOutcome, StateRecord,
+    Step, StepKind, Verdict,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -102,14 +102,10 @@ impl Supervisor {
         self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
         let (moment, note) = (self.run.evidence.now(), describe_request(cause, &actor));
         receipt.steps.push(Step { moment: moment.clone(), step: StepKind::StopAsked, note, signals: vec![] });
-        (receipt.cause, receipt.actor, receipt.ended) = (cause, actor.clone(), moment.clone());
-        let record = Record {
-            state: JobState::Ended,
-            cause: Some(cause),
-            actor: Some(actor),
-            since: moment,
-            ..recorded
-        };
+        (receipt.cause, receipt.actor, receipt.ended) = (cause, actor, moment.clone());
+        let state = RecordedState::after(&receipt, recorded.state.tree().cloned(), None);
+        let record = StateRecord { since: moment, state, ..recorded };
+        self.run.restart_after = None;
         let ended = self.event(EventKind::ended(&receipt));
         self.write_end(&mut receipt, record, &[ended]);
         self.report_end(&RunResult { receipt, leaked: false, failed: None, unwritten: false });

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quell_core::{EventKind, JobEvent, JobState, ProcId, Receipt, Record, RootOutcome, StepKind, Verdict};
+use quell_core::{
+    EventKind, JobEvent, ProcId, Receipt, RecordedState, RootOutcome, StateRecord, StepKind, Verdict,
+};
 use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen};
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -29,7 +31,7 @@ impl Supervisor {
             &run.engine.life,
             &run.containment,
             verdict,
-            survivors.clone(),
+            survivors,
         );
         receipt.run = run.number;
         for member in &mut receipt.members {
@@ -46,7 +48,7 @@ impl Supervisor {
         }
         fault_point(FaultPoint::PlaceReleased);
         self.plan_restart(&mut receipt);
-        self.write_run_end(&mut receipt, survivors);
+        self.write_run_end(&mut receipt);
         let mut unwritten = false;
         for sink in &mut self.job.receipts {
             if let Err(error) = sink.write(&receipt) {
@@ -110,17 +112,15 @@ impl Supervisor {
     }
 
     /// Puts the end of the run on record. A job that never ran leaves no record.
-    fn write_run_end(&mut self, receipt: &mut Receipt, survivors: Vec<ProcId>) {
-        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
-        let state = match self.run.restart_after {
-            Some(_) => JobState::Waiting,
-            // With survivors the job is not over: the next process that finds it without a keeper tries again.
-            None if survived => JobState::Stopping,
-            None => JobState::Ended,
-        };
-        tracing::debug!("state {state}: {:?}, {}", receipt.cause, describe_verdict(&receipt.verdict));
+    fn write_run_end(&mut self, receipt: &mut Receipt) {
+        let mut state = RecordedState::after(receipt, self.recorded_tree(), self.run.ready.clone());
+        if self.run.restart_after.is_some() {
+            state = state.before_next_run();
+        }
+        let verdict = describe_verdict(&receipt.verdict);
+        tracing::debug!("state {}: {:?}, {verdict}", state.job_state(), receipt.cause);
         let never_ran =
-            matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && survivors.is_empty();
+            matches!(receipt.root.outcome, RootOutcome::NotStarted { .. }) && receipt.survivors.is_empty();
         if let Some(store) = self.job.store.as_ref().filter(|_| never_ran && self.run.number == 1) {
             if let Err(error) = JobEnd::discard(store, self.job.spec.request.name.as_deref()) {
                 receipt.warnings.push(format!("the record could not be removed: {error}"));
@@ -129,17 +129,11 @@ impl Supervisor {
         }
         let background = self.job.is_background();
         let mut events = Vec::new();
-        if background && !survived {
+        if background && !matches!(receipt.verdict, Verdict::Survivors { .. }) {
             events.push(self.event(EventKind::ended(receipt)));
             events.extend(self.run.restart_after.map(|delay| self.event(EventKind::Restarting { delay })));
         }
-        let mut record = self.state_record();
-        record.state = state;
-        if state == JobState::Waiting {
-            record.ready = None;
-        }
-        (record.cause, record.actor) = (Some(receipt.cause), Some(receipt.actor.clone()));
-        (record.verdict, record.survivors) = (Some(receipt.verdict.clone()), survivors);
+        let record = self.state_record(state, receipt.ended.clone());
         self.write_end(receipt, record, &events);
         // A foreground job has no history, but it can have hooks.
         if !background {
@@ -148,10 +142,10 @@ impl Supervisor {
     }
 
     /// Writes receipt, state and history, and closes the connections of the clients that wait for the end.
-    pub(super) fn write_end(&mut self, receipt: &mut Receipt, record: Record, events: &[JobEvent]) {
+    pub(super) fn write_end(&mut self, receipt: &mut Receipt, record: StateRecord, events: &[JobEvent]) {
         let Some(store) = &self.job.store else { return };
         let background = self.job.is_background();
-        let last = background && record.state != JobState::Waiting;
+        let last = background && self.run.restart_after.is_none();
         let end = JobEnd {
             job: store,
             lock: self.lock.as_ref(),

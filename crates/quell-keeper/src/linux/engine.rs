@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use quell_contain::{Birth, Containment, KEEPER_NAME, Pace, StopEngine, Tree};
 use quell_core::{
     Actor, AskScope, Cause, Count, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit,
-    Phase, ProcId, Record, RootOutcome, SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
+    Phase, ProcId, RootOutcome, SessionKind, Signal, StateRecord, Step, StepKind, StopMode, StopRequest,
+    Until,
 };
 use quell_store::{KNOCK, Lock, Stream};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -115,7 +116,7 @@ pub struct Supervisor {
     pub keeper: Option<ProcId>,
     pub timers: Timers<KeeperTimer>,
     /// The state that was last put on record.
-    pub recorded: Option<Record>,
+    pub recorded: Option<StateRecord>,
     pub run: Run,
 }
 

@@ -8,13 +8,9 @@ use quell_sys::PidFd;
 
 use crate::RunError;
 
-/// Pins the owner. It must be alive, and the process that is meant: PIDs are reused.
+/// Pins the owner. It must be alive.
 pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
-    let pidfd = PidFd::open(owner.pid).ok();
-    let same = |pidfd: &PidFd| {
-        quell_sys::stat(owner.pid).is_ok_and(|stat| stat.start == owner.start) && pidfd.is_alive()
-    };
-    pidfd.filter(same).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
+    PidFd::of(owner).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
 }
 
 /// Pins the owner of a background job: a process, or the keeper of another job.
@@ -25,10 +21,11 @@ pub fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>,
         Some(Owner::Job { job }) => {
             let outer = Home::at(home).job(job);
             let record = outer.record().ok();
-            let held = record.as_ref().and_then(|record| record.held);
+            let tree = record.as_ref().and_then(|record| record.state.tree());
+            let held = tree.map(|tree| tree.containment);
             let keeper = record.and_then(|record| record.keeper);
             let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
-            if held == Some(ContainmentKind::Pidns)
+            if held.is_some_and(ContainmentKind::has_init)
                 && unseen
                 && matches!(outer.liveness(), Ok(Liveness::Supervised))
             {

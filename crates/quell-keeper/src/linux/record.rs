@@ -1,7 +1,10 @@
 //! What a supervisor puts on record while a job runs: its state, its members, its history. The front or standby is told the
 //! same, so that it can finish the job if this process is killed.
 
-use quell_core::{EventKind, JobEvent, JobState, Phase, ProcId, Record, SCHEMA, SentSignal, Step};
+use quell_core::{
+    EventKind, JobEvent, Moment, Phase, ProcId, RecordedState, RecordedTree, SCHEMA, SentSignal, StateRecord,
+    Step,
+};
 use quell_store::now;
 
 use super::channel::KeeperEvent;
@@ -15,7 +18,6 @@ const MEMBERS_AT_ONCE: usize = 16;
 impl Supervisor {
     /// Writes the new state to disk, and reports a stop to the front.
     pub(super) fn record_state(&mut self) {
-        tracing::debug!("state {}", self.job_state());
         let (phase, life) = (self.phase(), &self.run.engine.life);
         if matches!(phase, Phase::Asking | Phase::Killing) {
             self.report(&KeeperEvent::Stopping {
@@ -30,16 +32,20 @@ impl Supervisor {
     }
 
     fn write_state(&mut self) {
+        let run = &self.run;
         // The end is written with the receipt (conclude.rs).
-        if self.phase() == Phase::Ended {
-            return;
-        }
-        let state = self.job_state();
-        if self.run.since.as_ref().is_none_or(|(known, _)| *known != state) {
-            self.run.since = Some((state, self.run.evidence.now()));
-        }
+        let Some(state) = run.engine.life.recorded(self.recorded_tree(), run.ready.clone()) else { return };
+        let word = state.job_state();
+        let since = match &run.since {
+            Some((known, since)) if *known == word => since.clone(),
+            Some(_) | None => {
+                tracing::debug!("state {word}");
+                run.evidence.now()
+            }
+        };
+        self.run.since = Some((word, since.clone()));
         let Some(store) = &self.job.store else { return };
-        let record = self.state_record();
+        let record = self.state_record(state, since);
         let written = store.append_state(&record);
         self.recorded = Some(record);
         if let Err(error) = written {
@@ -47,36 +53,28 @@ impl Supervisor {
         }
     }
 
-    fn job_state(&self) -> JobState {
-        self.phase().job_state(self.run.ready.is_some())
+    pub(super) fn recorded_tree(&self) -> Option<RecordedTree> {
+        let report = self.run.containment.recorded();
+        Some(RecordedTree {
+            containment: report.held?,
+            session: self.job.session,
+            root: report.root?,
+            cgroup: report.cgroup,
+            members: self.run.members.clone(),
+        })
     }
 
-    pub(super) fn state_record(&self) -> Record {
-        let run = &self.run;
-        let (cause, actor) = run.engine.life.ending().cloned().unzip();
-        let report = run.containment.recorded();
-        let since = run.since.clone().filter(|(state, _)| *state == self.job_state()).map(|(_, since)| since);
-        Record {
+    pub(super) fn state_record(&self, state: RecordedState, since: Moment) -> StateRecord {
+        StateRecord {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
-            state: self.job_state(),
-            since: since.unwrap_or_else(|| run.evidence.now()),
-            held: report.held,
-            cgroup: report.cgroup,
-            root: report.root,
+            run: self.run.number,
+            since,
             keeper: self.keeper,
             standby: self.job.standby,
-            run: run.number,
-            ready: run.ready.clone(),
-            session: self.job.session,
-            outcome: run.engine.life.root().cloned(),
-            cause,
-            actor,
-            verdict: None,
-            survivors: vec![],
             marker: self.job.spec.marker.clone(),
-            home_cgroups: run.containment.homes().to_vec(),
-            members: run.members.clone(),
+            home_cgroups: self.run.containment.homes().to_vec(),
+            state,
         }
     }
 

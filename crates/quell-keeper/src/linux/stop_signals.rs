@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, ContainmentKind, JobState, Owner, ProcId, SessionKind, Signal};
+use quell_core::{Actor, JobState, Owner, ProcId, SessionKind, Signal};
 use quell_sys::SignalInfo;
 
 use super::caller::caller_of;
@@ -58,7 +58,7 @@ impl KeeperWatch {
         store.home().job(job).record().is_ok_and(|outer| {
             // A process outside our PID namespace has the PID 0 here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == JobState::Stopping
+            sent_by_it && outer.state.job_state() == JobState::Stopping
         })
     }
 
@@ -67,7 +67,7 @@ impl KeeperWatch {
     fn root_gets_terminal_keys(&self) -> bool {
         let in_our_group = match (self.report.held, self.report.root) {
             // The root of a PID namespace can't be found by its PID here. It can't leave our group without a new session.
-            (Some(ContainmentKind::Pidns), _) => true,
+            (Some(held), _) if held.has_init() => true,
             // A root that is gone, and whose exit is not reported yet, may have died of this key.
             (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,

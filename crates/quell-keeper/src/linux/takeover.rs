@@ -69,7 +69,8 @@ impl KeeperWatch {
         let (life, actions) = Lifecycle::orphaned(job.rules, self.known);
         let mut run = Run::new(self.runs.max(1), life, containment, self.evidence);
         let record = job.store.as_ref().and_then(|store| store.record().ok());
-        run.ready = record.filter(|record| record.run == run.number).and_then(|record| record.ready);
+        run.ready =
+            record.filter(|record| record.run == run.number).and_then(|record| record.state.ready().cloned());
         let mut supervisor = Supervisor { lock, helper, host, ..Supervisor::new(job, self.signals, run) };
         supervisor.record_event(EventKind::Lost { finished_by: "its standby".into() });
         StopEngine::carry_out(&mut supervisor, actions);

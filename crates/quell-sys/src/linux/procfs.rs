@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use quell_core::ProcId;
+
 use super::files::open_kernels;
 
 /// The fields of /proc/PID/stat that quell uses.
@@ -78,6 +80,11 @@ impl Stat {
             cpu: 0,
             resident: 0,
         }
+    }
+
+    /// The identity of the process.
+    pub fn id(&self) -> ProcId {
+        ProcId { pid: self.pid, start: self.start }
     }
 
     /// Whether the process has exited: its leader shows as a corpse, and no other thread is left.

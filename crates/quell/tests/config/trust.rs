@@ -120,7 +120,7 @@ fn a_project_can_not_trust_itself() {
 fn trust_is_written_as_absolute_paths() {
     let place = Place::new();
     for (text, message) in [
-        ("projects = [\"src/web\"]", "trust.projects: `src/web` is no absolute path"),
+        ("projects = [\"src/web\"]", "trust.projects: `src/web` is not an absolute path"),
         ("projects = \"/srv\"", "trust.projects: must be a list of strings, not string \"/srv\""),
         ("project = [\"/srv\"]", "unknown key `project` in [trust]"),
     ] {
