@@ -111,3 +111,141 @@ impl Supervisor {
         self.report_end(&RunResult { receipt, leaked: false, failed: None, unwritten: false });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use quell_core::{Lifecycle, LifecycleEvent, Signal};
+    use quell_store::{JobDir, Liveness};
+    use quell_sys::SignalFd;
+
+    use super::*;
+    use crate::platform::channel::{JsonChannel, KeeperEvent};
+    use crate::platform::control_server::ControlServer;
+    use crate::platform::engine::Run;
+    use crate::platform::evidence::Evidence;
+    use crate::platform::job::sample;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn rules(policy: RestartPolicy, limit: Option<u32>) -> RestartRules {
+        RestartRules { policy, limit, delay: SECOND, max_delay: 10 * SECOND }
+    }
+
+    fn receipt(outcome: RootOutcome) -> Receipt {
+        let home = tempfile::tempdir().unwrap();
+        let job = sample::job(home.path());
+        let mut receipt = sample::receipt(&job, &Lifecycle::new(job.rules));
+        receipt.root.outcome = outcome;
+        receipt
+    }
+
+    #[test]
+    fn the_delay_doubles_up_to_its_limit_and_a_long_run_resets_it() {
+        let mut backoff = Backoff::new(rules(RestartPolicy::Always, None));
+        let failed = receipt(RootOutcome::Exited { code: 1 });
+        for seconds in [1, 2, 4, 8, 10, 10] {
+            assert_eq!(backoff.next(&failed, SECOND), Next::Restart(seconds * SECOND));
+        }
+        assert_eq!(backoff.next(&failed, 11 * SECOND), Next::Restart(SECOND));
+        assert_eq!(backoff.next(&failed, SECOND), Next::Restart(2 * SECOND));
+    }
+
+    #[test]
+    fn the_limit_counts_restarts_since_the_last_long_run() {
+        let mut backoff = Backoff::new(rules(RestartPolicy::OnFailure, Some(2)));
+        let failed = receipt(RootOutcome::Exited { code: 1 });
+        assert_eq!(backoff.next(&failed, SECOND), Next::Restart(SECOND));
+        assert_eq!(backoff.next(&failed, 11 * SECOND), Next::Restart(SECOND));
+        assert_eq!(backoff.next(&failed, SECOND), Next::Restart(2 * SECOND));
+        assert_eq!(backoff.next(&failed, SECOND), Next::LimitReached { restarts: 2 });
+    }
+
+    #[test]
+    fn a_run_is_followed_by_another_one_only_where_the_rules_say_so() {
+        let next = |policy, change: &dyn Fn(&mut Receipt, &mut Backoff)| {
+            let mut backoff = Backoff::new(rules(policy, None));
+            let mut receipt = receipt(RootOutcome::Exited { code: 0 });
+            change(&mut receipt, &mut backoff);
+            backoff.next(&receipt, SECOND) != Next::Nothing
+        };
+        assert!(next(RestartPolicy::Always, &|_, _| {}));
+        assert!(!next(RestartPolicy::No, &|_, _| {}));
+        assert!(!next(RestartPolicy::OnFailure, &|_, _| {}), "it has succeeded");
+        assert!(next(RestartPolicy::OnFailure, &|receipt, _| receipt.root.outcome = RootOutcome::Unknown));
+        assert!(!next(RestartPolicy::Always, &|receipt, _| receipt.cause = Cause::OwnerGone));
+        let unproven = Verdict::Unproven { why: String::new() };
+        assert!(!next(RestartPolicy::Always, &|receipt, _| receipt.verdict = unproven.clone()));
+        let user = (Cause::User, Actor::Unknown);
+        assert!(!next(RestartPolicy::Always, &|_, backoff| backoff.ending = Some(user.clone())), "stopped");
+    }
+
+    /// A keeper whose first run has ended and whose next run is due after `delay`.
+    fn waiting(home: &std::path::Path, delay: Duration) -> (Supervisor, JobDir, JsonChannel) {
+        let job = sample::job(home);
+        let store = job.store.clone().unwrap();
+        let lock = store.create(&job.spec, None).unwrap();
+        let mut life = Lifecycle::new(job.rules);
+        life.step(LifecycleEvent::StartFailed("it is a test".into()));
+        let receipt = sample::receipt(&job, &life);
+        let signals = SignalFd::new(&[Signal::CHLD]).unwrap();
+        let containment = Containment::nothing(job.spec.id, &job.spec.marker);
+        let mut run = Run::new(1, life, containment, Evidence::new());
+        run.restart_after = Some(delay);
+        let state = RecordedState::after(&receipt, None, None).before_next_run();
+        run.result = Some(RunResult { receipt, leaked: false, failed: None, unwritten: false });
+        let (front, standby) = JsonChannel::pair().unwrap();
+        let mut supervisor =
+            Supervisor { front: Some(front), lock: Some(lock), ..Supervisor::new(job, signals, run) };
+        let record = supervisor.state_record(state, supervisor.run.evidence.now());
+        store.append_state(&record).unwrap();
+        supervisor.recorded = Some(record);
+        supervisor.host.control = ControlServer::open(&store).unwrap();
+        (supervisor, store, standby)
+    }
+
+    #[test]
+    fn the_next_run_begins_when_its_time_has_come() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut supervisor, store, _standby) = waiting(home.path(), Duration::ZERO);
+        assert!(supervisor.wait_to_restart() && !supervisor.is_waiting());
+        assert!(!store.record().unwrap().state.is_ended());
+    }
+
+    #[test]
+    fn a_job_that_waits_answers_its_clients_and_ends_when_one_of_them_stops_it() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut supervisor, store, mut standby) = waiting(home.path(), 3600 * SECOND);
+        let mut client = UnixStream::connect(store.dir().join("control.sock")).unwrap();
+        client.write_all(b"{\"signal\":{\"signal\":\"USR1\",\"tree\":false}}\n").unwrap();
+        client.write_all(b"{\"stop\":{\"kill\":false,\"reason\":\"enough\"}}\n").unwrap();
+        assert!(!supervisor.wait_to_restart());
+
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).unwrap();
+        let answers: Vec<&str> = answers.lines().collect();
+        assert!(answers[0].contains("wrong_state") && answers[1..] == ["\"heard\""], "{answers:?}");
+        let events: Vec<_> = store.events().unwrap().into_iter().map(|event| event.what).collect();
+        assert!(
+            matches!(&events[..], [EventKind::StopAsked { cause: Cause::User, .. }, EventKind::Ended { .. }]),
+            "{events:?}"
+        );
+        assert!(store.record().unwrap().state.is_ended());
+        assert_eq!(store.receipt().unwrap().cause, Cause::User);
+        assert!(matches!(store.liveness(), Ok(Liveness::Ended)), "its lock is released and in done/");
+        let reports = standby.recv::<KeeperEvent>().messages;
+        assert!(matches!(&reports[..], [KeeperEvent::Done(_)]), "{reports:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_job_without_a_standby_is_on_record_too() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut supervisor, store, standby) = waiting(home.path(), 3600 * SECOND);
+        drop(standby);
+        supervisor.host.backoff.ending = Some((Cause::OwnerGone, Actor::Quell));
+        assert!(!supervisor.wait_to_restart());
+        assert!(store.record().unwrap().state.is_ended());
+    }
+}

@@ -26,13 +26,8 @@ impl Supervisor {
         let gone = verdict == Verdict::Gone;
         let run = &mut self.run;
         run.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
-        let mut receipt = run.evidence.receipt(
-            &self.job.spec,
-            &run.engine.life,
-            &run.containment,
-            verdict,
-            survivors,
-        );
+        let mut receipt =
+            run.evidence.receipt(&self.job.spec, &run.engine.life, &run.containment, verdict, survivors);
         receipt.run = run.number;
         for member in &mut receipt.members {
             member.command = self.job.mask.apply_to_cut(&member.command);

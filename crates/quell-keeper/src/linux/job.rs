@@ -118,3 +118,23 @@ pub fn describe(outcome: &RootOutcome) -> String {
         RootOutcome::Unknown => "unknown".into(),
     }
 }
+
+/// What unit tests need.
+#[cfg(test)]
+pub mod sample {
+    use quell_core::{Lifecycle, Receipt, Verdict};
+
+    use super::*;
+    use crate::platform::evidence::Evidence;
+
+    /// A background job that is not on record yet.
+    pub fn job(home: &Path) -> SupervisedJob {
+        let request = JobRequest::background(["true"]);
+        SupervisedJob::new(request, None, Some(home.to_owned()), SessionKind::Own).unwrap()
+    }
+
+    pub fn receipt(job: &SupervisedJob, life: &Lifecycle) -> Receipt {
+        let nothing = Containment::nothing(job.spec.id, &job.spec.marker);
+        Evidence::new().receipt(&job.spec, life, &nothing, Verdict::Gone, Vec::new())
+    }
+}

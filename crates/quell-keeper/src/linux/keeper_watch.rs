@@ -146,52 +146,59 @@ impl KeeperWatch {
     /// Waits until the keeper has sent its last report, or has exited without one.
     pub fn run(&mut self) -> KeeperOutcome {
         loop {
-            // The starter waits for the program to run, and no other answer is due.
-            if self.starter.is_some() && self.timers.due(WatchTimer::Answer).is_none() {
+            if let Some(outcome) = self.wait_and_handle() {
+                return outcome;
+            }
+        }
+    }
+
+    fn wait_and_handle(&mut self) -> Option<KeeperOutcome> {
+        // The starter waits for the program to run, and no other answer is due.
+        if self.starter.is_some() && self.timers.due(WatchTimer::Answer).is_none() {
+            self.expect_answer();
+        }
+        let mut sources = Sources::default();
+        sources.add(WatchSource::Channel, Polled::Read(self.channel.as_fd()));
+        sources.add(WatchSource::Signals, Polled::Read(self.signals.as_fd()));
+        sources.add(WatchSource::Keeper, Polled::Read(self.keeper.as_fd()));
+        sources.add_any(WatchSource::Root, self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
+        let starter = self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd()));
+        sources.add_any(WatchSource::Starter, starter);
+        sources.add_any(WatchSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+        // Without memory to poll, try again: the keeper goes on meanwhile.
+        let ready = sources.wait(self.timers.next()).ok()?;
+        if ready.has(WatchSource::Signals) {
+            self.take_signals();
+        }
+        let keeper_gone = ready.has(WatchSource::Keeper);
+        if ready.has(WatchSource::Channel) || keeper_gone {
+            for event in self.channel.recv().messages {
+                if let Some(outcome) = self.on_event(event) {
+                    fault_point(FaultPoint::EndHeard);
+                    self.collect_keeper();
+                    return Some(outcome);
+                }
+            }
+        }
+        if keeper_gone {
+            return Some(KeeperOutcome::Lost);
+        }
+        // The starter is gone before it got an answer: no process would know of the job.
+        if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
+            self.command(&FrontCommand::Stop(Actor::Unknown));
+        }
+        if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
+            self.command(&FrontCommand::OwnerGone);
+        }
+        if ready.has(WatchSource::Root) {
+            self.root = None;
+            // The keeper sees this too, and reports it.
+            if self.known.root.is_none() {
                 self.expect_answer();
             }
-            let mut sources = Sources::default();
-            sources.add(WatchSource::Channel, Polled::Read(self.channel.as_fd()));
-            sources.add(WatchSource::Signals, Polled::Read(self.signals.as_fd()));
-            sources.add(WatchSource::Keeper, Polled::Read(self.keeper.as_fd()));
-            sources.add_any(WatchSource::Root, self.root.as_ref().map(|root| Polled::Read(root.as_fd())));
-            let starter = self.starter.as_ref().map(|starter| Polled::Read(starter.as_fd()));
-            sources.add_any(WatchSource::Starter, starter);
-            sources.add_any(WatchSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
-            // Without memory to poll, try again: the keeper goes on meanwhile.
-            let Ok(ready) = sources.wait(self.timers.next()) else { continue };
-            if ready.has(WatchSource::Signals) {
-                self.take_signals();
-            }
-            let keeper_gone = ready.has(WatchSource::Keeper);
-            if ready.has(WatchSource::Channel) || keeper_gone {
-                for event in self.channel.recv().messages {
-                    if let Some(outcome) = self.on_event(event) {
-                        fault_point(FaultPoint::EndHeard);
-                        self.collect_keeper();
-                        return outcome;
-                    }
-                }
-            }
-            if keeper_gone {
-                return KeeperOutcome::Lost;
-            }
-            // The starter is gone before it got an answer: no process would know of the job.
-            if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
-                self.command(&FrontCommand::Stop(Actor::Unknown));
-            }
-            if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
-                self.command(&FrontCommand::OwnerGone);
-            }
-            if ready.has(WatchSource::Root) {
-                self.root = None;
-                // The keeper sees this too, and reports it.
-                if self.known.root.is_none() {
-                    self.expect_answer();
-                }
-            }
-            self.handle_timers(Instant::now());
         }
+        self.handle_timers(Instant::now());
+        None
     }
 
     fn take_signals(&mut self) {
@@ -345,5 +352,116 @@ impl KeeperWatch {
         }
         let _ = quell_sys::wait_exit(self.keeper.pid());
         Some(quell_sys::reap(self.keeper.pid()).ok()??.outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use quell_core::{Lifecycle, Signal};
+
+    use super::*;
+    use crate::platform::channel::StartFailure;
+    use crate::platform::job::sample;
+
+    /// A watch over a process that poses as a keeper, and the keeper's end of the channel.
+    fn watch(keeper: &[&str]) -> (KeeperWatch, JsonChannel, tempfile::TempDir) {
+        let home = tempfile::tempdir().unwrap();
+        let child = Command::new(keeper[0]).args(&keeper[1..]).spawn().unwrap();
+        let keeper = PidFd::open(child.id()).unwrap();
+        let (ours, theirs) = JsonChannel::pair().unwrap();
+        let signals = SignalFd::new(&[Signal::CHLD]).unwrap();
+        (KeeperWatch::new(sample::job(home.path()), keeper, ours, signals, Evidence::new()), theirs, home)
+    }
+
+    fn later(seconds: u64) -> Instant {
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    /// Waits until the kernel shows the keeper stopped, or not stopped.
+    fn await_stopped(watch: &KeeperWatch, stopped: bool) {
+        let until = later(20);
+        while watch.is_keeper_stopped() != stopped {
+            assert!(Instant::now() < until, "the keeper is not in this state: stopped is {stopped}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(watch: &KeeperWatch) {
+        watch.keeper.signal(Signal::STOP);
+        await_stopped(watch, true);
+    }
+
+    #[test]
+    fn a_silent_keeper_is_continued_and_then_killed() {
+        let (mut watch, mut theirs, _home) = watch(&["sleep", "600"]);
+        stop(&watch);
+        watch.command(&FrontCommand::OwnerGone);
+        assert!(matches!(theirs.recv().messages[..], [FrontCommand::OwnerGone]));
+        watch.handle_timers(later(12));
+        assert!(watch.is_keeper_stopped(), "a start may take so long");
+        watch.handle_timers(later(14));
+        await_stopped(&watch, false);
+        watch.on_event(KeeperEvent::Acknowledged);
+        watch.expect_answer();
+        watch.handle_timers(later(28));
+        assert!(watch.keeper.is_alive(), "it had answered, so it is continued first");
+        watch.handle_timers(later(42));
+        assert!(matches!(watch.run(), KeeperOutcome::Lost));
+        let killed = watch.collect_keeper();
+        assert!(matches!(killed, Some(RootOutcome::Signaled { signal: Signal::KILL, .. })), "{killed:?}");
+    }
+
+    #[test]
+    fn a_stopped_keeper_is_continued_though_no_answer_is_due() {
+        let (mut watch, _theirs, _home) = watch(&["sleep", "600"]);
+        stop(&watch);
+        watch.take_signals();
+        watch.handle_timers(later(2));
+        assert!(watch.is_keeper_stopped());
+        watch.handle_timers(later(4));
+        await_stopped(&watch, false);
+        watch.keeper.signal(Signal::KILL);
+        assert!(matches!(watch.run(), KeeperOutcome::Lost));
+        watch.collect_keeper();
+    }
+
+    #[test]
+    fn a_keeper_that_starts_the_program_is_not_killed_however_long_that_takes() {
+        let (mut watch, mut theirs, _home) = watch(&["sleep", "600"]);
+        let (starter, caller) = UnixStream::pair().unwrap();
+        watch.starter = Some(starter);
+        for seconds in [20, 40, 60] {
+            watch.expect_answer();
+            watch.handle_timers(later(seconds));
+        }
+        assert!(watch.keeper.is_alive() && !watch.resumed);
+        drop(caller);
+        assert!(watch.wait_and_handle().is_none());
+        assert!(matches!(theirs.recv().messages[..], [FrontCommand::Stop(Actor::Unknown)]), "no caller");
+        watch.keeper.signal(Signal::KILL);
+        assert!(matches!(watch.run(), KeeperOutcome::Lost));
+        watch.collect_keeper();
+    }
+
+    #[test]
+    fn the_last_report_of_a_keeper_counts_though_it_has_exited() {
+        let (mut first, mut theirs, home) = watch(&["true"]);
+        let receipt = sample::receipt(&first.job, &Lifecycle::new(first.job.rules));
+        let mut result = RunResult { receipt, leaked: true, failed: None, unwritten: false };
+        quell_sys::wait_exit(first.keeper.pid()).unwrap();
+        theirs.send(&KeeperEvent::RootExited(RootOutcome::Exited { code: 3 })).unwrap();
+        theirs.send(&KeeperEvent::Done(Box::new(result.clone()))).unwrap();
+        let outcome = first.run();
+        assert!(matches!(outcome, KeeperOutcome::Done(Finished { leaked: true, .. })), "{outcome:?}");
+        assert_eq!(first.known.root, Some(RootOutcome::Exited { code: 3 }));
+
+        let (mut second, mut theirs, _other) = watch(&["true"]);
+        result.failed = Some(StartFailure::Limit("no memory".into()));
+        theirs.send(&KeeperEvent::Done(Box::new(result))).unwrap();
+        let outcome = second.run();
+        assert!(matches!(outcome, KeeperOutcome::Failed(RunError::Limit(_))), "{outcome:?}");
+        drop(home);
     }
 }
