@@ -84,17 +84,25 @@ pub fn keeper_main(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
-    // The caller may live long and may not collect its children, so this one exits at once.
+    let Ok((recorded, recording)) = quell_sys::pipe() else { return ExitCode::FAILURE };
+    // The caller may live long and may not collect its children, so this process exits soon.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
         Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
-        Ok((Forked::Parent(_), _)) => return ExitCode::SUCCESS,
+        Ok((Forked::Parent(_), _)) => {
+            // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So it keeps its parent
+            // until then.
+            drop((recording, starter, stdin));
+            let _ = quell_sys::read(&recorded, &mut [0]);
+            return ExitCode::SUCCESS;
+        }
         Err(_) => return ExitCode::FAILURE,
     };
+    drop(recorded);
     fault::act_as(Role::Standby);
     fault_point(FaultPoint::RequestRead);
     let mut starter = Some(starter);
-    match run(home, request, keeper_cgroup, stdin, &mut starter) {
+    match run(home, request, keeper_cgroup, stdin, recording, &mut starter) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if let Some(starter) = &mut starter {
@@ -119,6 +127,7 @@ fn run(
     request: JobRequest,
     keeper_cgroup: Option<KeeperCgroup>,
     stdin: OwnedFd,
+    recording: OwnedFd,
     starter: &mut Option<UnixStream>,
 ) -> Result<(), RunError> {
     let Some(rules) = request.as_background().cloned() else {
@@ -141,6 +150,7 @@ fn run(
     let pipes = OutputPipes::open(rules.pty).map_err(system("make the pipes for its output"))?;
     fault_point(FaultPoint::PipesMade);
     let lock = create_record(&home, &store, &job)?;
+    drop(recording);
     let name = job.request.name.clone();
     if let Some(name) = &name {
         store.home().claim(name, job.spec.id).map_err(|error| {
