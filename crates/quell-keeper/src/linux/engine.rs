@@ -6,11 +6,10 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_contain::{Birth, Containment, KEEPER_NAME, Pace, StopEngine, Tree};
+use quell_contain::{Birth, Containment, KEEPER_NAME, StopEngine, Tree};
 use quell_core::{
-    Actor, AskScope, Cause, Count, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit,
-    Phase, ProcId, RootOutcome, SessionKind, Signal, StateRecord, Step, StepKind, StopMode, StopRequest,
-    Until,
+    Actor, AskScope, Cause, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit, Phase,
+    ProcId, SessionKind, Signal, StateRecord, StepKind, StopMode, StopRequest, Until,
 };
 use quell_store::{KNOCK, Lock, Stream};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -23,12 +22,9 @@ use super::host::Host;
 use super::job::{SupervisedJob, describe, signals};
 use super::keeper_watch::STOP_SIGNALS;
 
-/// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no event tells
-/// of that. The exits of dying processes end the wait, not this time.
-const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// After a walk over all children or members, the next one for another death waits for so many times as long as the walk took:
 /// dying processes need the processors too. A count of zero ends the wait at once.
-const REST: u32 = 3;
+pub const REST: u32 = 3;
 /// How long a background job runs before memory is freed that is not needed for waiting. Short jobs are not worth it.
 pub const TRIM_AFTER: Duration = Duration::from_secs(1);
 
@@ -74,7 +70,7 @@ pub struct Run {
     pub since: Option<(JobState, Moment)>,
     /// The members on record.
     pub members: Vec<ProcId>,
-    kill_reported: bool,
+    pub kill_reported: bool,
     /// When children are reaped again, while many die.
     reap_from: Instant,
     /// The delay before the next run, if there is one.
@@ -276,7 +272,7 @@ impl Supervisor {
         }
     }
 
-    fn notice_root_exit(&mut self) {
+    pub(super) fn notice_root_exit(&mut self) {
         let Some(outcome) = self.run.containment.root_exit() else { return };
         fault_point(FaultPoint::RootExitSeen);
         // The stub's last message goes first: a failed start is not a death by an external signal.
@@ -358,90 +354,6 @@ impl Supervisor {
 
     pub(super) fn step(&mut self, event: LifecycleEvent) {
         StopEngine::handle(self, event);
-    }
-}
-
-impl Tree for Supervisor {
-    fn pace(&self) -> Pace {
-        Pace { again: KILL_AGAIN, look: None, rest_factor: REST, longest_rest: KILL_AGAIN }
-    }
-
-    fn engine(&mut self) -> &mut StopEngine {
-        &mut self.run.engine
-    }
-
-    fn count(&mut self) -> Count {
-        self.run.containment.count()
-    }
-
-    fn ask(&mut self, signal: Signal, to: AskScope) {
-        let (moment, again) = (self.run.evidence.now(), self.run.evidence.acted());
-        let signals = self.run.containment.ask(signal, to).signals;
-        let note = match to {
-            AskScope::Tree => "each followed by CONT",
-            AskScope::Root => "to the root alone, followed by CONT",
-        };
-        let living = signals.iter().map(|sent| sent.to).collect();
-        let step = Step { moment, step: StepKind::Ask, note: note.to_owned(), signals };
-        self.note_members(living, Some(&step));
-        self.run.evidence.add(step);
-        let members = self.run.evidence.asked();
-        let left = self.run.engine.deadline().map(|due| due.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
-        let grace = left.filter(|_| again).unwrap_or(self.run.engine.life.grace());
-        self.record_event(EventKind::Asked { signal, grace, members, to });
-    }
-
-    fn kill_round(&mut self) -> bool {
-        let moment = self.run.evidence.now();
-        let round = self.run.containment.kill_round();
-        let (note, signals) = (round.note, round.signals);
-        self.run.evidence.add(Step { moment, step: StepKind::Kill, note, signals });
-        round.settled
-    }
-
-    fn finish(&mut self) {
-        self.conclude();
-    }
-
-    fn look_at_root(&mut self) {
-        self.notice_root_exit();
-    }
-
-    fn state_changed(&mut self) {
-        self.record_state();
-    }
-
-    fn hurried(&mut self, by: Duration) {
-        self.run.evidence.hurry(by);
-    }
-
-    fn outlived(&mut self) {
-        if self.run.evidence.left.is_empty() {
-            let left = self.run.containment.look();
-            self.run.evidence.left.clone_from(&left);
-            let members = left.len();
-            self.note_members(left, None);
-            if self.job.rules.until == Until::Root {
-                self.record_event(EventKind::Leaked { members });
-            }
-        }
-    }
-
-    fn killing(&mut self) {
-        let life = &self.run.engine.life;
-        let ran = !matches!(life.root(), Some(RootOutcome::NotStarted { .. }));
-        // A process that takes over may find that no member is left to kill.
-        if self.has_events()
-            && ran
-            && !self.run.kill_reported
-            && self.run.containment.count() != Count::Alive(0)
-        {
-            self.run.kill_reported = true;
-            let life = &self.run.engine.life;
-            let (reason, cause) = (life.kill_reason(), life.ending().map(|(cause, _)| *cause));
-            self.record_event(EventKind::Killed { reason, cause });
-        }
     }
 }
 

@@ -105,7 +105,7 @@ fn run_with(
     quell_sys::close_inherited(&setup.inherited);
     watch.owner = owner;
     match watch.run() {
-        KeeperOutcome::Done(finished) => Ok(finished),
+        KeeperOutcome::Done(finished) => Ok(*finished),
         KeeperOutcome::Failed(error) => Err(error),
         KeeperOutcome::Lost => {
             let ForegroundSetup { helper, preexisting_children, .. } = setup;

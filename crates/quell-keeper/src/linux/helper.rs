@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::channel::JsonChannel;
 use super::hooks::failure_of;
 use super::http_probe;
-use super::readiness::{Found, Probe};
+use super::readiness::{Probe, ProbeSuccess};
 
 const HELPER_NAME: &str = "quell-helper";
 
@@ -88,7 +88,7 @@ impl HelperLink {
     }
 
     /// The readiness that the helper has found.
-    pub fn receive(&mut self) -> Vec<Found> {
+    pub fn receive(&mut self) -> Vec<ProbeSuccess> {
         let Some(channel) = &mut self.channel else { return Vec::new() };
         let received = channel.recv();
         if received.closed {
@@ -244,7 +244,7 @@ impl Helper<'_> {
                             let why = code.map_or("it was killed".into(), failure_of);
                             self.hook_failed(&name, at, run, why);
                         }
-                        Command::Probe if code == Some(0) => self.found(Found::Success),
+                        Command::Probe if code == Some(0) => self.found(ProbeSuccess::Command),
                         Command::Hook { .. } | Command::Probe | Command::Abandoned => {}
                     }
                 }
@@ -275,7 +275,7 @@ impl Helper<'_> {
         let mut text = String::new();
         let read = self.http.take().is_some_and(|mut http| http.read_to_string(&mut text).is_ok());
         if let Some(address) = text.parse().ok().filter(|_| read) {
-            self.found(Found::Answer(address));
+            self.found(ProbeSuccess::Answer(address));
         }
     }
 
@@ -288,7 +288,7 @@ impl Helper<'_> {
         }
     }
 
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: ProbeSuccess) {
         if self.probing.contains(&found.probe()) {
             self.probing.retain(|other| *other != found.probe());
             let _ = self.channel.try_send(&found);

@@ -52,7 +52,7 @@ enum WatchTimer {
 /// How the watch has ended.
 #[derive(Debug)]
 pub enum KeeperOutcome {
-    Done(Finished),
+    Done(Box<Finished>),
     Failed(RunError),
     /// The keeper has exited without a report.
     Lost,
@@ -327,7 +327,7 @@ impl KeeperWatch {
                     }
                     Some(_) | None => {
                         let interrupted = self.interrupted;
-                        KeeperOutcome::Done(Finished { receipt, leaked, unwritten, interrupted })
+                        KeeperOutcome::Done(Box::new(Finished { receipt, leaked, unwritten, interrupted }))
                     }
                 });
             }
@@ -365,6 +365,7 @@ mod tests {
     use crate::platform::channel::StartFailure;
     use crate::platform::job::sample;
 
+    #[expect(clippy::zombie_processes, reason = "the watch reaps it")]
     /// A watch over a process that poses as a keeper, and the keeper's end of the channel.
     fn watch(keeper: &[&str]) -> (KeeperWatch, JsonChannel, tempfile::TempDir) {
         let home = tempfile::tempdir().unwrap();
@@ -454,7 +455,8 @@ mod tests {
         theirs.send(&KeeperEvent::RootExited(RootOutcome::Exited { code: 3 })).unwrap();
         theirs.send(&KeeperEvent::Done(Box::new(result.clone()))).unwrap();
         let outcome = first.run();
-        assert!(matches!(outcome, KeeperOutcome::Done(Finished { leaked: true, .. })), "{outcome:?}");
+        let KeeperOutcome::Done(finished) = outcome else { panic!("{outcome:?}") };
+        assert!(finished.leaked);
         assert_eq!(first.known.root, Some(RootOutcome::Exited { code: 3 }));
 
         let (mut second, mut theirs, _other) = watch(&["true"]);

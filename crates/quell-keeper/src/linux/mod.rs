@@ -18,6 +18,7 @@ mod job;
 mod keeper_watch;
 mod launch;
 mod output;
+mod own_tree;
 mod owner;
 mod preflight;
 mod readiness;

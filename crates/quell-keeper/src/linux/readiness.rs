@@ -22,20 +22,20 @@ pub enum Probe {
     Cmd,
 }
 
-/// What the helper has found.
+/// A probe of the helper that has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Found {
+pub enum ProbeSuccess {
     /// This address gave a good answer over HTTP.
     Answer(SocketAddr),
     /// The command has succeeded.
-    Success,
+    Command,
 }
 
-impl Found {
+impl ProbeSuccess {
     pub fn probe(self) -> Probe {
         match self {
             Self::Answer(_) => Probe::Http,
-            Self::Success => Probe::Cmd,
+            Self::Command => Probe::Cmd,
         }
     }
 }
@@ -112,10 +112,10 @@ impl Readiness {
         }
     }
 
-    pub fn found(&mut self, found: Found) {
+    pub fn found(&mut self, found: ProbeSuccess) {
         match found {
-            Found::Answer(address) => self.answered = Some(address),
-            Found::Success => self.probes.retain(|other| *other != Probe::Cmd),
+            ProbeSuccess::Answer(address) => self.answered = Some(address),
+            ProbeSuccess::Command => self.probes.retain(|other| *other != Probe::Cmd),
         }
     }
 
