@@ -53,7 +53,7 @@ impl Drop for Own {
 }
 
 #[test]
-fn who_becomes_a_protected_one_in_its_grace_is_not_killed() {
+fn a_process_that_becomes_protected_in_its_grace_is_not_killed() {
     let lab = TestEnv::as_me();
     policy(&lab, &format!("{ALL}protect = [\"postgres\"]\n"));
     let script =
@@ -83,7 +83,7 @@ fn the_signals_of_the_policy_hold_for_the_last_one_too() {
 }
 
 #[test]
-fn a_verb_that_is_denied_does_not_tell_who_is_there() {
+fn a_verb_that_is_denied_does_not_show_which_processes_exist() {
     let lab = TestEnv::as_me();
     policy(&lab, "[guard]\ndeny = [\"kill\", \"service stop\"]\n");
     for (words, wanted) in [
@@ -296,7 +296,7 @@ fn a_name_steers_neither_a_terminal_nor_a_reader() {
 }
 
 #[test]
-fn who_leads_the_session_is_above_also_one_whose_parent_has_left() {
+fn the_session_leader_is_an_ancestor_also_if_the_parent_has_exited() {
     let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let inner = "((\"$1\" kill --json $$ >said 2>&1; touch over) &); exec sleep \"$2\"";
@@ -379,7 +379,7 @@ fn a_mistake_elsewhere_takes_no_refusal_back() {
 }
 
 #[test]
-fn a_project_that_nobody_trusts_lowers_nothing() {
+fn a_project_that_is_not_trusted_lowers_nothing() {
     let lab = TestEnv::as_me();
     policy(&lab, "[guard.test]\napproval = true\n");
     lab.write("quell.toml", "[guard.kill]\nmin_pid = 2\n[guard.test]\napproval_variable = \"CI\"\n");
@@ -506,7 +506,7 @@ fn the_log_takes_what_it_is_given_as_words_and_in_measure() {
 }
 
 #[test]
-fn a_log_that_is_a_trap_lets_nothing_pass_and_holds_nobody_up() {
+fn a_log_that_is_a_trap_lets_nothing_pass_and_delays_nothing() {
     let lab = TestEnv::as_me();
     policy(&lab, ALL);
     let mut stranger = Stranger::asleep(&lab);

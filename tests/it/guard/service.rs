@@ -237,7 +237,7 @@ fn stopped_is_said_when_it_is_and_not_when_it_was_asked_for() {
 }
 
 #[test]
-fn an_alias_leads_nobody_around_the_guard() {
+fn an_alias_does_not_lead_around_the_guard() {
     let sleeps = "[Service]\nExecStart=sleep 300\n";
     let conflict = "Conflicts=sshd.service\n[Service]\nExecStart=sleep 300\n";
     let along = "PropagatesStopTo=pay.service\n[Service]\nExecStart=sleep 300\n";
@@ -252,7 +252,7 @@ fn an_alias_leads_nobody_around_the_guard() {
     ];
     let allow =
         "allow = [\"w*\", \"front\", \"harmless\", \"ours\", \"money\", \"a*\"]\nprotect = [\"pay.service\"]";
-    with_units("an_alias_leads_nobody_around_the_guard", allow, &units, |place| {
+    with_units("an_alias_does_not_lead_around_the_guard", allow, &units, |place| {
         place.alias("www.service", "web.service");
         place.alias("front.service", "hidden.service");
         place.alias("harmless.service", "sshd.service");

@@ -131,7 +131,7 @@ fn the_loss_of_a_keeper_is_told() {
 }
 
 #[test]
-fn the_loss_of_all_keepers_is_told_by_whoever_finishes_the_job() {
+fn the_process_that_finishes_a_lost_job_tells_its_hooks() {
     let lab = TestEnv::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();

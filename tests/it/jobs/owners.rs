@@ -176,7 +176,7 @@ fn self_is_the_caller_and_parent_the_one_above() {
 }
 
 #[test]
-fn a_session_is_stopped_as_a_whole_and_nobody_else() {
+fn a_session_is_stopped_as_a_whole_and_nothing_else() {
     let lab = TestEnv::as_me();
     // One that names its session, one that inherits it, one that was started inside a job of it.
     let named = nap(&lab, lab.start().args(["--owner", "session:red"]));

@@ -305,7 +305,7 @@ fn all_that_was_asked_for_must_hold() {
 }
 
 #[test]
-fn who_waits_for_readiness_is_told_what_became_of_it() {
+fn a_wait_for_readiness_says_what_became_of_the_job() {
     let lab = TestEnv::as_me();
     let start = |wait: &str, script: &str| {
         lab.start().args(["--ready-log", "^up$", "--wait-ready", wait]).sh(script).finish()

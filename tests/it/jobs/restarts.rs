@@ -136,7 +136,7 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
 }
 
 #[test]
-fn whoever_is_killed_while_a_job_waits_it_comes_to_an_end() {
+fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
     for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
         let lab = TestEnv::as_me();
         let job = resting(&lab, &[]);

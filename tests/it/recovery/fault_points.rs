@@ -174,8 +174,8 @@ fn the_product_has_no_points() {
 }
 
 #[test]
-fn every_point_is_on_the_list_and_passed_by_somebody() {
-    if !is_built("every_point_is_on_the_list_and_passed_by_somebody") {
+fn every_point_is_listed_and_passed() {
+    if !is_built("every_point_is_listed_and_passed") {
         return;
     }
     // One is passed where no job is: recycled.rs is about it.
@@ -212,16 +212,16 @@ fn in_turn(width: usize, points: impl Iterator<Item = String>, what: &str) {
 const CHANCES: usize = 3;
 
 #[test]
-fn whoever_dies_at_any_point_the_next_command_shows_the_truth() {
-    if is_built("whoever_dies_at_any_point_the_next_command_shows_the_truth") {
+fn after_a_death_at_any_point_the_next_command_shows_the_truth() {
+    if is_built("after_a_death_at_any_point_the_next_command_shows_the_truth") {
         in_turn(3, faults::points().into_iter(), "kill");
     }
 }
 
 /// Whoever watches the keeper dies of its death: all that is left is what was on disk at that point.
 #[test]
-fn whoever_dies_with_its_keeper_the_next_command_finishes_from_the_record() {
-    if is_built("whoever_dies_with_its_keeper_the_next_command_finishes_from_the_record") {
+fn after_the_death_of_both_keepers_the_next_command_finishes_from_the_record() {
+    if is_built("after_the_death_of_both_keepers_the_next_command_finishes_from_the_record") {
         let keepers = faults::points().into_iter().filter(|point| point.starts_with("keeper."));
         in_turn(3, keepers, "kill,standby.keeper_missed:kill,front.keeper_missed:kill");
     }

@@ -325,7 +325,7 @@ fn a_stop_that_met_a_job_on_its_way_out_failed() {
 }
 
 #[test]
-fn a_stop_of_a_job_that_had_just_died_said_that_nobody_outlived_it() {
+fn a_stop_of_a_job_that_had_just_died_said_that_nothing_outlived_it() {
     let lab = TestEnv::as_me();
     let job = nap(&lab, &["--contain", "reaper"]);
     // Nobody notices the root's death until the keeper goes on, which the stop sees to.
@@ -353,7 +353,7 @@ fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
 
 /// Somebody stood still while it claimed a name: nobody could sweep any more.
 #[test]
-fn a_sweep_failed_beside_one_who_stood_still_while_it_claimed_a_name() {
+fn a_sweep_failed_while_another_process_was_paused_claiming_a_name() {
     let lab = TestEnv::as_me();
     let job = nap(&lab, &["--name", "web"]);
     let names = lab.home().join("names");

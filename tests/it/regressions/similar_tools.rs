@@ -135,8 +135,8 @@ const CROWD: &str = r#"
 "#;
 
 #[test]
-fn a_late_kill_hits_nobody_who_got_the_group_since() {
-    let name = "a_late_kill_hits_nobody_who_got_the_group_since";
+fn a_late_kill_hits_no_process_that_got_the_group_since() {
+    let name = "a_late_kill_hits_no_process_that_got_the_group_since";
     let small = "echo 400 >/proc/sys/kernel/pid_max";
     let possible = am_root()
         && Command::new("unshare")
@@ -388,7 +388,7 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
 }
 
 #[test]
-fn a_restart_is_refused_while_somebody_has_survived() {
+fn a_restart_is_refused_while_there_are_survivors() {
     let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.start(&nap(&lab)).expect("a start");

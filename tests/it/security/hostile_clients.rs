@@ -70,7 +70,7 @@ fn nap(lab: &TestEnv) -> Background<'_> {
 }
 
 /// What runs `words` as another user than the tests'.
-fn as_nobody(words: &[&str]) -> Command {
+fn as_ordinary_user(words: &[&str]) -> Command {
     let prefix = User::Ordinary.prefix();
     let mut command = Command::new(&prefix[0]);
     command.args(&prefix[1..]).args(words);
@@ -92,8 +92,8 @@ fn open_socket(lab: &TestEnv, job: &Background<'_>) -> PathBuf {
 }
 
 #[test]
-fn another_user_who_gets_to_the_socket_is_not_heard() {
-    let name = "another_user_who_gets_to_the_socket_is_not_heard";
+fn a_client_of_another_user_is_not_heard() {
+    let name = "a_client_of_another_user_is_not_heard";
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
@@ -102,7 +102,8 @@ fn another_user_who_gets_to_the_socket_is_not_heard() {
     let socket = open_socket(&lab, &job);
     let script = r#"use IO::Socket::UNIX; $SIG{PIPE} = "IGNORE"; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "refused";
         print "connected\n"; $s->print(qq({"stop":{"kill":true,"grace":null,"reason":null}}\n)); $s->flush; print <$s>;"#;
-    let out = as_nobody(&["perl", "-e", script, socket.to_str().expect("a path")]).output().expect("perl");
+    let out =
+        as_ordinary_user(&["perl", "-e", script, socket.to_str().expect("a path")]).output().expect("perl");
     // It got as far as the keeper, which hung up.
     assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n", "{out:?}");
     // Answered after that one was dealt with.
@@ -129,7 +130,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     open_up(&job.dir(), 0o777);
     let script = r#"use IO::Socket::UNIX; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 9) or die; $|=1;
         print "up\n"; while (my $s = $l->accept) { my $l = <$s>; print "heard $l"; print $s qq({"signaled":{"sent":7}}\n); }"#;
-    let mut server = as_nobody(&["perl", "-e", script, socket.to_str().expect("a path")]);
+    let mut server = as_ordinary_user(&["perl", "-e", script, socket.to_str().expect("a path")]);
     let mut server = server.stdout(Stdio::piped()).spawn().expect("perl");
     let mut said = [0; 3];
     server.stdout.as_mut().expect("its output").read_exact(&mut said).expect("it is up");
@@ -246,7 +247,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
 }
 
 #[test]
-fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
+fn a_record_that_names_a_stranger_as_the_root_kills_no_process() {
     // The session that a record claims, whether the stranger leads one of its own.
     for (session, leads) in [("shared", true), ("own", false)] {
         let lab = TestEnv::as_me();
@@ -268,7 +269,7 @@ fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
 }
 
 #[test]
-fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
+fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();
@@ -289,7 +290,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
 }
 
 #[test]
-fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it() {
+fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_no_process_through_it() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     job.lose();
@@ -313,7 +314,7 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it()
 }
 
 #[test]
-fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_nobody_killed() {
+fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_no_process_killed() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();

@@ -448,17 +448,17 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
         .start(&quell::JobRequest::background(["sh", "-c", "echo private; sleep 20"]))
         .expect("a start");
     let prefix = User::Ordinary.prefix();
-    let as_nobody = |words: &[&str]| {
+    let as_ordinary_user = |words: &[&str]| {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(words).env("QUELL_HOME", lab.home()).output().expect("setpriv")
     };
     let home = lab.home();
-    let out = as_nobody(&["cat", &job.dir().dir().join("stdout.log").display().to_string()]);
+    let out = as_ordinary_user(&["cat", &job.dir().dir().join("stdout.log").display().to_string()]);
     assert!(!out.status.success() && out.stdout.is_empty());
-    let out = as_nobody(&["ls", &home.display().to_string()]);
+    let out = as_ordinary_user(&["ls", &home.display().to_string()]);
     assert!(!out.status.success() && out.stdout.is_empty());
     let bin = TestEnv::new(User::Ordinary);
-    let out = as_nobody(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
+    let out = as_ordinary_user(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
     assert!(!out.status.success(), "{out:?}");
     assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
     job.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
@@ -480,8 +480,8 @@ fn a_caller_of_the_socket() {
 }
 
 #[test]
-fn another_user_who_can_reach_the_socket_is_not_heard() {
-    let name = "another_user_who_can_reach_the_socket_is_not_heard";
+fn another_user_that_can_reach_the_socket_is_not_heard() {
+    let name = "another_user_that_can_reach_the_socket_is_not_heard";
     if !am_root() {
         return skip(name, "needs root to be two users");
     }

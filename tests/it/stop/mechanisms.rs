@@ -63,7 +63,7 @@ fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
 }
 
 #[test]
-fn who_bears_the_marker_outside_of_the_tree_is_ended_by_the_audit() {
+fn the_audit_kills_a_marked_process_outside_the_tree() {
     let me = TestEnv::as_me().user();
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
         let lab = TestEnv::as_me();
@@ -105,10 +105,10 @@ fn the_audit_of_a_background_job_looks_where_it_was_started() {
 
 /// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
 #[test]
-fn who_bears_the_marker_in_another_cgroup_is_left_alone() {
+fn a_marked_process_in_another_cgroup_is_left_alone() {
     let lab = TestEnv::as_me();
     let Some(service) = lab.make_cgroup("service").filter(|_| am_root()) else {
-        return skip("who_bears_the_marker_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
+        return skip("a_marked_process_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
     };
     let mut running = lab.run().args(["--grace", "300ms"]).actor("tree", None).start();
     running.wait_ready().expect("ready");
@@ -264,7 +264,7 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
 
 /// P6: that a job is kept is known from its lock alone: the record may be lost, or not be written yet.
 #[test]
-fn a_job_without_a_record_is_kept_by_whoever_holds_its_lock() {
+fn a_job_without_a_record_belongs_to_the_holder_of_its_lock() {
     for setting in Setting::all() {
         let lab = TestEnv::with(setting);
         let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
@@ -282,10 +282,10 @@ fn a_job_without_a_record_is_kept_by_whoever_holds_its_lock() {
 /// P8: in a PID namespace the front does not see the root's end as long as anybody else is alive in it: that the keeper, who
 /// sees it, stands still is all that there is to see.
 #[test]
-fn a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word() {
+fn a_stopped_keeper_is_continued_also_if_no_client_waits() {
     let me = TestEnv::as_me().user();
     if let Err(why) = Contain::Pidns.available(me) {
-        return skip("a_keeper_that_stands_still_is_continued_though_nobody_waits_for_its_word", &why);
+        return skip("a_stopped_keeper_is_continued_also_if_no_client_waits", &why);
     }
     let lab = TestEnv::for_containment(me, Contain::Pidns);
     let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";

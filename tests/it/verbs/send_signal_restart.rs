@@ -98,7 +98,7 @@ fn a_job_without_an_input_says_so() {
 }
 
 #[test]
-fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_one_nobody() {
+fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_signal_is_not_sent() {
     let lab = TestEnv::as_me();
     let script = "trap 'echo hup' HUP; trap 'echo usr1' USR1
         (trap 'echo child' USR1; trap '' HUP; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done) &
@@ -237,7 +237,7 @@ fn a_restart_that_can_not_be_stops_nothing() {
 }
 
 #[test]
-fn of_many_who_restart_a_job_one_does() {
+fn of_many_restarts_of_a_job_one_succeeds() {
     let lab = TestEnv::as_me();
     let old = lab.start().command(["sleep", "300"]).begin();
     let all: Vec<_> = (0..5).map(|_| lab.quell("restart").args([&old.id]).start()).collect();

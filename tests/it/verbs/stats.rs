@@ -199,7 +199,7 @@ fn a_person_gets_the_grace_the_labels_and_a_chart_and_a_program_no_chart() {
 }
 
 #[test]
-fn on_a_terminal_the_chart_fits_and_has_colours_for_those_who_want_them() {
+fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
     if !has_program("tmux") {
         return skip("on_a_terminal_the_chart_fits", "no tmux here");
     }
