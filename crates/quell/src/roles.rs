@@ -144,6 +144,9 @@ fn decide_request(
 /// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
 fn note(home: &Home, mask: Mask, verb: Verb, target: &str, decision: Result<Decision>) -> Result<Permit> {
     let gate = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
-    let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+    let unreadable = |error: Error| {
+        let hint = error.suggestion().unwrap_or_default();
+        Decision::refuse(error.code(), BUILT_IN, error.to_string(), hint)
+    };
     Ok(gate.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

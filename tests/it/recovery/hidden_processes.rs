@@ -273,7 +273,8 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         for pid in $pids; do while kill -0 $pid 2>/dev/null && ! grep -q '^State:.Z' /proc/$pid/status; do :; done; done";
     let lose = if lost { lose } else { "" };
     let script = format!(
-        "id=$({start}) || exit 9; until [ -e ready ]; do sleep 0.01; done
+        "id=$({start}) || exit 9
+        tries=0; until [ -e ready ]; do sleep 0.01; tries=$((tries + 1)); [ $tries -lt 2000 ] || exit 8; done
         {lose}
         $0 stop $id >said 2>&1; echo $? >code"
     );
@@ -313,6 +314,46 @@ fn a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over() {
     if let Some((code, said)) = said_alone(test, start, true) {
         assert_eq!(code, "5", "{said}");
         assert!(said.contains("(quell-posed)"), "{said}");
+    }
+}
+
+/// What a stop says of a job whose keeper lives, and which has left an orphan in a PID namespace that is not its own. The script
+/// `namespace` sets `init` to the first process there; `orphan` is a script that the job runs there, and it makes the file `ready`.
+fn said_of_an_orphan_elsewhere(test: &str, namespace: &str, orphan: &str) -> Option<(String, String)> {
+    let start = format!(
+        "cat >orphan.sh <<'END'
+{orphan}
+END
+        mkdir live; cp -L $(command -v bash) quell-posed
+        {namespace}
+        $0 start --contain reaper -- sh -c 'nsenter -t '$init' -p -- sh orphan.sh $0 $1; sleep $1' $0 $1"
+    );
+    said_alone(test, &start, false)
+}
+
+#[test]
+fn an_orphan_that_poses_as_the_keeper_of_a_job_in_another_pid_namespace_is_not_passed_over() {
+    let test = "an_orphan_that_poses_as_the_keeper_of_a_job_in_another_pid_namespace_is_not_passed_over";
+    let namespace = "unshare -fp sleep $1 <&- >&- 2>&- & until init=$(pgrep -P $!); do :; done";
+    let orphan = "setsid env -i PATH=$PATH ./quell-posed -c 'echo >ready; sleep $0; :' $2 \
+        <&- >&- 2>&- 9>live/01M7P5CZ8A4Z1GW10010B8EMW8 &";
+    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, namespace, orphan) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("(quell-posed)"), "{said}");
+    }
+}
+
+/// The init of that namespace is a quell, too.
+#[test]
+fn an_orphaned_run_in_the_namespace_of_another_job_is_not_passed_over() {
+    let test = "an_orphaned_run_in_the_namespace_of_another_job_is_not_passed_over";
+    let namespace = r#"other=$($0 start --contain pidns -- sleep $1)
+        init=$(tail -n 1 $QUELL_HOME/jobs/$other/state.jsonl | sed 's/.*"root":{"pid":\([0-9]*\).*/\1/')"#;
+    let orphan = r#"unshare -m setsid sh -c 'mount -t proc proc /proc
+        exec env -i PATH=$PATH $0 run --no-record --contain reaper -- sh -c "echo >ready; sleep $1; :"' $1 $2 <&- >&- 2>&- &"#;
+    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, namespace, orphan) {
+        assert_eq!(code, "5", "{said}");
+        assert!(said.contains("(quell)"), "{said}");
     }
 }
 

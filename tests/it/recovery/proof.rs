@@ -10,6 +10,7 @@ use std::{
 use quell_tests::{
     eventually,
     evidence::{cause, verdict},
+    faults::{self, Fault},
     host::{self, Contain, NOBODY, Setting, User},
     jobs::Background,
     last_json,
@@ -154,27 +155,51 @@ fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
     }
 }
 
+/// The verdict on a job beside which another quell starts a job in a PID namespace. `is_there` says when that has come far enough.
+fn beside_a_start_elsewhere(
+    lab: &TestEnv,
+    quell: &Path,
+    variables: &[(&str, &str)],
+    is_there: impl Fn(&Outsider) -> bool,
+) {
+    let run = lab.run().args(["--json", "--contain", "reaper"]);
+    let mut running =
+        run.script("echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done").start();
+    running.wait_ready().expect("ready");
+    let (home, quell) = (lab.path("inner"), quell.display());
+    let script = format!("QUELL_HOME={} {quell} start -- sleep $N; sleep $N", home.display());
+    let words = ["unshare", "-fp", "--mount-proc", "sh", "-c", &script];
+    let outsider = Outsider::start(lab, &words, variables);
+    assert!(eventually(PATIENCE, || is_there(&outsider)), "no job in a namespace");
+    lab.write("go", "");
+    let done = running.finish();
+    let data = &done.envelope()["data"];
+    assert_eq!((done.code(), verdict(data)), (Some(0), "gone"), "{data:#}");
+}
+
 #[test]
 fn the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof() {
     if !is_apart("the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof") {
         return;
     }
     let lab = apart(User::Root);
-    let quell = lab.run().args(["--json", "--contain", "reaper"]);
-    let mut running =
-        quell.script("echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done").start();
-    running.wait_ready().expect("ready");
-    let script = format!(
-        "QUELL_HOME={} {} start -- sleep $N; sleep $N",
-        lab.path("inner").display(),
-        lab.quell_path().display()
-    );
-    let outsider = Outsider::start(&lab, &["unshare", "-fp", "--mount-proc", "sh", "-c", &script], &[]);
-    assert!(eventually(PATIENCE, || outsider.oracle.survivors().len() > 2), "no job in a namespace");
-    lab.write("go", "");
-    let done = running.finish();
-    let data = &done.envelope()["data"];
-    assert_eq!((done.code(), verdict(data)), (Some(0), "gone"), "{data:#}");
+    beside_a_start_elsewhere(&lab, &lab.quell_path(), &[], |outsider| outsider.oracle.survivors().len() > 2);
+}
+
+#[test]
+fn a_job_that_is_being_started_in_another_pid_namespace_spoils_no_proof() {
+    if !is_apart("a_job_that_is_being_started_in_another_pid_namespace_spoils_no_proof") {
+        return;
+    }
+    for point in ["request_read", "pipes_made", "lock_made"] {
+        let lab = apart(User::Root);
+        let fault = Fault(format!("standby.{point}:stop"));
+        let log = lab.write("points", "");
+        let variables =
+            [("QUELL_FAULT", fault.0.as_str()), ("QUELL_FAULT_LOG", log.to_str().expect("a path"))];
+        let program = lab.faulty_path(faults::binary().expect("a quell with points"));
+        beside_a_start_elsewhere(&lab, &program, &variables, |_| lab.hit(&fault).is_some());
+    }
 }
 
 /// A script with a member that has left its environment, its session and its parent.

@@ -92,6 +92,11 @@ impl Stat {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
+    /// Whether it is on its way out (PF_EXITING): what /proc says of it is no longer complete.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & 0x0000_0004 != 0
+    }
+
     /// Whether it is a thread of the kernel (PF_KTHREAD).
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & 0x0020_0000 != 0

@@ -1,33 +1,43 @@
-//! Links below a target that lead out of the scope: a runner that goes through them would run what is there.
+//! Links that lead out of the scope: a runner that follows them would run what is there.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::rules::{BUILT_IN, Decision, Runner, Scope, decide_link};
+use quell_guard::BUILT_IN;
 
-/// How many entries are looked at. More of them are no tests, and would be waited for.
+use crate::check::{Scope, Verdict, refuse, shown};
+use crate::runners::Runner;
+
+/// How many entries are looked at. A directory with more of them would take too long.
 const MOST: usize = 200_000;
 
 /// The ends of files that go builds into a test's program.
 const SOURCES: [&str; 13] = ["go", "s", "S", "sx", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "syso"];
 
-/// Whether nothing below the targets leads out.
-pub(super) fn check(scope: &Scope, runner: Runner, targets: Vec<PathBuf>) -> Result<(), Box<Decision>> {
-    check_at_most(scope, runner, targets, MOST)
+/// Refuses links below the targets that lead out of the scope.
+pub(super) fn check(scope: &Scope, runner: Runner, mut targets: Vec<PathBuf>) -> Verdict<()> {
+    // jest does not follow links.
+    if runner == Runner::Jest {
+        return Ok(());
+    }
+    if runner.is_cargo() {
+        // It builds what is beside the manifest.
+        targets = targets.iter().filter_map(|manifest| manifest.parent()).map(Path::to_owned).collect();
+    } else if !scope.is_set() {
+        // The whole working directory is as good as no target.
+        targets.retain(|target| *target != scope.cwd);
+    } else if targets.is_empty() && runner != Runner::Other {
+        // Without a target a runner looks everywhere.
+        targets.push(scope.cwd.clone());
+    }
+    check_at_most(scope, runner, &targets, MOST)
 }
 
-fn check_at_most(
-    scope: &Scope,
-    runner: Runner,
-    targets: Vec<PathBuf>,
-    most: usize,
-) -> Result<(), Box<Decision>> {
+fn check_at_most(scope: &Scope, runner: Runner, targets: &[PathBuf], most: usize) -> Verdict<()> {
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut ahead: Vec<PathBuf> = targets.iter().filter_map(|target| target.canonicalize().ok()).collect();
-    for target in &ahead {
-        check_way(scope, target)?;
-    }
+    ahead.iter().try_for_each(|target| check_way(scope, target))?;
     let mut looked_at = 0;
     while let Some(dir) = ahead.pop() {
         if !dir.is_dir() || !seen.insert(dir.clone()) {
@@ -37,7 +47,8 @@ fn check_at_most(
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             looked_at += 1;
             if looked_at > most {
-                return Err(Box::new(too_many(&dir, most)));
+                let reason = format!("there are more than {most} files to look at, up to {}", dir.display());
+                return refuse("PATH_TOO_MANY", BUILT_IN, reason, "name a directory with less in it");
             }
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() && !is_passed_over(runner, &path) {
@@ -46,7 +57,7 @@ fn check_at_most(
                 && let Ok(real) = path.canonicalize()
                 && is_followed(runner, &path, &real)
             {
-                decide_link(scope, &path, &real)?;
+                check_link(scope, &path)?;
                 ahead.push(real);
             }
         }
@@ -54,19 +65,26 @@ fn check_at_most(
     Ok(())
 }
 
-/// Whether none of the files leads out that Python loads on its way to a target: those of the directories around it.
-fn check_way(scope: &Scope, target: &Path) -> Result<(), Box<Decision>> {
+/// The same for files that Python loads from the directories above a target.
+fn check_way(scope: &Scope, target: &Path) -> Verdict<()> {
     for dir in target.ancestors().skip(1).take_while(|dir| scope.has(dir)) {
         let cached = dir.join("__pycache__");
         let entries = fs::read_dir(&cached).into_iter().flatten().flatten().map(|entry| entry.path());
         let named = ["conftest.py", "__init__.py"].map(|name| dir.join(name));
-        for path in entries.chain(named).chain([cached]) {
-            if let (true, Ok(real)) = (path.is_symlink(), path.canonicalize()) {
-                decide_link(scope, &path, &real)?;
-            }
-        }
+        entries.chain(named).chain([cached]).try_for_each(|path| check_link(scope, &path))?;
     }
     Ok(())
+}
+
+fn check_link(scope: &Scope, link: &Path) -> Verdict<()> {
+    let leads_out = link.is_symlink() && link.canonicalize().is_ok_and(|real| !scope.has(&real));
+    if !leads_out {
+        return Ok(());
+    }
+    let name = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
+    let reason =
+        format!("the link `{}`, which the runner follows, leads out of {}", shown(&name), scope.words());
+    refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, "remove the link, or name targets beside it")
 }
 
 /// Whether no tests are ever taken from there: package managers fill it with links, or cargo has built it.
@@ -83,11 +101,6 @@ fn is_passed_over(runner: Runner, dir: &Path) -> bool {
 fn is_followed(runner: Runner, link: &Path, real: &Path) -> bool {
     let end = link.extension().unwrap_or_default().to_string_lossy();
     runner != Runner::Go || (!real.is_dir() && SOURCES.contains(&&*end))
-}
-
-fn too_many(dir: &Path, most: usize) -> Decision {
-    let reason = format!("there are more than {most} entries to look at for links, up to {}", dir.display());
-    Decision::refuse("PATH_TOO_MANY", BUILT_IN, reason, "name a directory with less in it")
 }
 
 #[cfg(test)]
@@ -114,7 +127,7 @@ mod tests {
             let tests = self.0.join("tests");
             let dirs = vec![(tests.clone(), tests.clone())];
             let scope = Scope { cwd: self.0.clone(), dirs, rule: "--scope".into() };
-            let decided = check_at_most(&scope, runner, vec![tests], most);
+            let decided = check_at_most(&scope, runner, &[tests], most);
             decided.err().map_or_else(|| "ok".into(), |decision| decision.code)
         }
     }

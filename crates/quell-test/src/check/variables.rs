@@ -1,10 +1,9 @@
 //! Variables by which a runner, its language or its loader can be made to load code, to choose other tests, or to write files.
 
-use super::matches;
+use quell_guard::matches;
 
-/// They are kept from test runs that have a scope; `*` stands for anything. No such list is ever complete: what is not here is
-/// passed on. Homes of tools (HOME, CARGO_HOME, RUSTUP_HOME) and PATH are not among them: without those most runners don't work.
-/// go finds its directories below HOME.
+/// Test runs with a scope don't get them. No such list is complete: every other variable is passed on. Homes of tools (HOME,
+/// CARGO_HOME, RUSTUP_HOME) and PATH are not here, as most runners don't work without them.
 const REFUSED: &str = "\
     *_PRELOAD *_WRAPPER *_OPTIONS *_BINARY *_BINARY_PATH *_LIBRARY_PATH *_PLUGIN_PATH *_CREDENTIAL_PROVIDER* \
     *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS \
@@ -23,7 +22,7 @@ const REFUSED: &str = "\
     LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
     CLASSPATH PERL* RUBYLIB RUBYOPT GEM_PATH BUNDLE_* LUA_* PHPRC PHP_INI_SCAN_DIR CORECLR_* COR_*";
 
-/// What begins with one of these is refused as well, unless it is listed behind it.
+/// Variables that begin with one of these are refused as well, but for those that are listed behind it.
 const FAMILIES: [(&str, &str); 8] = [
     ("PYTEST_", "PYTEST_ADDOPTS PYTEST_DISABLE_PLUGIN_AUTOLOAD PYTEST_XDIST_AUTO_NUM_WORKERS"),
     (
@@ -44,7 +43,7 @@ const FAMILIES: [(&str, &str); 8] = [
     ("UV_", "UV_CACHE_DIR UV_FROZEN UV_LINK_MODE UV_LOCKED UV_NO_CACHE UV_NO_PROGRESS UV_NO_SYNC UV_OFFLINE"),
 ];
 
-/// Those by which programs, and the settings and packages of tools, are found.
+/// Variables by which programs, and the settings and packages of tools, are found.
 const PLACES: &str = "\
     PATH HOME *_HOME GOPATH GOCACHE GOMODCACHE VIRTUAL_ENV CONDA_* PYENV_* XDG_* QUELL_*";
 
@@ -54,9 +53,9 @@ pub(super) fn leads_elsewhere(name: &str) -> bool {
 }
 
 /// Whether a variable can make a runner load code from anywhere, choose other tests, or write a file that the variable names.
-pub fn is_runner_variable(name: &str) -> bool {
+pub(super) fn is_runner_variable(name: &str) -> bool {
     let fits = |list: &str| list.split_whitespace().any(|pattern| matches(pattern, name));
-    // npm reads these in any case.
+    // npm ignores case in these.
     let npm = name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("npm_config_"));
     npm || fits(REFUSED) || FAMILIES.iter().any(|(family, kept)| name.starts_with(family) && !fits(kept))
 }

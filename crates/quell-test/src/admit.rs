@@ -1,17 +1,16 @@
-//! The same question to the guard once more, by the process that is to run the tests.
+//! The keeper, which runs the tests, asks the guard the same question once more: any process can start a keeper.
 
 use std::fs;
 
 use quell::roles::AdmittedTests;
 use quell::{Config, Home};
 use quell_core::{Background, JobRequest, Mode, Owner, TestTerms};
-use quell_guard::{Verb, decide_verb};
+use quell_guard::{BUILT_IN, Decision, Verb, decide_verb};
 
-use super::{TestPlan, check};
-use crate::rules::{BUILT_IN, Decision};
+use crate::{TestPlan, check};
 
 impl TestPlan {
-    /// What the process that runs the tests has to know to ask the guard again.
+    /// What the keeper has to know to ask the guard again.
     pub(super) fn terms(&self) -> TestTerms {
         TestTerms {
             scope: self.scope.clone(),
@@ -48,13 +47,13 @@ fn admit(
         let reason = "a test run has no --ready-cmd, and no hooks but those of the settings";
         return refuse("VERB_DENIED", reason, "start it with `quell test`");
     }
-    // The settings are those of this directory; another one may have a stricter policy.
+    // The settings of this directory were read; those of another one may have a stricter policy.
     let here = std::env::current_dir().and_then(fs::canonicalize);
     let asked = request.cwd.as_ref().map(fs::canonicalize);
     let cwd = match (here, asked) {
         (Ok(here), Some(Ok(asked))) if here == asked => here,
         _ => {
-            let reason = "the working directory of the tests is not the one that they are asked for in";
+            let reason = "the working directory of the tests is not the one that this process is in";
             return refuse("PATH_OUTSIDE_SCOPE", reason, "change to that directory first");
         }
     };
@@ -65,20 +64,20 @@ fn admit(
         require_target: terms.require_target,
         ..TestPlan::new(harmless(request, background))
     };
-    let checked = check::check(&config.guard.test, &plan, &cwd, Some(home.dir()))?;
+    let checked = check::check(&config.guard.test, &plan, &cwd, home.dir())?;
     plan.request.command = checked.words;
     plan.request.env = checked.environment;
     plan.request.cwd = Some(cwd);
     Ok(AdmittedTests { decision: checked.decision, request: plan.request })
 }
 
-/// The request without what a test run does not have: a standard input, a terminal, restarts, probes.
+/// The request with only what a test run may have: no standard input, no terminal, no restarts, no probes.
 fn harmless(request: &JobRequest, background: &Background) -> JobRequest {
     let background = Background {
         max_log: background.max_log,
         owner: match background.owner {
             Some(Owner::Process { id }) => Some(Owner::Process { id }),
-            // It lives for the job that this process is part of.
+            // Only the job that this process is part of can be such an owner.
             Some(Owner::Job { .. }) | None => None,
         },
         ttl: background.ttl,

@@ -1,23 +1,18 @@
-//! The words that pytest takes from files: `addopts`, and `testpaths` where no target is named. Every file that it may choose is
-//! read, as which one it is depends on the version.
+//! pytest's settings. Every file that it may choose is read, as which one it chooses depends on the version.
 
-use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::rules::{BUILT_IN, Decision, split_words};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
+
+use super::{above, parse, python, read, refuse_setting};
+use crate::check::{Rules, Verdict};
+use crate::runners::split_words;
 
 const FILES: [&str; 7] =
     ["pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"];
 
 /// The tables that pytest's settings are in.
 const TABLES: [&[&str]; 3] = [&["tool", "pytest", "ini_options"], &["tool", "pytest"], &["pytest"]];
-
-/// How large such a file may be.
-const LONGEST: u64 = 4 << 20;
 
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,77 +21,62 @@ enum Value {
     List(Vec<String>),
 }
 
-type Found<T> = Result<Vec<(PathBuf, T)>, Box<Decision>>;
-
 /// The files beside the targets or above them that have the setting `key`, and its words.
-pub(super) fn words(targets: &[PathBuf], key: &str) -> Found<Vec<String>> {
+pub(crate) fn words(targets: &[PathBuf], key: &str) -> Verdict<Vec<(PathBuf, Vec<String>)>> {
     parts(targets, key, split_words)
 }
 
-/// The same for a setting that has a line for each value.
-pub(super) fn lines(targets: &[PathBuf], key: &str) -> Found<Vec<String>> {
-    parts(targets, key, |text| text.lines().map(str::to_owned).collect())
-}
-
-fn parts(targets: &[PathBuf], key: &str, split: impl Fn(&str) -> Vec<String>) -> Found<Vec<String>> {
+fn parts(
+    targets: &[PathBuf],
+    key: &str,
+    split: fn(&str) -> Vec<String>,
+) -> Verdict<Vec<(PathBuf, Vec<String>)>> {
     let mut all = Vec::new();
-    for file in dirs(targets).iter().flat_map(|dir| FILES.iter().map(|name| dir.join(name))) {
+    for file in above(targets).iter().flat_map(|dir| FILES.iter().map(|name| dir.join(name))) {
         let Some(text) = read(&file)? else { continue };
-        let toml = file.extension().is_some_and(|end| end == "toml");
-        let values = if toml {
-            from_toml(&text, key).map_err(|error| unread(&file, &error))?
-        } else {
-            from_ini(&text, key)
-        };
-        let parted = values.into_iter().flat_map(|value| match value {
+        let words = values(&file, &text, key)?.into_iter().flat_map(|value| match value {
             Value::Text(text) => split(&text),
             Value::List(items) => items,
         });
-        let parted: Vec<String> = parted.collect();
-        if !parted.is_empty() {
-            all.push((file, parted));
+        let words: Vec<String> = words.collect();
+        if !words.is_empty() {
+            all.push((file, words));
         }
     }
     Ok(all)
 }
 
-/// The directories that the targets are in, up to the root, with links and without.
-pub(super) fn dirs(targets: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let real = targets.iter().filter_map(|target| target.canonicalize().ok());
-    let all: Vec<PathBuf> = targets.iter().cloned().chain(real).collect();
-    all.iter().flat_map(|target| target.ancestors()).map(Path::to_owned).collect()
-}
-
-/// What is in a file; none if there is no such file. One that can't be read is refused: the runner might be able to.
-pub(super) fn read(file: &Path) -> Result<Option<String>, Box<Decision>> {
-    let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory];
-    let found = match fs::metadata(file) {
-        Ok(found) if !found.is_file() => return Ok(None),
-        Ok(found) => found,
-        Err(error) if absent.contains(&error.kind()) => return Ok(None),
-        Err(error) => return Err(unread(file, &error)),
-    };
-    if found.len() > LONGEST {
-        return Err(unread(file, &format!("it is larger than {LONGEST} bytes")));
+/// Refuses a filter of warnings for which Python loads a module outside the scope: `error::package.Warning`.
+pub(super) fn check_warnings(targets: &[PathBuf], rules: &Rules<'_>) -> Verdict<()> {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect();
+    for (file, filters) in parts(targets, "filterwarnings", lines)? {
+        let category = |filter: &String| {
+            let category = filter.split(':').nth(2)?.trim_matches(is_blank).to_owned();
+            category.split_once('.').map(|(module, _)| module.to_owned())
+        };
+        for module in filters.iter().filter_map(category) {
+            let found = above(targets).iter().find_map(|dir| {
+                let package = Some(dir.join(&module)).filter(|package| package.is_dir());
+                python::find(dir, &module).or(package).filter(|found| !rules.scope.has_file(found))
+            });
+            if let Some(found) = found {
+                let why = format!("loads `{}`", found.display());
+                refuse_setting(&file, "filterwarnings", &why, rules)?;
+            }
+        }
     }
-    let bytes = fs::read(file).map_err(|error| unread(file, &error))?;
-    String::from_utf8(bytes).map(Some).map_err(|_| unread(file, &"it is no UTF-8"))
+    Ok(())
 }
 
-/// A refusal because of a file of the runner's that can't be read.
-pub(super) fn unread(file: &Path, why: &dyn Display) -> Box<Decision> {
-    let why = why.to_string();
-    let reason = format!(
-        "can't read `{}`, which the runner goes by: {}",
-        file.display(),
-        why.lines().next().unwrap_or_default()
-    );
-    let hint = "mend that file, or take it away";
-    Box::new(Decision::refuse("OPTION_NOT_ALLOWED", BUILT_IN, reason, hint))
+fn values(file: &Path, text: &str, key: &str) -> Verdict<Vec<Value>> {
+    if file.extension().is_some_and(|end| end == "toml") {
+        return from_toml(file, text, key);
+    }
+    Ok(from_ini(text, key))
 }
 
-fn from_toml(text: &str, key: &str) -> Result<Vec<Value>, toml::de::Error> {
-    let document = DeTable::parse(text)?;
+fn from_toml(file: &Path, text: &str, key: &str) -> Verdict<Vec<Value>> {
+    let document = parse(file, text)?;
     let mut values = Vec::new();
     for path in TABLES {
         let mut table = Some(document.get_ref());
@@ -115,8 +95,8 @@ fn from_toml(text: &str, key: &str) -> Result<Vec<Value>, toml::de::Error> {
     Ok(values)
 }
 
-/// The setting of any section: nothing else is called so. Read as Python's iniconfig does it: a line ends at any of Python's
-/// ends of lines, and a value goes on in lines that begin with a blank, or with a bracket that is not closed.
+/// The setting in any section, read as Python's iniconfig does it: a value goes on in lines that begin with a blank, or with a
+/// bracket that is not closed.
 fn from_ini(text: &str, key: &str) -> Vec<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut inside = false;
@@ -180,9 +160,7 @@ mod tests {
             ("pytest.ini", "[pytest]\naddopts = -q\n[x] # y\n  -p evil\n", &["-q"]),
             ("pytest.ini", "[pytest]\naddopts = \"a\n  b\" -p \"evil\"\n", &["a\nb", "-p", "evil"]),
         ] {
-            let toml = name.ends_with("toml");
-            let found =
-                if toml { from_toml(text, "addopts").expect("TOML") } else { from_ini(text, "addopts") };
+            let found = values(Path::new(name), text, "addopts").expect(name);
             let words = found.into_iter().flat_map(|value| match value {
                 Value::Text(text) => split_words(&text),
                 Value::List(items) => items,
@@ -195,7 +173,7 @@ mod tests {
     fn a_file_that_is_not_understood_is_an_error() {
         let nested = format!("x = {}1{}\n[tool.pytest.ini_options]\n", "[".repeat(90), "]".repeat(90));
         for text in ["no toml", &nested] {
-            assert!(from_toml(text, "addopts").is_err(), "{text}");
+            assert!(values(Path::new("x.toml"), text, "addopts").is_err(), "{text}");
         }
     }
 }

@@ -1,25 +1,27 @@
-//! Does a word name something below the working directory, and nothing else, for everybody who may read it? Decided by the
-//! text alone; where it leads on disk is somebody else's question.
+//! Does a word name a path below the working directory, for every program and every eye that may read it? Decided by the text alone;
+//! `scope.rs` looks where it leads on disk.
 
-use super::{BUILT_IN, Decision};
+use quell_guard::BUILT_IN;
+
+use super::Verdict;
 
 /// The longest path that a kernel takes.
 const LONGEST: usize = 4096;
 
-/// How often percent signs are decoded before it is given up.
+/// How often percent signs are decoded before the path is refused.
 const DECODINGS: usize = 6;
 
 /// A directory that an absolute path may begin with.
 #[derive(Clone, Debug)]
-pub struct Root {
+pub(crate) struct Root {
     /// How the path begins.
     pub path: String,
-    /// What stands there in the plain form: nothing for the working directory.
+    /// What stands there in the plain form: empty for the working directory.
     pub plain: String,
 }
 
-/// What a refusal says about a text: some of it, with nothing that a terminal would obey.
-pub(super) fn shown(text: &str) -> String {
+/// The part of a text that a refusal shows, without anything that a terminal would obey.
+pub(crate) fn shown(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() }
     };
@@ -30,13 +32,13 @@ pub(super) fn shown(text: &str) -> String {
     short
 }
 
-fn refuse<T>(code: &str, reason: String, hint: &str) -> Result<T, Box<Decision>> {
-    Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)))
+fn refuse<T>(code: &str, reason: String, hint: &str) -> Verdict<T> {
+    super::refuse(code, BUILT_IN, reason, hint)
 }
 
 /// The path in its plain form (`./a//b/` is `a/b`, the working directory is empty), if it leads down from one of `roots` and can't
-/// be read in any other way: not by another system, not after a decoding, not by an eye.
-pub fn check_target(text: &str, roots: &[Root]) -> Result<String, Box<Decision>> {
+/// be read in any other way: on another system, after a decoding, or by a person.
+pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     let name = shown(text);
     if text.trim().is_empty() {
         return refuse(
@@ -49,8 +51,8 @@ pub fn check_target(text: &str, roots: &[Root]) -> Result<String, Box<Decision>>
         return refuse("PATH_TOO_LONG", format!("`{name}` is longer than any path"), "shorten it");
     }
     if text.chars().any(is_unseen) {
-        let reason = format!("`{name}` has a character that can't be seen, or that changes what is seen");
-        return refuse("PATH_CONTROL", reason, "write the path with visible characters alone");
+        let reason = format!("`{name}` has an invisible character, or one that changes how the rest looks");
+        return refuse("PATH_CONTROL", reason, "use only visible characters in the path");
     }
     let (root, rest) = begin(text, roots);
     if !rest.is_empty() {
@@ -80,9 +82,9 @@ fn begin<'t>(text: &'t str, roots: &'t [Root]) -> (Option<&'t str>, &'t str) {
     (None, if rest == "." { "" } else { rest })
 }
 
-/// What would make it begin elsewhere, or be no path at all.
-fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
-    // Who trims it would find something else than who does not.
+/// Refuses a beginning that leads elsewhere, or that makes an option of it.
+fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
+    // A program that trims it would find another path.
     let folded: String = text.trim_start().chars().map(fold).collect();
     let mut first = folded.chars();
     match first.next() {
@@ -92,7 +94,7 @@ fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
             return refuse("PATH_HOME", format!("`{name}` would be read as a home directory"), hint);
         }
         Some('-') => {
-            let hint = "put no option where a target is to be";
+            let hint = "put options before the targets";
             return refuse("PATH_OPTION", format!("`{name}` would be read as an option"), hint);
         }
         Some('@') => {
@@ -108,25 +110,25 @@ fn refuse_beginnings(text: &str, name: &str) -> Result<(), Box<Decision>> {
     Ok(())
 }
 
-fn absolute<T>(name: &str) -> Result<T, Box<Decision>> {
+fn absolute<T>(name: &str) -> Verdict<T> {
     let reason = format!("`{name}` is an absolute path outside the working directory and the scope");
     refuse("PATH_ABSOLUTE", reason, "use a path below the working directory, such as tests/test_a.py")
 }
 
-fn traversal<T>(name: &str, why: &str) -> Result<T, Box<Decision>> {
+fn traversal<T>(name: &str, why: &str) -> Verdict<T> {
     let hint = "use a plain path below the working directory, such as tests/test_a.py";
     refuse("PATH_TRAVERSAL", format!("`{name}` {why}"), hint)
 }
 
-fn refuse_look_alikes(text: &str, name: &str) -> Result<(), Box<Decision>> {
+fn refuse_look_alikes(text: &str, name: &str) -> Verdict<()> {
     if text.chars().any(|c| !c.is_ascii() && matches!(fold(c), '/' | '\\')) {
         return traversal(name, "has a character that looks like a slash but is not one");
     }
     Ok(())
 }
 
-/// Parts that are nothing but dots, whichever slash is between them. Some systems leave spaces and dots at an end out.
-fn refuse_dots(text: &str, name: &str) -> Result<(), Box<Decision>> {
+/// Refuses parts that are only dots, with slashes of either kind. Some systems ignore spaces and dots at the end.
+fn refuse_dots(text: &str, name: &str) -> Verdict<()> {
     let folded = unfold(text);
     let dots = |part: &str| part.contains('.') && part.trim_matches([' ', '.']).is_empty();
     if let Some(part) = folded.split(['/', '\\']).find(|part| dots(part)) {
@@ -135,21 +137,21 @@ fn refuse_dots(text: &str, name: &str) -> Result<(), Box<Decision>> {
     Ok(())
 }
 
-/// What would become something else if anybody decoded it, once or often.
-fn refuse_encoded(text: &str, name: &str) -> Result<(), Box<Decision>> {
+/// Refuses what would become another path if it were decoded, once or often.
+fn refuse_encoded(text: &str, name: &str) -> Verdict<()> {
     let slashes = |text: &str| text.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count();
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..DECODINGS {
         let Some(decoded) = decode(&bytes) else { return Ok(()) };
         // A lead byte that only an overlong form has: a dot or a slash in disguise.
         let Ok(now) = std::str::from_utf8(&decoded) else {
-            return traversal(name, "is no text any more when it is decoded");
+            return traversal(name, "is not text any more when it is decoded");
         };
         if now.chars().any(is_unseen) {
             return refuse(
                 "PATH_CONTROL",
                 format!("`{name}` has an encoded control character"),
-                "write the path with visible characters alone",
+                "use only visible characters in the path",
             );
         }
         if slashes(now) != slashes(text) {
@@ -192,7 +194,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
     any.then_some(decoded)
 }
 
-/// The ASCII character that another one is taken for, by eyes or by a normalisation.
+/// The ASCII character that a character looks like, or is normalised to.
 fn fold(c: char) -> char {
     match c {
         // Fullwidth forms are the same as ASCII's, in order.
@@ -207,7 +209,7 @@ fn fold(c: char) -> char {
     }
 }
 
-/// The same for a text, with the characters that stand for several.
+/// The same for a text, also for characters that stand for several.
 fn unfold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -221,7 +223,7 @@ fn unfold(text: &str) -> String {
     folded
 }
 
-/// Control characters, and those that have no width, turn the direction of writing, or end a line.
+/// Control characters, and those that have no width, change the direction of writing, or end a line.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -247,7 +249,6 @@ mod tests {
         }
     }
 
-    /// What is refused, and what is not.
     const TABLE: &[(&str, &str)] = &[
         ("", "PATH_EMPTY"),
         (" ", "PATH_EMPTY"),
