@@ -31,7 +31,7 @@ pub use decide::{decide_verb, read_verb};
 pub use error::{Error, Result};
 #[cfg(target_os = "linux")]
 pub use guard::{Guard, Permit, audit_log};
-pub use kill_rules::{Kin, ProcessFacts, ProcessOwner, decide_kill, read_pid};
+pub use kill_rules::{ProcessFacts, ProcessOwner, Relation, decide_kill, read_pid};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
 pub use quell_core::{BUILT_IN, Decision};
 pub use service_rules::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
