@@ -67,7 +67,7 @@ use quell_guard::{Effect, Permit, Verb};
 pub use admit::{AccessRequest, permit, record_start, record_stop};
 pub use config::{Config, Loaded};
 pub use error::Error;
-pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
+pub use find::{Filter, InvalidTag, Listing, SHORTEST_PREFIX, Settled, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
