@@ -248,24 +248,16 @@ impl Tree for Recovery<'_> {
     }
 
     fn kill_round(&mut self) -> bool {
-        match self.killed_at {
-            // They have it, and are waited for. A cgroup's kill may have missed a fork.
-            Some(since) if !self.is_overdue(since) => {
-                for cgroup in self.cgroups.iter().filter(|cgroup| is_filled(cgroup)) {
-                    let _ = cgroup.kill();
-                }
-            }
-            Some(_) => {
-                self.search();
-                self.kill_caught();
-            }
-            None => {
-                if self.looks == 0 {
-                    self.search();
-                }
-                self.kill_caught();
-            }
+        let is_waited_for = self.killed_at.is_some_and(|since| !self.is_overdue(since));
+        // The members have their KILL, and are waited for. A cgroup's kill may have missed a fork, so it is repeated.
+        let kill_again = |cgroup: &Cgroup| !is_filled(cgroup) || cgroup.kill().is_ok();
+        if is_waited_for && self.cgroups.iter().all(kill_again) {
+            return true;
         }
+        if self.looks == 0 || self.killed_at.is_some() {
+            self.search();
+        }
+        self.kill_caught();
         true
     }
 
