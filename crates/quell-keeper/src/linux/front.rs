@@ -304,6 +304,8 @@ pub struct Front {
     /// What the keeper has said of the job.
     pub(super) known: LastKnown,
     stopping: bool,
+    /// Whether the keeper had begun to kill. It does not tell the standby which processes it has killed.
+    pub(super) killing: bool,
     pub(super) interrupted: bool,
     /// When the first stop signal came.
     asked: Option<Instant>,
@@ -340,6 +342,7 @@ impl Front {
             root: None,
             known: LastKnown::default(),
             stopping: false,
+            killing: false,
             interrupted: false,
             asked: None,
             timers: Timers::default(),
@@ -600,7 +603,7 @@ impl Front {
                 None
             }
             Note::Stopping { killing, grace, ending, leaked, ask } => {
-                self.stopping = true;
+                (self.stopping, self.killing) = (true, killing);
                 self.known.stop = Some((grace, ask));
                 self.known.ending = ending;
                 self.known.leaked = leaked;
@@ -636,7 +639,8 @@ impl Front {
 
     /// What was known of an earlier run is of no use any more.
     fn begin_run(&mut self) {
-        (self.known, self.root, self.stopping) = (LastKnown::default(), None, false);
+        (self.known, self.root) = (LastKnown::default(), None);
+        (self.stopping, self.killing) = (false, false);
         self.members.clear();
         self.expect_phase_within_timeout();
     }

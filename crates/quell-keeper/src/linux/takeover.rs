@@ -20,6 +20,10 @@ use crate::{Finished, RunError};
 /// the job has said so by then.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
+/// What a receipt says if the keeper was killed while it killed the members.
+const NOT_COUNTED: &str =
+    "the keeper was killed during the kill: processes that it had killed before may not be counted here";
+
 impl Front {
     /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
     pub(super) fn take_over(
@@ -49,6 +53,7 @@ impl Front {
             plan.preexisting_children.clone(),
         );
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
+        evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
         fault_point(FaultPoint::HoldTaken);
         let kit = Kit {
             front: None,
@@ -92,6 +97,7 @@ impl Front {
         let mut hold = Containment::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
         let mut evidence = self.run_evidence.unwrap_or(evidence);
         recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
+        evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
         fault_point(FaultPoint::HoldTaken);
         let taps = Taps::open(store.dir(), backstage.ends, background.max_log, true);
         let desk = taps.ok().map(|taps| {
