@@ -18,6 +18,6 @@ mod platform;
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
-pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
+pub use platform::{News, is_below_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
 pub use request::{ExecRemedy, Finished, RunError, StartMessage, StartReply};

@@ -307,6 +307,8 @@ fn a_survivor_is_named_until_it_is_dead_also_behind_a_mount() {
     assert!(freezer.freeze(&frozen), "it does not freeze");
     job.lose();
     assert_eq!(job.stop(&["--now"]).code(), Some(5));
+    let list = lab.quell("list").finish();
+    assert!(list.took < Duration::from_secs(5), "a list took {:?}", list.took);
     let hide = format!("mount --bind /proc/1 /proc/{pid} && exec \"$0\" \"$@\"");
     let hidden = ["unshare", "-m", "sh", "-c", &hide];
     let again = lab.quell("stop").args([job.id.as_str(), "--now"]).wrapped(hidden).finish();

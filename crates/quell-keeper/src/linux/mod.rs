@@ -20,7 +20,7 @@ mod wire;
 
 pub use background::stand_by;
 pub use front::run;
-pub use helper::{News, is_below_a_helper, is_run_by_a_helper, tell_hooks};
+pub use helper::{News, is_below_a_helper, tell_hooks};
 pub use prepare::{check, find_program};
 
 /// What the fuzzer calls; no part of the interface.
