@@ -224,7 +224,7 @@ fn a_real_pytest_runs_no_test_from_outside() {
     for (words, added, code) in [
         (trace.split(' ').collect(), None, "PATH_ABSOLUTE"),
         (vec![debug.as_str()], None, "PATH_ABSOLUTE"),
-        (timeout.split(' ').collect(), None, "PATH_ABSOLUTE"),
+        (timeout.split(' ').collect(), None, "OPTION_NOT_ALLOWED"),
         (vec![dashes], None, "PATH_OPTION"),
         (vec![], Some(nbsp.into()), "PATH_ABSOLUTE"),
         (vec![], Some(tab.into()), "PATH_ABSOLUTE"),
