@@ -109,16 +109,11 @@ fn end_of_lines(bytes: &[u8]) -> usize {
     {
         return at + 1;
     }
-    // The first byte of a character that has more of them than are here.
-    let behind = bytes.len();
-    for back in 1..=3.min(behind) {
-        let byte = bytes[behind - back];
-        if byte & 0xc0 != 0x80 {
-            let needs = usize::from(byte >= 0xc0) + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0) + 1;
-            return if byte >= 0xc0 && needs > back { behind - back } else { behind };
-        }
+    match std::str::from_utf8(bytes) {
+        // Only the last character is not whole.
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
     }
-    behind
 }
 
 /// Where the first whole line begins; if that is too far away, where the first whole character does.

@@ -1,6 +1,6 @@
 //! Which runner a command calls, and behind which words.
 
-use super::options::{ELSEWHERE, misleads};
+use super::options::{ELSEWHERE, is_among, misleads};
 use super::wrapper::{PythonCall, is_wrapper};
 use super::{Verdict, refuse};
 use crate::runners::{Runner, cargo_verb};
@@ -21,21 +21,8 @@ pub(crate) struct TestCommand {
 }
 
 /// Words of wrappers by which targets are seen from another directory, or from a package of a workspace.
-const MOVES: &[&str] = &[
-    "--chdir",
-    "--directory",
-    "--cwd",
-    "--prefix",
-    "--dir",
-    "--filter",
-    "-F",
-    "--recursive",
-    "-r",
-    "--workspace",
-    "--workspaces",
-    "workspace",
-    "workspaces",
-];
+const MOVES: &str = "\
+    --chdir --directory --cwd --prefix --dir --filter -F --recursive -r --workspace --workspaces workspace workspaces";
 
 /// The last part of a path.
 pub(crate) fn last(word: &str) -> &str {
@@ -98,7 +85,7 @@ fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
 pub(super) fn check_moves(command: &TestCommand, words: &[String]) -> Verdict<()> {
     for word in words.iter().take(command.at).skip(1) {
         let option = word.split_once('=').map_or(word.as_str(), |(option, _)| option);
-        if MOVES.contains(&option) || word.starts_with("-C") {
+        if is_among(MOVES, option) || word.starts_with("-C") {
             return misleads(
                 format!("`{option}` changes the directory that targets are seen from"),
                 ELSEWHERE,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{FoundTests, Names};
+use super::{FoundTests, Names, TestCounts};
 use crate::answer::JunitReport;
 
 /// How large a report may be.
@@ -118,7 +118,8 @@ pub(super) fn read(bytes: &[u8]) -> Suite {
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    let found = FoundTests { passed, failed, skipped, errors, complete, names, ..FoundTests::default() };
+    let counts = TestCounts { passed, failed, skipped, errors, complete, source: "junit".into() };
+    let found = FoundTests { counts, names, ..FoundTests::default() };
     Suite { found: suites.then_some(found), problem }
 }
 

@@ -49,12 +49,7 @@ pub struct TestCounts {
 /// What was found in an output or a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundTests {
-    pub passed: Option<u64>,
-    pub failed: Option<u64>,
-    pub skipped: Option<u64>,
-    pub errors: Option<u64>,
-    /// The runner's own summary was there.
-    pub complete: bool,
+    pub counts: TestCounts,
     /// The failed tests.
     pub names: Names,
     /// The test that began last and has not ended.
@@ -206,8 +201,8 @@ impl Counter {
         (self.read)(&mut self.seen, line);
     }
 
-    /// What was found, and its source. Without an exit code the runner did not come to its end.
-    pub fn finish(self, code: Option<i32>) -> Option<(&'static str, FoundTests)> {
+    /// What was found. Without an exit code the runner did not come to its end.
+    pub fn finish(self, code: Option<i32>) -> Option<FoundTests> {
         let seen = self.seen;
         let is_pytest = self.source == "pytest";
         let summary = match code {
@@ -225,31 +220,31 @@ impl Counter {
             _ => true,
         };
         let is_nothing = tally.sum() == 0 && seen.names.kept.is_empty();
+        let nothing = |broken: String, missing: bool| {
+            let counts = TestCounts { source: "exit_code".into(), ..TestCounts::default() };
+            FoundTests { counts, broken: Some(broken), missing, ..FoundTests::default() }
+        };
         if let Some(line) = self.missing.filter(|_| is_nothing && summary.is_none()) {
-            return Some((
-                "exit_code",
-                FoundTests { broken: Some(line), missing: true, ..FoundTests::default() },
-            ));
+            return Some(nothing(line, true));
         }
         if !fits || is_nothing && summary.is_none() && seen.running.is_none() {
-            let broken = seen.broken?;
-            return Some((self.source, FoundTests { broken: Some(broken), ..FoundTests::default() }));
+            return seen.broken.map(|broken| nothing(broken, false));
         }
         let complete = summary.is_some();
-        Some((
-            self.source,
-            FoundTests {
+        Some(FoundTests {
+            counts: TestCounts {
                 passed: Some(tally.passed).filter(|_| !seen.hides_passed),
                 failed: Some(tally.failed),
                 skipped: Some(tally.skipped).filter(|_| !seen.hides_passed),
                 errors: Some(tally.errors),
                 complete,
-                names: if complete && tally.is_clean() { Names::default() } else { seen.names },
-                running: seen.running.filter(|_| !complete),
-                broken: seen.broken,
-                missing: false,
+                source: self.source.into(),
             },
-        ))
+            names: if complete && tally.is_clean() { Names::default() } else { seen.names },
+            running: seen.running.filter(|_| !complete),
+            broken: seen.broken,
+            missing: false,
+        })
     }
 }
 
