@@ -120,7 +120,7 @@ impl Wrapper {
                 () if word.starts_with('-') => return rules.refuse_option(option, self.name),
                 () if self.name == "env" && value.is_some() => {
                     if (is_runner_variable(option) || leads_elsewhere(option)) && !rules.allows(option) {
-                        return rules.refuse_variable(option);
+                        return rules.refuse_name(option, "variables");
                     }
                     1
                 }

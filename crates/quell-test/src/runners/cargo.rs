@@ -1,7 +1,7 @@
 //! `cargo test` and `cargo nextest run`.
 
 use super::{Runner, Table};
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict, is_among};
+use crate::check::{NEVER, NUMBER, Options, PathWord, Place, Rules, Style, Verdict, is_among};
 
 pub(super) const TEST: Table = table("cargo test");
 pub(super) const NEXTEST: Table = table("cargo nextest");
@@ -25,6 +25,10 @@ const OPTIONS: Options = Options {
         ("--color", "auto always never"),
         // A file, which has a dot in its name, says which linker is run.
         ("--target", "~"),
+        (
+            "-Z --config --target-dir --config-file --tool-config-file --user-config-file --archive-file",
+            NEVER,
+        ),
     ],
     paths: &[("--manifest-path", Place::Target)],
     wide: "-p --package --workspace --all",

@@ -3,7 +3,7 @@
 use quell_guard::BUILT_IN;
 
 use super::Table;
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict, refuse};
+use crate::check::{NEVER, NUMBER, Options, PathWord, Place, Rules, Style, Verdict, refuse};
 
 pub(super) const TABLE: Table = Table {
     name: "go test",
@@ -16,6 +16,8 @@ pub(super) const TABLE: Table = Table {
             ("-count -parallel -p", NUMBER),
             ("-covermode", "set count atomic"),
             ("-mod", "mod readonly vendor"),
+            ("-coverpkg -exec -toolexec -vettool -overlay -modfile -pgo -pkgdir -outputdir", NEVER),
+            ("-ldflags -gcflags -gccgoflags -asmflags -buildmode -compiler -installsuffix", NEVER),
         ],
         paths: &[
             ("-o", Place::Output("test out bin exe")),

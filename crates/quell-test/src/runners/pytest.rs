@@ -1,7 +1,9 @@
 //! pytest.
 
 use super::Table;
-use crate::check::{LOG, NO_DOT, NUMBER, Options, PathWord, Place, Rules, Style, Verdict, check_target};
+use crate::check::{
+    LOG, NEVER, NO_DOT, NUMBER, Options, PathWord, Place, Rules, Style, Verdict, check_target,
+};
 
 pub(super) const TABLE: Table =
     Table { name: "pytest", options: OPTIONS, end: "", behind: None, verbs: "", target: node };
@@ -49,6 +51,7 @@ const OPTIONS: Options = Options {
         ("-c --config-file", "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini"),
         ("--rootdir --confcutdir", "."),
         ("-o --override-ini", SETTINGS),
+        ("--cov-config --pdbcls --pastebin --log-format --log-date-format --log-file-format", NEVER),
     ],
     paths: &[
         ("--junitxml --junit-xml", Place::Output("xml")),
