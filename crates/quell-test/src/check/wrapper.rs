@@ -139,13 +139,11 @@ impl Wrapper {
 /// nice, `jest@29` is a version of jest, but `jest@file:/x` and `owner/jest` can be any package.
 fn check_fetched(runner: Runner, words: &[String], stands_before: bool) -> Verdict<()> {
     let (Some((name, before)), Some(wrapper)) = (words.split_last(), words.first()) else { return Ok(()) };
+    let own = if bare(wrapper) == "uvx" { "pytest" } else { "jest vitest" };
+    let is_version =
+        |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
     let (plain, version) = name.split_once('@').unwrap_or((name, ""));
-    let is_own = match bare(wrapper) {
-        "uvx" => runner == Runner::Pytest && plain == "pytest",
-        _ => matches!(runner, Runner::Jest | Runner::Vitest),
-    };
-    let is_version = version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
-    if !is_own || !stands_before || plain.contains('/') || !is_version {
+    if !is_among(own, plain) || !is_version(version) || !stands_before || plain != runner.name() {
         let reason = format!("behind `{}`, `{}` can be any package", shown(wrapper), shown(name));
         return misleads(reason, "write the plain name of a runner behind it, or a version such as jest@29");
     }

@@ -21,11 +21,11 @@ pub(super) fn read(seen: &mut Seen, line: &str) {
     if line.starts_with("{\"")
         && let Ok(event) = serde_json::from_str::<Event>(line)
     {
-        seen.is_framed = Some(true);
+        seen.is_json = true;
         return read_event(seen, &event);
     }
     // With -json other lines are not the runner's.
-    if seen.is_framed.is_none() {
+    if !seen.is_json {
         read_text(seen, line);
     }
 }

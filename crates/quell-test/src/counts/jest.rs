@@ -16,13 +16,11 @@ pub(super) fn read_jest(seen: &mut Seen, line: &str) {
             name == "Console" || name.contains("Warning") || name.starts_with("Cannot log after");
         match name {
             "Test suite failed to run" => seen.tally.errors += 1,
-            name if name.contains('›') || seen.is_framed == Some(true) && !is_heading => {
-                seen.names.add(name)
-            }
+            name if name.contains('›') || seen.in_failed_file && !is_heading => seen.names.add(name),
             _ => {}
         }
     } else if text.starts_with("FAIL ") || text.starts_with("PASS ") {
-        seen.is_framed = Some(text.starts_with("FAIL "));
+        seen.in_failed_file = text.starts_with("FAIL ");
     }
     progress(seen, text);
 }

@@ -137,11 +137,16 @@ struct Seen {
     broken: Option<String>,
     /// The runner does not say which tests passed.
     hides_passed: bool,
-    /// State of the reader of one runner.
+    /// cargo: the sum of the programs that ended, and the number of tests of the one that runs.
     total: Tally,
     open: Option<u64>,
+    /// go: tests that began, tests whose package is not known yet, and whether the output is JSON.
     begun: HashSet<String>,
     pending: Vec<String>,
+    is_json: bool,
+    /// jest: the lines are about a file with failed tests.
+    in_failed_file: bool,
+    /// pytest: whether titles and the summary are framed by `=`, and whether the progress is over.
     is_framed: Option<bool>,
     is_over: bool,
 }
