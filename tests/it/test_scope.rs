@@ -59,7 +59,7 @@ fn a_scope_lets_no_word_load_code_or_run_something_else() {
         ("./pytest -p evil tests", "OPTION_NOT_ALLOWED"),
         ("./pytest -c tests/x.ini tests", "OPTION_NOT_ALLOWED"),
         ("./pytest --rootdir=src tests", "OPTION_NOT_ALLOWED"),
-        ("./python3 -X presite=evil -m pytest tests", "OPTION_NOT_ALLOWED"),
+        ("./python3 -X presite=evil -m pytest tests", "COMMAND_NOT_ALLOWED"),
         ("./python3 -c x tests", "COMMAND_NOT_ALLOWED"),
         ("./cargo --config x test --manifest-path tests/Cargo.toml", "OPTION_NOT_ALLOWED"),
         (

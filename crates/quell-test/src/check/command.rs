@@ -1,7 +1,7 @@
 //! Which runner a command calls, and behind which words.
 
 use super::options::{ELSEWHERE, is_among, misleads};
-use super::wrapper::{PythonCall, is_wrapper};
+use super::wrapper::{is_wrapper, python_module};
 use super::{Verdict, refuse};
 use crate::runners::{Runner, cargo_verb};
 use quell_guard::{BUILT_IN, GUIDE, TestPolicy, matches};
@@ -43,15 +43,14 @@ pub(crate) fn read_command(words: &[String]) -> TestCommand {
     if bare(program) != program && !bare(program).is_empty() {
         names.push(bare(program).to_owned());
     }
-    let python = PythonCall::at(words, 0);
-    let wraps = is_wrapper(bare(program)) || python.as_ref().is_some_and(|call| call.module == "coverage");
+    let wraps =
+        is_wrapper(bare(program)) || python_module(words, 0).is_some_and(|found| found.1 == "coverage");
     let places = if wraps { 0..words.len() } else { 0..words.len().min(1) };
     let found = places.into_iter().find_map(|at| Some((at, runner_at(words, at)?)));
     let Some((at, (runner, call))) = found else {
         return TestCommand { runner: Runner::Other, names, at: 0, call: 1 };
     };
-    // With other flags of Python's any code can be loaded.
-    if at == 0 && python.is_some_and(|call| call.telling.is_none()) {
+    if at == 0 && bare(program) == "python" {
         names.push(runner.name().into());
     }
     TestCommand { runner, names, at, call }
@@ -72,8 +71,8 @@ fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
         "cargo" => Some((cargo_verb(&words[at + 1..])?, at + 1)),
         "go" if words.get(at + 1)? == "test" => Some((Runner::Go, at + 2)),
         "python" => {
-            let call = PythonCall::at(words, at)?;
-            Some((module(call.module)?, call.place + 1))
+            let (place, name) = python_module(words, at)?;
+            Some((module(name)?, place + 1))
         }
         // `uv run -m pytest`, `coverage run -m pytest`.
         _ if at > 0 && words[at] == "-m" => Some((module(words.get(at + 1)?)?, at + 2)),

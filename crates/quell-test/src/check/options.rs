@@ -12,7 +12,7 @@ use super::{Verdict, refuse};
 pub(crate) enum Style {
     /// Letters may stand together, with a value behind the last one: `-xk NAME`, `-n4`.
     Unix,
-    /// `--root-dir` is `--rootDir`. Letters that stand together have no values.
+    /// `--root-dir` is `--rootDir`. Letters stand alone.
     Camel,
     /// One dash means the same as two.
     Go,
@@ -230,16 +230,11 @@ impl Options {
         let options = match self.style {
             Style::Go => vec![(format!("-{}", name.trim_start_matches('-')), value)],
             _ if word.starts_with("--") => vec![(name.to_owned(), value)],
-            Style::Camel => {
-                let letters: Vec<_> =
-                    name.chars().skip(1).map(|letter| (format!("-{letter}"), value)).collect();
-                let is_flag = |(option, _): &(String, _)| self.lists(self.flags, option);
-                if letters.len() > 1 && (value.is_some() || !letters.iter().all(is_flag)) {
-                    let reason = format!("`{}` can be several options, or one with a value", shown(word));
-                    return misleads(reason, "write each option alone, and a value with `=`");
-                }
-                letters
+            Style::Camel if name.chars().count() > 2 => {
+                let reason = format!("`{}` can be several options, or one with a value", shown(word));
+                return misleads(reason, "write each option alone, and a value with `=`");
             }
+            Style::Camel => vec![(name.to_owned(), value)],
             Style::Unix => self.letters(word),
         };
         Ok(options)

@@ -122,6 +122,11 @@ pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: 
         return Ok(());
     }
     protect(word, found, cwd, home)?;
+    let is_behind_link = found.written.starts_with(cwd) && found.real != found.written;
+    if word.place != Place::Here && is_behind_link {
+        let reason = format!("`{}` leads through a link", word.path);
+        return refuse("PATH_PROTECTED", BUILT_IN, reason, "name the path without the link");
+    }
     let Ok(there) = found.written.symlink_metadata() else { return Ok(()) };
     let (problem, hint) = match word.place {
         Place::OutputDir if !there.is_dir() => ("is not a directory", "choose another name"),
