@@ -14,15 +14,15 @@ use quell::{
     guard::{Guard, Policy, Verb},
     wait,
 };
-use quell_tests::{eventually, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{eventually, run::PATIENCE, skip, test_env::TestEnv};
 
 /// quell's library, with the jobs of this lab.
-pub fn quell(lab: &Lab) -> Quell {
+pub fn quell(lab: &TestEnv) -> Quell {
     Quell::with_program(Home::at(lab.home()), lab.quell_path())
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
-pub fn nap(lab: &Lab) -> JobRequest {
+pub fn nap(lab: &TestEnv) -> JobRequest {
     JobRequest::background(["sleep", &lab.oracle.nap()])
 }
 
@@ -34,7 +34,7 @@ pub fn over(job: &quell::Job) -> Met {
 }
 
 /// The lines about a verb in the audit log of this lab: their kinds.
-fn kinds(lab: &Lab, verb: &str) -> Vec<String> {
+fn kinds(lab: &TestEnv, verb: &str) -> Vec<String> {
     let lines = crate::test_verb::audit(lab);
     let of_verb = lines.iter().filter(|line| line["verb"] == verb);
     of_verb.map(|line| line["kind"].as_str().unwrap_or_default().to_owned()).collect()
@@ -43,7 +43,7 @@ fn kinds(lab: &Lab, verb: &str) -> Vec<String> {
 /// A permit covers its own verb, and no other: each call that it does not cover asks for itself, and writes that down.
 #[test]
 fn no_permit_is_good_for_another_verb() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let guard = Guard::new(&Home::at(lab.home()), Policy::default());
     let permit = |verb| guard.permit(verb, "", None).expect("a permit");
     let stop = Stop { kill: true, ..Stop::default() };
@@ -87,7 +87,7 @@ fn corpses() -> Vec<(String, String)> {
 
 #[test]
 fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let begin = || {
         let began = Instant::now();
@@ -134,7 +134,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
 
 #[test]
 fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let mut start = JobRequest::background(["true"]);
     start.name = Some("web".into());
@@ -149,7 +149,7 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
 
 #[test]
 fn a_home_that_is_named_from_here_is_here() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // From wherever the tests run, which all of them share.
     let here = std::env::current_dir().expect("here");
     let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
@@ -162,7 +162,7 @@ fn a_home_that_is_named_from_here_is_here() {
 }
 
 /// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
-fn example(lab: &Lab, name: &str) -> Option<std::process::Output> {
+fn example(lab: &TestEnv, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -178,7 +178,7 @@ fn own_uid() -> u32 {
 
 #[test]
 fn the_examples_run() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let own = fs::metadata(target).is_ok_and(|metadata| metadata.uid() == own_uid());
     if !own {

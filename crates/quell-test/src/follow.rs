@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quell::{Conditions, Error, EventFeed, Job, Met, Result, Stop, wait};
 use quell_core::EventKind;
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 
 /// How long other processes may outlive the command: helpers such as Python's resource tracker exit by themselves right after it,
 /// and are not a leak.

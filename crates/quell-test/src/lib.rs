@@ -57,6 +57,8 @@ pub struct TestPlan {
     pub approved: bool,
     /// Whether the command has to name a target, also without a scope.
     pub require_target: bool,
+    /// What to do about an error, in the words of the interface that is used.
+    pub hint: fn(&Error) -> String,
 }
 
 impl TestPlan {
@@ -70,6 +72,7 @@ impl TestPlan {
             max_output: MAX_OUTPUT,
             approved: false,
             require_target: false,
+            hint: |_| String::new(),
         }
     }
 
@@ -158,7 +161,7 @@ pub fn run_tests(
     }
     let run = TestRun::new(plan, checked, &cwd);
     if let Err(error) = run.carry_out(&mut answer, quell, &permit, meet) {
-        answer.fail(&error);
+        answer.fail(&error, (plan.hint)(&error));
     }
     answer.mask(&mask);
     let result = serde_json::json!({

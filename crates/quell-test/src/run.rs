@@ -12,7 +12,7 @@ use quell_guard::{BUILT_IN, Decision, Permit};
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 use crate::check::Checked;
-use crate::counts::{Counter, FoundTests, Report, TestCounts};
+use crate::counts::{Counter, FoundTests, ReportFile, TestCounts};
 use crate::follow::Course;
 use crate::output::{self, StreamText};
 use crate::runners::Runner;
@@ -60,7 +60,7 @@ impl TestRun {
         permit: &Permit,
         meet: impl FnOnce(&Job),
     ) -> Result<()> {
-        let junit = self.junit.take().map(|file| Report::before_run(&self.cwd, file));
+        let junit = self.junit.take().map(|file| ReportFile::before_run(&self.cwd, file));
         if let Mode::Background(background) = &mut self.request.mode {
             background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
             background.test = Some(self.terms.clone());
@@ -181,12 +181,11 @@ impl TestAnswer {
         self.ended = quell_store::now();
     }
 
-    pub(crate) fn fail(&mut self, error: &Error) {
+    pub(crate) fn fail(&mut self, error: &Error, hint: String) {
         self.status = TestStatus::Error;
         self.reason = error.to_string();
         self.ended = quell_store::now();
-        self.error =
-            Some(TestError { code: error.code().into(), message: error.to_string(), hint: error.hint() });
+        self.error = Some(TestError { code: error.code().into(), message: error.to_string(), hint });
     }
 
     fn take_receipt(&mut self, receipt: &Receipt, course: &Course) {

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, JobId, ProcId, Receipt, Record, Signal, StopPlan, Verdict};
-use quell_keeper::control::{Answer, Call, LiveMember};
+use quell_core::{AskScope, JobId, ProcId, Receipt, Signal, StateRecord, StopPlan, Verdict};
+use quell_keeper::control_protocol::{Answer, Call, LiveMember};
 use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
@@ -28,12 +28,6 @@ const REMOVAL_LOOKS: usize = 500;
 const SILENCE: Duration = Duration::from_secs(2);
 /// At which of these looks a keeper that is still silent is killed, though it may only be slow.
 const LAST_LOOK: usize = 4;
-
-/// The process `id` itself, if it is still there.
-fn pin(id: ProcId) -> Option<PidFd> {
-    let pidfd = PidFd::open(id.pid).ok()?;
-    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start).then_some(pidfd)
-}
 
 /// Which of a job's keepers a look kills, besides those that can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +283,8 @@ impl Job {
         if !foreground {
             return Ok((false, None));
         }
-        let here = record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(pin);
+        let here =
+            record.standby.filter(|front| self.dir.is_kept_by(*front, record.keeper)).and_then(PidFd::of);
         // In another PID namespace than this it has another number on record.
         let elsewhere = || self.dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
         let signal: Box<dyn Fn(Signal) -> Sent> = match (here, record.standby) {
@@ -301,7 +296,7 @@ impl Job {
             (None, None) => return Ok((false, None)),
         };
         // It has been asked, and would take a second request for impatience.
-        if !stop.kill && record.state == JobState::Stopping {
+        if !stop.kill && record.state.job_state() == JobState::Stopping {
             return Ok((true, None));
         }
         let heard = signal(Signal::TERM) == Sent::Yes;
@@ -379,10 +374,10 @@ impl Job {
     }
 
     /// One of those who keep the job, pinned; none if the record names somebody who does not.
-    fn keeper_in(&self, role: impl Fn(&Record) -> Option<ProcId>) -> Option<PidFd> {
+    fn keeper_in(&self, role: impl Fn(&StateRecord) -> Option<ProcId>) -> Option<PidFd> {
         let record = self.dir.record().ok()?;
         let id = role(&record)?;
-        let pidfd = pin(id)?;
+        let pidfd = PidFd::of(id)?;
         self.dir.is_kept_by(id, record.keeper).then_some(pidfd)
     }
 

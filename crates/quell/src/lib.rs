@@ -29,6 +29,7 @@
 //! `tokio::task::spawn_blocking(move || job.stop(&Stop::default()))`. A [`Job`] is cheap to clone and can be sent to other
 //! threads. Nothing here forks the calling process or changes its signals, whatever its size and number of threads.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
 mod admit;
@@ -76,7 +77,7 @@ pub use quell_core::{
     Background, Environment, Foreground, JobRequest, JobState, MAX_LOG, Mode, Owner, Stdin, Timestamp,
 };
 pub use quell_guard as guard;
-pub use quell_keeper::control::LiveMember;
+pub use quell_keeper::control_protocol::LiveMember;
 pub use quell_keeper::{Finished, RunError};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,

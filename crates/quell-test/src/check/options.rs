@@ -9,7 +9,7 @@ use super::{Verdict, refuse};
 
 /// How a runner reads options.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum OptionStyle {
     /// Letters may stand together, with a value behind the last one: `-xk NAME`, `-n4`.
     Unix,
     /// `--root-dir` is `--rootDir`. Letters stand alone.
@@ -21,7 +21,7 @@ pub(crate) enum Style {
 /// The options of a runner that are known to be harmless. Lists are words with spaces between them. An option that is listed with
 /// `=` behind it takes a value only in the same word; if it is listed without `=`, too, the value can be left out.
 pub(crate) struct Options {
-    pub style: Style,
+    pub style: OptionStyle,
     /// Options without a value.
     pub flags: &'static str,
     /// Options with any value; the value is not a path.
@@ -155,7 +155,7 @@ impl Rules<'_> {
 
 /// What the words of a runner are.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct OptionWords {
     /// The paths in the values of options.
     pub paths: Vec<PathWord>,
     /// The places of the words that are not options or their values.
@@ -168,8 +168,8 @@ pub(crate) fn read_options(
     program: &str,
     words: &[String],
     rules: &Rules<'_>,
-) -> Verdict<Found> {
-    let mut found = Found::default();
+) -> Verdict<OptionWords> {
+    let mut found = OptionWords::default();
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
@@ -195,7 +195,7 @@ pub(crate) fn read_options(
 impl Options {
     fn lists(&self, list: &str, option: &str) -> bool {
         let plain = |option: &str| option.to_lowercase().replace('-', "");
-        let is_long = self.style == Style::Camel && option.starts_with("--");
+        let is_long = self.style == OptionStyle::Camel && option.starts_with("--");
         is_among(list, option)
             || is_long
                 && list.split_whitespace().any(|name| name.starts_with("--") && plain(name) == plain(option))
@@ -228,14 +228,14 @@ impl Options {
             return misleads(format!("`{}` has no value", shown(word)), "write one, or leave the option out");
         }
         let options = match self.style {
-            Style::Go => vec![(format!("-{}", name.trim_start_matches('-')), value)],
+            OptionStyle::Go => vec![(format!("-{}", name.trim_start_matches('-')), value)],
             _ if word.starts_with("--") => vec![(name.to_owned(), value)],
-            Style::Camel if name.chars().count() > 2 => {
+            OptionStyle::Camel if name.chars().count() > 2 => {
                 let reason = format!("`{}` can be several options, or one with a value", shown(word));
                 return misleads(reason, "write each option alone, and a value with `=`");
             }
-            Style::Camel => vec![(name.to_owned(), value)],
-            Style::Unix => self.letters(word),
+            OptionStyle::Camel => vec![(name.to_owned(), value)],
+            OptionStyle::Unix => self.letters(word),
         };
         Ok(options)
     }
@@ -288,7 +288,7 @@ impl<'a> Scan<'a> {
             Some(Kind::Flag) if is_plain => return Ok((None, false)),
             Some(Kind::Flag) | None => {
                 let path = self.unknown(value)?;
-                if table.style == Style::Camel && next_is_word && rules.scope.is_set() {
+                if table.style == OptionStyle::Camel && next_is_word && rules.scope.is_set() {
                     let reason = format!("`{option}` may take all words behind it for its values");
                     return misleads(reason, "write targets before it");
                 }

@@ -16,7 +16,7 @@ use crate::answer::JunitReport;
 const LONGEST: u64 = 32 << 20;
 
 /// The file that a run may write a report to.
-pub(crate) struct Report {
+pub(crate) struct ReportFile {
     path: PathBuf,
     name: PathBuf,
     before: Option<FileState>,
@@ -30,7 +30,7 @@ fn state(path: &Path) -> Option<FileState> {
     Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
-impl Report {
+impl ReportFile {
     /// Notes what is there before the run.
     pub fn before_run(cwd: &Path, name: PathBuf) -> Self {
         let path = cwd.join(&name);

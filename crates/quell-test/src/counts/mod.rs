@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-pub(crate) use junit::Report;
+pub(crate) use junit::ReportFile;
 
 use crate::runners::Runner;
 
