@@ -1,55 +1,82 @@
-//! What clients say to a keeper over its control socket, and what it answers: one JSON object a line.
+//! What other processes say to a keeper and what it answers, one JSON object per line: the request that starts a job, and the
+//! calls of clients over its control socket.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{AskScope, ProcId, Signal};
+use quell_core::{AskScope, Decision, JobId, JobRequest, ProcId, Signal};
 use serde::{Deserialize, Serialize};
 
-/// The most that one [`Call::Send`] carries.
+use crate::RunError;
+
+/// From the process that starts a background job to the process that will keep it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StartMessage {
+    /// quell's home, which has the record.
+    #[serde(with = "quell_core::paths::whole")]
+    pub home: PathBuf,
+    /// The request, with everything filled in that depends on the caller: directory, environment, owner, session.
+    pub request: JobRequest,
+}
+
+/// The answer to a [`StartMessage`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum StartReply {
+    /// The program runs, and is on record.
+    Started {
+        /// The job's id.
+        id: JobId,
+    },
+    /// Nothing runs, and nothing is left behind.
+    Failed(RunError),
+    /// The guard refused the request. Nothing runs.
+    Refused(Box<Decision>),
+}
+
+/// The most bytes that one [`Call::Send`] carries.
 pub const SEND_AT_ONCE: usize = 16 * 1024;
 
 /// From a client to the keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// Stop the job. Answered with [`Answer::Heard`] at once; when the job has ended the line is closed.
+    /// Stop the job. Answered with [`Answer::Heard`] at once; the connection is closed when the job has ended.
     Stop {
-        /// Without asking it first.
+        /// Kill without asking first.
         kill: bool,
-        /// The grace, if it is not to be the job's own.
+        /// The grace, if not the job's own.
         #[serde(default, with = "quell_core::seconds::optional")]
         grace: Option<Duration>,
-        /// Which processes are asked first, if that is not to be as the job has it.
+        /// Which processes are asked first, if not as the job has it.
         #[serde(default)]
         ask: Option<AskScope>,
-        /// Why, in the client's words.
+        /// The client's reason, for the receipt.
         reason: Option<String>,
-        /// Whether only what has outlived the root is meant: then the reason of the end is the root's own.
+        /// Stop only what has outlived the root: the cause of the end is then the root's own.
         #[serde(default)]
         leftovers: bool,
     },
-    /// Send a signal to the root, or to everyone. Answered with [`Answer::Signaled`].
+    /// Send a signal to the root or to all members. Answered with [`Answer::Signaled`].
     Signal {
-        /// Which.
+        /// The signal.
         signal: Signal,
-        /// To everyone in the tree.
+        /// To all members.
         tree: bool,
     },
-    /// Write to the program's standard input. Answered with [`Answer::Taken`] when all of it is written, or when the
-    /// program has read nothing for so long that the rest is given up. What a client that hangs up has not got rid of is
-    /// given up as well.
+    /// Write to the program's standard input. Answered with [`Answer::Taken`] when all of it is written, or when the program
+    /// has not read for so long that the rest is dropped. The rest is also dropped if the client disconnects.
     Send {
-        /// What; at most [`SEND_AT_ONCE`] bytes.
+        /// At most [`SEND_AT_ONCE`] bytes.
         data: Vec<u8>,
-        /// Whether that was the last of it.
+        /// Close the input afterwards.
         eof: bool,
-        /// For how long at most the program may make no room.
+        /// How long to wait for the program to make room.
         #[serde(with = "quell_core::seconds")]
         within: Duration,
     },
-    /// Say who is in the tree. Answered with [`Answer::Pinned`].
+    /// List the members. Answered with [`Answer::Seen`].
     Look,
-    /// Say how much was done so far. Answered with [`Answer::Vitals`].
+    /// Report how much the job has done so far. Answered with [`Answer::Vitals`].
     Vitals,
 }
 
@@ -99,7 +126,7 @@ impl StopValue {
 }
 
 impl Call {
-    /// What it is about, without what it carries.
+    /// A word for it, without its data.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Stop { kill: true, .. } => "kill",
@@ -125,27 +152,34 @@ pub enum Answer {
     },
     /// Input was written.
     Taken {
-        /// How many bytes of it.
+        /// So many bytes of it.
         bytes: usize,
-        /// Whether that is all, and the input was closed if it was to be; if not, there was no room in time.
+        /// Whether that is all, and the input was closed if that was asked for. If not, there was no room in time.
         whole: bool,
     },
-    /// Who is in the tree.
+    /// The members.
     Seen(Vec<LiveMember>),
-    /// What was done so far. Both only ever grow, except that those who die take some of their time with them.
+    /// What was done so far. Both only grow, except that processes that die may take some of their time with them.
     Vitals {
         /// CPU time of the tree in clock ticks.
         cpu: u64,
         /// Bytes of output.
         output: u64,
     },
-    /// It can't be done.
+    /// The call can't be carried out.
     Refused {
-        /// A stable word.
+        /// A stable code.
         code: String,
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
+}
+
+#[cfg(target_os = "linux")]
+impl Answer {
+    pub(crate) fn refused(code: &str, why: &str) -> Self {
+        Self::Refused { code: code.into(), why: why.into() }
+    }
 }
 
 /// One living process of a job.
@@ -167,7 +201,7 @@ pub struct LiveMember {
     pub state: char,
     /// Seconds of CPU, its collected children's included.
     pub cpu: f64,
-    /// Its resident set, in bytes.
+    /// Its resident memory, in bytes.
     pub memory: u64,
     /// Its command line, or its short name in brackets.
     pub command: String,
