@@ -36,6 +36,9 @@ struct ForegroundSetup {
     inherited: Vec<i32>,
 }
 
+/// With fewer descriptors a keeper can't ask and count a tree one process at a time.
+const DESCRIPTORS: u64 = 20;
+
 /// Runs a job in the foreground and waits until it is proven gone.
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
@@ -44,6 +47,7 @@ pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunEr
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     check_proc()?;
+    quell_sys::check_open_files(DESCRIPTORS).map_err(system("keep a job"))?;
     let Some(foreground) = request.as_foreground().cloned() else {
         return Err(RunError::Start("no foreground job was asked for".into()));
     };
@@ -90,6 +94,8 @@ fn run_with(
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
     let helper = start_helper(&job)?;
+    // After the helper: hooks get the caller's own limit, as the program does.
+    quell_sys::raise_open_files();
     let setup = ForegroundSetup {
         helper,
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
