@@ -41,6 +41,9 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
     {
         return bad(format!("`{name}` is no name: use 1 to 64 letters, digits, `.`, `-` or `_`"));
     }
+    if let Some(name) = request.name.as_deref().filter(|name| JobId::may_begin_with(name)) {
+        return bad(format!("`{name}` looks like the beginning of a job id: choose another name"));
+    }
     if let Some(session) = &request.session
         && !quell_store::is_name(session)
     {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::{AskScope, Signal, parse_assignment, parse_cores, parse_duration, parse_size};
+use quell_core::{AskScope, JobId, Signal, parse_assignment, parse_cores, parse_duration, parse_size};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
@@ -99,7 +99,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "CORES", value_parser = parse_cores)]
     pub limit_cpu: Option<f64>,
     /// Name of the job: letters, digits, `.`, `-` and `_`
-    #[arg(long, value_parser = name)]
+    #[arg(long, value_parser = job_name)]
     pub name: Option<String>,
     /// Label (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
@@ -178,6 +178,14 @@ pub fn signal(text: &str) -> Result<Signal, String> {
         Some(near) => format!("`{text}` is not a signal: did you mean {near}?"),
         None => error.to_string(),
     })
+}
+
+/// The name of a job, which must not hide the id of another one.
+pub fn job_name(text: &str) -> Result<String, String> {
+    match JobId::may_begin_with(text) {
+        true => Err(format!("`{text}` looks like the beginning of a job id: choose another name")),
+        false => name(text),
+    }
 }
 
 pub fn name(text: &str) -> Result<String, String> {
