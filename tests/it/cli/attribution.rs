@@ -321,6 +321,12 @@ fn a_restart_limit_that_is_reached_is_told() {
         assert!(text.contains("ended 4, restart limit"), "{text}");
     }
     assert!(lab.quell("events").args([&job.id]).finish().stdout.contains("restart limit"));
+    let waited = lab.quell("wait").args([&job.id]).finish().stdout;
+    assert!(waited.contains("restart limit is reached"), "{waited}");
+    let options =
+        ["--restart", "on-failure", "--restart-limit", "1", "--ready-log", "never", "--wait-ready=20s"];
+    let unready = lab.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh("exit 4").finish();
+    assert!(unready.stderr.contains("restart limit is reached"), "{}", unready.stderr);
     // What it left running is not hidden behind that.
     let leaky = lab
         .start()

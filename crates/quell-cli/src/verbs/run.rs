@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_core::{
-    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, ReceiptTarget,
-    RootOutcome, Signal, StdoutUse, Until, Verdict, account, parse_environment,
+    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, Receipt,
+    ReceiptTarget, RootOutcome, Signal, StdoutUse, Until, Verdict, account, parse_environment,
 };
 use quell_keeper::Finished;
 
@@ -202,6 +202,8 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         output::to_stderr(&account::account(receipt, columns()));
     } else if leaked && !quiet {
         output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
+    } else if let Some(why) = why_stopped(receipt).filter(|_| !quiet) {
+        output::to_stderr(&format!("quell: stopped: {why}\n"));
     }
     for warning in &receipt.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
@@ -249,6 +251,22 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         },
         RootOutcome::Unknown => ExitCode::from(exit::FAILED),
     }
+}
+
+/// Why another process has ended the run, if one has.
+#[cfg(target_os = "linux")]
+fn why_stopped(receipt: &Receipt) -> Option<String> {
+    use crate::render::{format, printable};
+    match receipt.cause {
+        Cause::User => format::actor(&receipt.actor).map(|actor| printable(&actor)),
+        Cause::OwnerGone => Some(format::cause(receipt.cause).to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn why_stopped(_receipt: &Receipt) -> Option<String> {
+    None
 }
 
 #[cfg(target_os = "linux")]
