@@ -283,7 +283,10 @@ impl Supervisor {
         self.read_last_output();
         self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
         self.report(&KeeperEvent::RootExited(outcome.clone()));
-        self.record_event(EventKind::RootExited { outcome: outcome.clone() });
+        // A keeper that was lost since may have recorded it.
+        if self.run.engine.life.root().is_none() {
+            self.record_event(EventKind::RootExited { outcome: outcome.clone() });
+        }
         self.host.close_input();
         if self.job.rules.until == Until::Root {
             self.end_readiness();
