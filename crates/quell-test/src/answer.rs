@@ -1,8 +1,8 @@
 //! What a test run came to, as programs read it: the answer of `quell test`, and its evidence.
 
-use crate::rules::Decision;
 use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
-use quell_keeper::control::LiveMember;
+use quell_guard::Decision;
+use quell_keeper::control_protocol::LiveMember;
 use serde::Serialize;
 
 use super::counts::TestCounts;

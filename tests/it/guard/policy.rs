@@ -119,7 +119,7 @@ fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
     assert!(acts[0]["result"]["verdict"].is_object(), "{}", acts[0]);
 }
 
-/// They are admitted with their job. Nobody else is, not even a hook's own command.
+/// They are admitted with their job. Nothing else is, not even a hook's own command.
 #[test]
 fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
     let lab = TestEnv::as_me();

@@ -11,10 +11,12 @@ mod pytest;
 #[cfg(test)]
 mod tests;
 
-use crate::rules::Runner;
+use crate::runners::Runner;
 use serde::Serialize;
 
-pub(super) use junit::read as read_junit;
+pub(crate) use junit::Report;
+#[cfg(test)]
+use junit::read as read_junit;
 
 /// How many names of failed tests are kept.
 const MOST_NAMES: usize = 1000;
