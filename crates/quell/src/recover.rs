@@ -13,7 +13,7 @@ use quell_core::{
     SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Guard, Permit, Verb};
-use quell_keeper::{HookNotice, RunError};
+use quell_keeper::{HookNotice, StartError};
 use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, now};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
@@ -305,7 +305,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         Case::Lost(lost) => {
             if !quell_sys::proc_is_ours() {
                 let why = "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
-                return Err(RunError::Proc(why.into()).into());
+                return Err(StartError::Proc(why.into()).into());
             }
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
