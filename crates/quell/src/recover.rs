@@ -27,6 +27,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long a child that never got its go may take to exit after its keeper. Nothing tells who isn't its parent.
 const STUB_EXIT: Duration = Duration::from_secs(1);
 
+/// How long a command that only looks waits for the end of survivors that are on record.
+const READING: Duration = Duration::from_millis(500);
+
 /// The verb by which the process is executed that tells hooks.
 const TELL_VERB: &str = "__tell";
 
@@ -309,7 +312,12 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
             }
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
-            let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
+            let mut plan = lost.plan();
+            // Those that survived a whole stop seldom die now: a command that only looks does not wait for them.
+            if finisher == Finisher::Reader && !lost.left(job).survivors.is_empty() {
+                plan.verify = plan.verify.min(READING);
+            }
+            let recovered = quell_contain::recover(&lost.left(job), &plan, &now);
             fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
                 // It is left to a command that can see its processes.
