@@ -363,7 +363,7 @@ fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
     assert_eq!(
         quell.command(["./pytest", "etc/passwd"]).finish().code(),
         Some(0),
-        "one that is trusted does"
+        "a trusted project does"
     );
 }
 
