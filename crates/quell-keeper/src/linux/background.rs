@@ -75,14 +75,15 @@ pub fn stand_by(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
-    let Ok((recorded, recording)) = quell_sys::pipe() else { return std::process::ExitCode::FAILURE };
+    // Until the standby has its lock, nothing tells it from an orphan of another job (see `doubt.rs`). So this process, which
+    // adopts it, waits for that.
+    let waiting = quell_sys::set_subreaper().and_then(|()| quell_sys::pipe());
+    let Ok((recorded, recording)) = waiting else { return std::process::ExitCode::FAILURE };
     // The caller may live long and have other things to do than to collect us.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
         Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
         Ok((Forked::Parent(_), _)) => {
-            // Until the standby has its lock, nothing tells it from an orphan of another job (see `doubt.rs`). So it has
-            // a parent as long.
             drop((recording, starter, stdin));
             let _ = quell_sys::read(&recorded, &mut [0]);
             return std::process::ExitCode::SUCCESS;
