@@ -101,7 +101,7 @@ fn variables(said: &[String]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The directories of the manager's lines of `/proc/self/cgroup`, such as `0::/quell-manager.x/cmd`.
+/// The directories of the manager's lines of `/proc/self/cgroup`, such as `0::/quell-user.x/cmd`.
 fn cgroups(said: &[String]) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount_of = |controller: &str| {
@@ -117,7 +117,7 @@ fn cgroups(said: &[String]) -> Vec<PathBuf> {
         .filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controller, path) = (fields.next()?, fields.next()?);
-            path.starts_with("/quell-manager.").then(|| Some(mount_of(controller)?.join(&path[1..])))?
+            path.starts_with("/quell-user.").then(|| Some(mount_of(controller)?.join(&path[1..])))?
         })
         .collect()
 }

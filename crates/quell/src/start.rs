@@ -67,7 +67,7 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
         return bad(format!("a log of {} bytes is too small: give at least 4K", background.max_log));
     }
     if background.pty && !matches!(background.stdin, Stdin::Null | Stdin::Pipe) {
-        return bad("a terminal is its own standard input: leave --stdin out".into());
+        return bad("a terminal is its own standard input, so it can't have another one".into());
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-/// System calls by which something would be done to somebody.
+/// System calls that act on other processes.
 const ACTS: &str = "kill,tkill,tgkill,pidfd_send_signal,rt_sigqueueinfo,rt_tgsigqueueinfo,execve,execveat";
 
 pub(crate) fn policy(lab: &TestEnv, text: &str) {
@@ -29,7 +29,7 @@ pub(crate) fn verb<'l>(lab: &'l TestEnv, name: &str) -> Quell<'l> {
     lab.quell(name).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
 }
 
-/// Somebody whom quell didn't start. Its end is the test's to collect.
+/// A process that quell did not start. The test reaps it.
 pub(crate) struct Stranger(pub Child);
 
 impl Stranger {
@@ -167,9 +167,9 @@ const NUMBERS: [(&str, &str); 60] = [
 ];
 
 #[test]
-fn what_is_no_process_is_refused_and_nobody_gets_a_signal() {
+fn what_is_not_a_process_is_refused_and_no_signal_is_sent() {
     if !has_program("strace") {
-        return skip("what_is_no_process_is_refused_and_nobody_gets_a_signal", "no strace here");
+        return skip("what_is_not_a_process_is_refused_and_no_signal_is_sent", "no strace here");
     }
     let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
@@ -196,7 +196,7 @@ fn nothing_is_allowed_unless_the_policy_says_so() {
 
 /// Each with a policy that allows everything else.
 #[test]
-fn whom_no_policy_allows_is_safe() {
+fn a_process_that_no_policy_allows_is_safe() {
     let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     let me = std::process::id().to_string();
@@ -287,15 +287,15 @@ fn anothers_process_needs_a_word_and_the_kernels_leave() {
     if !am_root() {
         return skip("anothers_process_needs_a_word_and_the_kernels_leave", "needs root to have two users");
     }
-    let (root, nobody) = (TestEnv::new(User::Root), TestEnv::new(User::Ordinary));
-    let mut theirs = Stranger::asleep(&nobody);
+    let (root, ordinary) = (TestEnv::new(User::Root), TestEnv::new(User::Ordinary));
+    let mut theirs = Stranger::asleep(&ordinary);
     policy(&root, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     let (done, acts) = traced(&root, "kill", &[&theirs.pid()]);
     assert_eq!((code(&done).as_str(), acts.len()), ("USER_NOT_ALLOWED", 0), "{}", done.stdout);
     assert!(theirs.is_alive());
     let mut ours = Stranger::asleep(&root);
-    policy(&nobody, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"*\"]\nmin_pid = 2\n");
-    let done = verb(&nobody, "kill").args(["--json", &ours.pid()]).finish();
+    policy(&ordinary, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let done = verb(&ordinary, "kill").args(["--json", &ours.pid()]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "not_permitted"), "{}", done.stdout);
     assert!(ours.is_alive());
     policy(&root, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"nobody\"]\nmin_pid = 2\n");
@@ -361,7 +361,7 @@ fn a_stopped_process_hears_the_request() {
 }
 
 #[test]
-fn a_signal_that_ends_nobody_is_sent_once_and_kills_nobody() {
+fn a_signal_that_is_not_deadly_is_sent_once_and_no_kill_follows() {
     let lab = TestEnv::as_me();
     allowed(&lab);
     let script = "trap 'echo heard >>$HERE/heard' USR2; touch $HERE/ready; while :; do sleep 0.1; done";
@@ -407,14 +407,14 @@ fn all_below(process: &Process) -> Vec<Process> {
 }
 
 #[test]
-fn nobody_and_a_thread_are_no_process() {
+fn a_free_pid_and_a_thread_are_not_processes() {
     let lab = TestEnv::as_me();
     allowed(&lab);
     let mut gone = Command::new("true").spawn().expect("true");
     let number = gone.id().to_string();
     gone.wait().expect("wait");
     let done = verb(&lab, "kill").args(["--json", &number]).finish();
-    // The number may be another's by now, who is not allowed then.
+    // The PID may belong to another process by now, which is not allowed then.
     assert!(
         matches!((done.code(), code(&done).as_str()), (Some(3), "no_such_process") | (Some(4), _)),
         "{}",
@@ -436,7 +436,7 @@ fn nobody_and_a_thread_are_no_process() {
 }
 
 #[test]
-fn the_log_tells_who_did_what_why_and_what_came_of_it() {
+fn the_log_has_the_caller_the_act_the_reason_and_the_result() {
     let lab = TestEnv::as_me();
     allowed(&lab);
     let stranger = Stranger::asleep(&lab);
@@ -453,7 +453,7 @@ fn the_log_tells_who_did_what_why_and_what_came_of_it() {
     }
     assert_eq!(lines[1]["result"]["verdict"]["kind"], "gone");
     assert_eq!(lines[1]["result"]["identity"]["pid"], stranger.0.id());
-    // Nobody else reads it.
+    // Only this user can read it.
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &fs::metadata(lab.home().join("audit.jsonl")).expect("it").permissions(),
     );
@@ -509,7 +509,7 @@ fn a_tree_of_which_not_all_can_be_seen_gets_no_signal() {
 }
 
 #[test]
-fn whoever_is_started_in_the_grace_is_gone_too() {
+fn processes_started_in_the_grace_are_gone_too() {
     let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
     // Left by its parent when that ends, and in a session of its own.
@@ -523,7 +523,7 @@ fn whoever_is_started_in_the_grace_is_gone_too() {
 }
 
 #[test]
-fn whoever_is_started_in_the_grace_and_may_not_be_touched_is_named() {
+fn processes_started_in_the_grace_that_may_not_be_touched_are_named() {
     let lab = TestEnv::as_me();
     policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
     let script = "trap 'tail -f /dev/null & while :; do sleep 0.1; done' TERM; touch $HERE/ready; while :; do sleep 0.1; done";

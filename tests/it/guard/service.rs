@@ -1,4 +1,4 @@
-//! Services of a real systemd: what is allowed works and is verified, and an alias leads nobody around the guard.
+//! Services of a real systemd: what is allowed works and is verified, and an alias does not lead around the guard.
 
 use std::{
     fs,
@@ -237,7 +237,7 @@ fn stopped_is_said_when_it_is_and_not_when_it_was_asked_for() {
 }
 
 #[test]
-fn an_alias_leads_nobody_around_the_guard() {
+fn an_alias_does_not_lead_around_the_guard() {
     let sleeps = "[Service]\nExecStart=sleep 300\n";
     let conflict = "Conflicts=sshd.service\n[Service]\nExecStart=sleep 300\n";
     let along = "PropagatesStopTo=pay.service\n[Service]\nExecStart=sleep 300\n";
@@ -252,7 +252,7 @@ fn an_alias_leads_nobody_around_the_guard() {
     ];
     let allow =
         "allow = [\"w*\", \"front\", \"harmless\", \"ours\", \"money\", \"a*\"]\nprotect = [\"pay.service\"]";
-    with_units("an_alias_leads_nobody_around_the_guard", allow, &units, |place| {
+    with_units("an_alias_does_not_lead_around_the_guard", allow, &units, |place| {
         place.alias("www.service", "web.service");
         place.alias("front.service", "hidden.service");
         place.alias("harmless.service", "sshd.service");
@@ -330,7 +330,7 @@ fn a_protected_service_is_safe_however_many_steps_away_it_is() {
         }
         data(&place.ask(&["stop", "free"]), 0);
         assert_eq!(place.systemctl(&["is-active", "far"]), "inactive");
-        // Who doesn't run is not stopped.
+        // A unit that is not running is not stopped.
         place.systemctl(&["stop", "pay"]);
         data(&place.ask(&["stop", "base"]), 0);
     });

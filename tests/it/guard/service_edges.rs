@@ -99,8 +99,8 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_refused_name_runs_nothing_and_signals_nobody() {
-    let name = "a_refused_name_runs_nothing_and_signals_nobody";
+fn a_refused_name_runs_nothing_and_sends_no_signal() {
+    let name = "a_refused_name_runs_nothing_and_sends_no_signal";
     if !has_program("strace") {
         return skip(name, "there is no strace");
     }

@@ -42,7 +42,7 @@ fn ends_of_last_run(job: &Background<'_>) -> usize {
 }
 
 #[test]
-fn an_end_on_record_is_in_the_history_once_and_told_to_hooks_whoever_dies_behind_it() {
+fn an_end_on_record_is_in_the_history_once_and_hooks_learn_it_after_any_death() {
     if !is_built("an_end_on_record_is_in_the_history_once…") {
         return;
     }

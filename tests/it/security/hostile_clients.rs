@@ -1,5 +1,5 @@
-//! Who wants to do harm: at the control socket, with forged records, with another user's rights. The job is stopped all the
-//! same, and nobody else is touched.
+//! Attacks at the control socket, with forged records, with another user's rights. The job is stopped all the same, and no
+//! other process is touched.
 
 use std::{
     fs,
@@ -70,7 +70,7 @@ fn nap(lab: &TestEnv) -> Background<'_> {
 }
 
 /// What runs `words` as another user than the tests'.
-fn as_nobody(words: &[&str]) -> Command {
+fn as_ordinary_user(words: &[&str]) -> Command {
     let prefix = User::Ordinary.prefix();
     let mut command = Command::new(&prefix[0]);
     command.args(&prefix[1..]).args(words);
@@ -92,8 +92,8 @@ fn open_socket(lab: &TestEnv, job: &Background<'_>) -> PathBuf {
 }
 
 #[test]
-fn another_user_who_gets_to_the_socket_is_not_heard() {
-    let name = "another_user_who_gets_to_the_socket_is_not_heard";
+fn a_client_of_another_user_is_not_heard() {
+    let name = "a_client_of_another_user_is_not_heard";
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
@@ -102,7 +102,8 @@ fn another_user_who_gets_to_the_socket_is_not_heard() {
     let socket = open_socket(&lab, &job);
     let script = r#"use IO::Socket::UNIX; $SIG{PIPE} = "IGNORE"; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "refused";
         print "connected\n"; $s->print(qq({"stop":{"kill":true,"grace":null,"reason":null}}\n)); $s->flush; print <$s>;"#;
-    let out = as_nobody(&["perl", "-e", script, socket.to_str().expect("a path")]).output().expect("perl");
+    let out =
+        as_ordinary_user(&["perl", "-e", script, socket.to_str().expect("a path")]).output().expect("perl");
     // It got as far as the keeper, which hung up.
     assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n", "{out:?}");
     // Answered after that one was dealt with.
@@ -129,7 +130,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     open_up(&job.dir(), 0o777);
     let script = r#"use IO::Socket::UNIX; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 9) or die; $|=1;
         print "up\n"; while (my $s = $l->accept) { my $l = <$s>; print "heard $l"; print $s qq({"signaled":{"sent":7}}\n); }"#;
-    let mut server = as_nobody(&["perl", "-e", script, socket.to_str().expect("a path")]);
+    let mut server = as_ordinary_user(&["perl", "-e", script, socket.to_str().expect("a path")]);
     let mut server = server.stdout(Stdio::piped()).spawn().expect("perl");
     let mut said = [0; 3];
     server.stdout.as_mut().expect("its output").read_exact(&mut said).expect("it is up");
@@ -140,7 +141,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     server.stdout.take().expect("its output").read_to_string(&mut heard).expect("its output");
     assert_ne!(done.code(), Some(0), "{}", done.stdout);
     assert!(done.stderr.contains("another user"), "{}", done.stderr);
-    // It may have met somebody who hung up.
+    // The connection may have been closed by the other side.
     assert!(!heard.contains("signal"), "it was told what was asked for: {heard}");
     fs::rename(&hidden, &socket).expect("the socket back");
     assert_eq!(job.stop(&[]).code(), Some(0));
@@ -223,7 +224,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
     stopped.iter().for_each(|process| assert!(process.signal("STOP")));
     let socket = job.dir().join("control.sock");
     let crowd = thread::spawn(move || {
-        // Waits in the queue when that is full, and ends when nobody listens any more.
+        // Waits in the queue when that is full, and ends when the listener is gone.
         let mut held = Vec::new();
         while held.len() < 10_000
             && let Ok(stream) = UnixStream::connect(&socket)
@@ -231,7 +232,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
             held.push(stream);
         }
     });
-    // The queue is full when whoever fills it waits.
+    // The queue is full when the process that fills it waits.
     let waits = || {
         let tasks = fs::read_dir("/proc/self/task").expect("our threads").flatten();
         tasks.into_iter().any(|task| {
@@ -246,7 +247,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
 }
 
 #[test]
-fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
+fn a_record_that_names_a_stranger_as_the_root_kills_no_process() {
     // The session that a record claims, whether the stranger leads one of its own.
     for (session, leads) in [("shared", true), ("own", false)] {
         let lab = TestEnv::as_me();
@@ -268,14 +269,14 @@ fn a_record_that_names_a_stranger_as_the_root_kills_nobody() {
 }
 
 #[test]
-fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
+fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();
     job.lose();
     // What is older than the root is left alone anyway.
     forge(&job, "state.jsonl", |state| state["tree"]["root"] = json!({ "pid": 999_999_999, "start": 1 }));
-    // Nothing but the stranger bears it, or a failure of this test would take everyone with it.
+    // Only the stranger has it: otherwise a failure of this test would kill every process.
     let environment = fs::read(format!("/proc/{}/environ", stranger.process.pid)).expect("its environment");
     assert!(!environment.is_empty());
     let marked = Command::new("setsid").args(["sleep", "60"]).env("FORGED", lab.oracle.token()).spawn();
@@ -289,7 +290,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_nobody() {
 }
 
 #[test]
-fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it() {
+fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_no_process_through_it() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     job.lose();
@@ -313,7 +314,7 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_nobody_through_it()
 }
 
 #[test]
-fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_nobody_killed() {
+fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_no_process_killed() {
     let lab = TestEnv::as_me();
     let job = nap(&lab);
     let stranger = Stranger::new();

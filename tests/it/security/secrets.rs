@@ -1,4 +1,4 @@
-//! What a job was given in confidence is shown nowhere, and to nobody else.
+//! The secrets of a job are shown nowhere, and to no other user.
 
 use std::{
     fs,
@@ -82,7 +82,7 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     assert!(eventually(PATIENCE, up), "{:?}", lab.oracle.survivors());
     lost.lose();
     let done = lab.quell("sweep").finish();
-    // 5 where only the reaper held it: then nobody can prove that it is gone.
+    // 5 where only the reaper held it: then its end can't be proven.
     assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);
     assert!(members(&lost) >= 2, "{:?}", lost.receipt());
     assert_eq!(shown_with_secret(&lost.dir()), Vec::<String>::new(), "after a recovery");
@@ -90,13 +90,13 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     // The same command runs again, with the true value.
     let again =
         quell(&lab).job(&stopped.id).expect("the job").restart(&quell::Stop::default()).expect("a restart");
-    let bears = || {
+    let has_secret = || {
         fs::read_dir("/proc").expect("/proc").flatten().any(|entry| {
             fs::read(entry.path().join("cmdline"))
                 .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&format!("program\0{SECRET}")))
         })
     };
-    assert!(eventually(PATIENCE, bears), "the program was started without its secret");
+    assert!(eventually(PATIENCE, has_secret), "the program was started without its secret");
     assert_eq!(shown_with_secret(again.dir().dir()), Vec::<String>::new(), "after a restart");
     again.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
 }
@@ -143,7 +143,7 @@ fn a_name_with_a_masked_value_is_refused() {
     }
 }
 
-/// Between two runs, too, a reason is masked before anybody sees it.
+/// Between two runs, too, a reason is masked before it is shown.
 #[test]
 fn the_reason_to_stop_a_job_that_waits_is_masked() {
     let lab = TestEnv::as_me();
@@ -448,17 +448,17 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
         .start(&quell::JobRequest::background(["sh", "-c", "echo private; sleep 20"]))
         .expect("a start");
     let prefix = User::Ordinary.prefix();
-    let as_nobody = |words: &[&str]| {
+    let as_ordinary_user = |words: &[&str]| {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(words).env("QUELL_HOME", lab.home()).output().expect("setpriv")
     };
     let home = lab.home();
-    let out = as_nobody(&["cat", &job.dir().dir().join("stdout.log").display().to_string()]);
+    let out = as_ordinary_user(&["cat", &job.dir().dir().join("stdout.log").display().to_string()]);
     assert!(!out.status.success() && out.stdout.is_empty());
-    let out = as_nobody(&["ls", &home.display().to_string()]);
+    let out = as_ordinary_user(&["ls", &home.display().to_string()]);
     assert!(!out.status.success() && out.stdout.is_empty());
     let bin = TestEnv::new(User::Ordinary);
-    let out = as_nobody(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
+    let out = as_ordinary_user(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
     assert!(!out.status.success(), "{out:?}");
     assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
     job.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
@@ -480,14 +480,14 @@ fn a_caller_of_the_socket() {
 }
 
 #[test]
-fn another_user_who_can_reach_the_socket_is_not_heard() {
-    let name = "another_user_who_can_reach_the_socket_is_not_heard";
+fn another_user_that_can_reach_the_socket_is_not_heard() {
+    let name = "another_user_that_can_reach_the_socket_is_not_heard";
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
     let lab = TestEnv::new(User::Root);
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    // Somebody has opened what quell had closed.
+    // Another program has opened the permissions that quell had closed.
     let socket = job.dir().join("control.sock");
     for path in socket.ancestors().take_while(|path| path.starts_with(lab.dir())) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");

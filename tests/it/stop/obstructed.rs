@@ -20,7 +20,7 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-/// How long a stop takes at most, besides its grace. What is beyond is for a busy machine; without the mend it was 40 s.
+/// How long a stop takes at most, in addition to its grace, with a margin for a busy machine. Before the fix it was 40 s.
 const STOP: Duration = Duration::from_secs(20);
 
 /// The settings in which a job can reach its keepers, and outlives them.

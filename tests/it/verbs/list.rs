@@ -69,7 +69,7 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
 }
 
 #[test]
-fn a_lost_job_is_met_also_by_those_who_ask_for_ended_ones() {
+fn a_lost_job_is_found_also_in_a_list_of_ended_ones() {
     let lab = TestEnv::as_me();
     let lost = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     lost.lose();
@@ -102,7 +102,7 @@ fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_want_them() {
+fn colours_are_for_terminals_and_on_request() {
     let lab = TestEnv::as_me();
     let _job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     let escape = '\u{1b}';

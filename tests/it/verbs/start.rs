@@ -33,7 +33,7 @@ fn a_job_outlives_the_command_and_is_gone_after_stop() {
 
 /// What is printed when all is well is told where it can't be.
 #[test]
-fn who_can_not_be_given_the_id_is_told_it_with_the_error() {
+fn an_id_that_can_not_be_printed_is_in_the_error() {
     let lab = TestEnv::as_me();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let begin = || lab.start().command(["sleep", &lab.oracle.nap()]);

@@ -5,7 +5,7 @@ use quell_tests::{eventually, evidence::verdict, run::PATIENCE, test_env::TestEn
 use crate::cli::bad_input::one_clear_line;
 
 #[test]
-fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
+fn the_status_of_a_live_job_names_its_keeper_and_what_could_defeat_it() {
     let lab = TestEnv::as_me();
     let nap = lab.oracle.nap();
     let options =
@@ -35,7 +35,7 @@ fn a_live_job_tells_who_keeps_it_and_what_could_defeat_that() {
 }
 
 #[test]
-fn an_ended_job_tells_why_it_ended_and_who_wanted_that() {
+fn the_status_of_an_ended_job_names_cause_and_actor() {
     let lab = TestEnv::as_me();
     let job = lab.start().sh(&format!("echo one; echo two; sleep {}", lab.oracle.nap())).begin();
     assert!(eventually(PATIENCE, || job.output("stdout") == "one\ntwo\n"), "{}", job.output("stdout"));
@@ -44,7 +44,7 @@ fn an_ended_job_tells_why_it_ended_and_who_wanted_that() {
     assert_eq!(done.code(), Some(1), "it did not exit with 0: {}", done.stdout);
     for words in [
         "ended SIGTERM",
-        "somebody asked for it",
+        "a stop was requested",
         "deploy \\x1b[31m",
         "counted: 0 left",
         "receipt.json",

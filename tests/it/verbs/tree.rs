@@ -1,11 +1,11 @@
-//! `quell tree`: who is in a job, or who was.
+//! `quell tree`: the processes that are in a job, or were.
 
 use std::time::{Duration, Instant};
 
 use quell_tests::{eventually, host::Setting, run::PATIENCE, test_env::TestEnv};
 
 #[test]
-fn a_live_tree_is_drawn_with_those_who_left_its_session() {
+fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
     for setting in Setting::all() {
         let lab = TestEnv::with(setting);
         let script = "sleep $N & setsid sleep $N & echo ready >$QUELL_TEST_READY; wait";
@@ -38,7 +38,7 @@ fn a_live_tree_is_drawn_with_those_who_left_its_session() {
 }
 
 #[test]
-fn an_ended_tree_shows_what_became_of_everyone() {
+fn an_ended_tree_shows_the_fate_of_each_process() {
     let lab = TestEnv::as_me();
     let job = lab.start().actor("ignore-term", None).begin();
     job.stop(&["--grace", "100ms"]);

@@ -9,10 +9,8 @@ use quell_test::{TestPlan, check_tests};
 
 use super::{envelope, fail, guard_check, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
+use crate::errors::exit;
 use crate::{output, render};
-
-/// Exit code: refused.
-const REFUSED: u8 = 4;
 
 /// Asks, and says the answer.
 pub fn guard(args: &GuardArgs) -> ExitCode {
@@ -28,7 +26,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     };
     match decide(check) {
         Ok(decision) => {
-            let code = if decision.allowed { 0 } else { REFUSED };
+            let code = if decision.allowed { 0 } else { exit::REFUSED };
             let text = if json {
                 envelope("guard", &CheckAnswer { verb: verb.into(), target, decision })
             } else {

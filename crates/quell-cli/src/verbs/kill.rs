@@ -6,11 +6,9 @@ use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
 use super::{envelope, fail, guard_check, quell};
 use crate::args::KillArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render;
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// What the guard decides about: signal and tree.
 pub fn how(args: &KillArgs) -> Kill {
@@ -28,7 +26,7 @@ pub fn kill(args: &KillArgs) -> ExitCode {
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("kill", &answer) } else { describe(&answer) };
-            let code = if answer.success { 0 } else { NOT_PROVEN_DEAD };
+            let code = if answer.success { 0 } else { exit::NOT_PROVEN_DEAD };
             output::to_stdout(&text).unwrap_or(ExitCode::from(code))
         }
         Err(error) => fail("kill", args.json, &error),

@@ -7,11 +7,9 @@ use quell_core::{RootOutcome, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render::{self, Cell, Reader, Style, Table};
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Lists them.
 pub fn list(args: &ListArgs) -> ExitCode {
@@ -27,7 +25,7 @@ pub fn list(args: &ListArgs) -> ExitCode {
             output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
-        let code = if unproven { NOT_PROVEN_DEAD } else { 0 };
+        let code = if unproven { exit::NOT_PROVEN_DEAD } else { 0 };
         if args.json {
             return Ok((envelope("list", &listing), code));
         }

@@ -11,12 +11,10 @@ use quell_core::{
 
 use super::{envelope, fail, job_selection, list, quell};
 use crate::args::StatusArgs;
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::format;
 use crate::render::{self, Cell, Reader, Style, fields, printable};
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Says it for each, and gives the highest exit code.
 pub fn status(args: &StatusArgs) -> ExitCode {
@@ -35,11 +33,11 @@ pub fn status(args: &StatusArgs) -> ExitCode {
                     format!("{gap}{}", describe(&status, Reader::of_stdout()))
                 };
                 let code = exit_code(&status.job);
-                if output::painted_to_stdout(&said).is_some() { output::FAILED } else { code }
+                if output::painted_to_stdout(&said).is_some() { exit::FAILED } else { code }
             }
             Err(error) => {
                 fail("status", args.json, &error);
-                error.exit_code()
+                errors::exit_code(&error)
             }
         };
         worst = worst.max(code);
@@ -53,10 +51,10 @@ fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
 
 fn exit_code(job: &JobView) -> u8 {
     if job.is_not_proven_dead() {
-        return NOT_PROVEN_DEAD;
+        return exit::NOT_PROVEN_DEAD;
     }
     match (job.state, &job.outcome) {
-        (JobState::Lost, _) => NOT_PROVEN_DEAD,
+        (JobState::Lost, _) => exit::NOT_PROVEN_DEAD,
         (JobState::Ended, Some(RootOutcome::Exited { code: 0 })) => 0,
         (JobState::Ended, _) => 1,
         (
@@ -151,7 +149,7 @@ fn why(cause: Cause) -> &'static str {
     match cause {
         Cause::OwnExit => "it came to its own end",
         Cause::StartFailed => "it could not be started",
-        Cause::User => "somebody asked for it",
+        Cause::User => "a stop was requested",
         Cause::Timeout => "its time was up",
         Cause::Limit => "it reached a limit",
         Cause::ExternalSignal => "a signal from outside quell",

@@ -1,4 +1,4 @@
-//! `quell test`: tests that may be run, bounded, counted, and gone when they are over.
+//! `quell test`: runs tests that the guard allows, with a time limit, and prints the result.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -12,21 +12,14 @@ use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 use super::interrupts::Interrupts;
 use super::{envelope, fail, guard_check, quell};
 use crate::args::{LeakArg, TestArgs};
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::ControlFilter;
 use crate::render::format;
 
-/// Exit code: tests failed, or left something behind.
-const FAILED_TESTS: u8 = 1;
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
-/// Exit code: timed out.
-const TIMED_OUT: u8 = 124;
-
 /// How many names of failed tests are printed for people.
 const NAMES: usize = 20;
 
-/// Runs the tests, and says what they came to.
 pub fn test(args: TestArgs) -> ExitCode {
     let json = args.json;
     let (answer, stopped) = match carry_out(args) {
@@ -37,7 +30,7 @@ pub fn test(args: TestArgs) -> ExitCode {
     output::to_stdout(&text).unwrap_or(ExitCode::from(code(&answer, stopped)))
 }
 
-/// Runs them; and gives the signal that this process got meanwhile, if any.
+/// Also returns the signal that this process got during the run, if any.
 fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let mut interrupts = Interrupts::hold();
     let quell = quell()?;
@@ -68,6 +61,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         max_output: args.max_output,
         approved: args.approve,
         require_target: args.require_target,
+        hint: errors::hint,
         ..TestPlan::new(request)
     };
     let gate = guard_check::of(&quell, args.reason)?;
@@ -76,16 +70,16 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         interrupts.stop(job, "test");
         shown = (!args.json).then(|| follow(job));
     });
-    // All is on record: whoever doesn't want to wait for what is written now may end this.
+    // Everything is on record: from here on a signal may end this process.
     let signal = interrupts.let_go();
-    // All of the output stands before what is said of it.
+    // Print all output before the summary.
     if let Some(thread) = shown.flatten() {
         let _ = thread.join();
     }
     Ok((answer?, signal))
 }
 
-/// Shows a person what the tests write, while they do. If that can't be done the record has it.
+/// Prints what the tests write, while they run. If that fails, the record still has the output.
 fn follow(job: &Job) -> Option<JoinHandle<()>> {
     let job = job.clone();
     let pass_on = move || -> Option<()> {
@@ -122,24 +116,24 @@ fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
     let unproven = answer.receipt.as_ref().is_some_and(|receipt| receipt.verdict != Verdict::Gone)
         || answer.error.as_ref().is_some_and(|error| error.code == "not_proven_dead");
     if unproven {
-        return NOT_PROVEN_DEAD;
+        return exit::NOT_PROVEN_DEAD;
     }
-    // What the tests came to by themselves stands, also if a signal came right behind.
+    // A result that the tests reached by themselves counts, even if a signal came right after it.
     let stopped = answer.receipt.as_ref().is_some_and(|receipt| receipt.cause == Cause::User);
     match answer.status {
         TestStatus::Error if stopped && signal.is_some() => {
-            signal.map_or(output::FAILED, |signal| 128 + signal.number() as u8)
+            signal.map_or(exit::FAILED, |signal| 128 + signal.number() as u8)
         }
         TestStatus::Pass => 0,
-        TestStatus::Fail | TestStatus::Leak => FAILED_TESTS,
-        TestStatus::Timeout => TIMED_OUT,
-        TestStatus::Error | TestStatus::Refused => output::FAILED,
+        TestStatus::Fail | TestStatus::Leak => exit::NO,
+        TestStatus::Timeout => exit::RUN_TIMED_OUT,
+        TestStatus::Error | TestStatus::Refused => exit::FAILED,
     }
 }
 
-/// What a person reads below the output.
+/// The text below the output.
 fn summary(answer: &TestAnswer) -> String {
-    // What they wrote stands before it, and may have ended in the middle of a line.
+    // The output before it may have ended in the middle of a line.
     let open = [&answer.stdout, &answer.stderr]
         .iter()
         .any(|stream| !stream.text.is_empty() && !stream.text.ends_with('\n'));
@@ -162,7 +156,7 @@ fn summary(answer: &TestAnswer) -> String {
         .filter_map(|(count, word)| count.map(|count| format!("{} {word}", format::number(count))))
         .collect();
     if !known.is_empty() {
-        let so_far = if counts.complete { "" } else { ", as far as it came" };
+        let so_far = if counts.complete { "" } else { ", up to the end of the output" };
         text += &format!("  {} (by {}{so_far})\n", known.join(", "), counts.source);
     }
     for name in answer.failed_tests.iter().take(NAMES) {
@@ -186,7 +180,7 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  left behind: {} {}\n", process.id.pid, printable(&process.command));
     }
     if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
-        text += &format!("  the report is not good: {}\n", printable(problem));
+        text += &format!("  the report can't be used: {}\n", printable(problem));
     }
     for problem in &answer.problems {
         text += &format!("  {}\n", printable(problem));
@@ -197,7 +191,7 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  {}\n", format::verdict(&receipt.verdict));
     }
     if let Some(job) = answer.job {
-        text += &format!("  `quell logs {job}` has all that they wrote\n");
+        text += &format!("  `quell logs {job}` shows the whole output\n");
     }
     text
 }

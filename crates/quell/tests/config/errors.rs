@@ -273,8 +273,8 @@ fn a_bad_variable_is_told_by_its_name() {
     ] {
         let error = place.load(&[(name, value)]).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");
-        assert_eq!((error.code(), error.exit_code(), error.hint().as_str()), ("bad_value", 2, hint));
-        assert_eq!(error.body().details["variable"], name);
+        assert_eq!((error.code(), error.suggestion()), ("bad_value", Some(hint)));
+        assert_eq!(error.details()["variable"], name);
     }
     let latin = OsString::from_vec(b"\xe9".to_vec());
     let error = Config::load(&place.path("project"), [("QUELL_STOP_GRACE".into(), latin)]).unwrap_err();

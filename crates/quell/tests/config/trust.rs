@@ -113,7 +113,7 @@ fn a_project_can_not_trust_itself() {
         error.to_string(),
         format!("{}:2: [trust] in a project: it can't trust itself", file.display())
     );
-    assert!(error.hint().contains("your own file"), "{}", error.hint());
+    assert!(error.suggestion().unwrap().contains("your own file"), "{error:?}");
 }
 
 #[test]

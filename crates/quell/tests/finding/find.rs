@@ -30,7 +30,7 @@ fn an_ambiguity_names_five() {
     match resolve(&place.home, common).unwrap_err() {
         error @ Error::Ambiguous { .. } => {
             assert_eq!(error.to_string(), format!("`{common}` is the beginning of more than 5 jobs"));
-            assert_eq!(error.body().details["ids"].as_array().map(Vec::len), Some(5));
+            assert_eq!(error.details()["ids"].as_array().map(Vec::len), Some(5));
         }
         other => panic!("{other}"),
     }
