@@ -12,7 +12,7 @@ use quell::{Stop, core::RestartPolicy};
 use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
-    host::{Setting, am_root},
+    host::{Setting, few_pids},
     last_json,
     oracle::Process,
     rounds,
@@ -137,15 +137,8 @@ const CROWD: &str = r#"
 #[test]
 fn a_late_kill_hits_no_process_that_got_the_group_since() {
     let name = "a_late_kill_hits_no_process_that_got_the_group_since";
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = am_root()
-        && Command::new("unshare")
-            .args(["-pf", "--mount-proc", "sh", "-c", small])
-            .output()
-            .is_ok_and(|output| output.status.success())
-        && fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != "400");
-    if !possible {
-        return skip(name, "needs root and a pid_max per PID namespace (6.14)");
+    if let Err(why) = few_pids() {
+        return skip(name, &why);
     }
     let lab = TestEnv::as_me();
     let output = Command::new("unshare")

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fs, process::Command, time::Duration};
 
 use quell_tests::{
     all_hold,
-    host::{Contain, Setting, User, am_root, has_program},
+    host::{Contain, Setting, User, few_pids, has_program},
     oracle::Process,
     rounds, skip,
     test_env::TestEnv,
@@ -219,15 +219,8 @@ const CROWD: &str = r#"
 #[test]
 fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
     let name = "no_bystander_is_hit_where_pids_are_reused_all_the_time";
-    if !am_root() {
-        return skip(name, "needs root for a PID namespace with a small pid_max");
-    }
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", small]).output();
-    if !possible.is_ok_and(|output| output.status.success())
-        || fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() == "400")
-    {
-        return skip(name, "this kernel has no pid_max per namespace (6.14)");
+    if let Err(why) = few_pids() {
+        return skip(name, &why);
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
         let lab = TestEnv::with(setting);
