@@ -23,11 +23,11 @@ use crate::bench::{build, root};
 const KINDS: [(&str, &str); 7] = [
     ("tree", "plain tree"),
     ("setsid", "own session"),
-    ("daemon", "daemon"),
+    ("daemon", "double-forked daemon"),
     ("ignore-term", "ignores TERM"),
     ("stopped", "stopped"),
     ("term-spawner", "starts another on TERM"),
-    ("clear-env", "daemon, environment cleared"),
+    ("clear-env", "own session, environment cleared"),
 ];
 
 /// Where the table is in README.md.
@@ -160,7 +160,18 @@ fn compare(lab: &Lab<'_>) -> Result<String, String> {
             .collect();
         table += &format!("| {} | {} | {} |\n", contender.name, cells.join(" | "), contender.how);
     }
+    let versions: Vec<String> = ["timeout", "tini", "pueue", "supervisord", "pm2", "agent-exec", "psutil"]
+        .iter()
+        .filter_map(|name| Some(format!("{name} {}", lab.peers.version(name)?)))
+        .collect();
+    table += &format!("\nMeasured with {}, on Linux {}.\n", versions.join(", "), kernel());
     Ok(table)
+}
+
+/// The version of the running kernel, without the distribution's suffix.
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.split(['-', '\n']).next().unwrap_or_default().to_owned()
 }
 
 fn build_actors(lab: &Lab<'_>) -> Result<PathBuf, String> {

@@ -15,11 +15,6 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-/// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> TestEnv {
-    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
-}
-
 /// The verdict on a lost job; with the exit code that goes with it.
 fn told(job: &Background<'_>, stop: &Finished) -> String {
     let receipt = job.receipt().unwrap_or_else(|| panic!("no receipt: {}{}", stop.stdout, stop.stderr));
@@ -38,7 +33,7 @@ fn chain_goes_on(lab: &TestEnv) -> bool {
 #[test]
 fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "exec env -i QUELL_TEST_READY=$QUELL_TEST_READY $A slow-chain $T 1500";
         let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
         job.lose();
@@ -52,7 +47,7 @@ fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
 #[test]
 fn a_chain_with_its_environment_is_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let job = lab.start().args(["--contain", "reaper"]).actor("slow-chain", Some("1500")).begin();
         job.lose();
         let stop = job.stop(&[]);
@@ -88,7 +83,7 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
 #[test]
 fn a_caller_that_may_be_the_jobs_is_not_passed_over() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "(setsid env -i PATH=$PATH HOME=$HOME QUELL_HOME=$QUELL_HOME Q=$Q N=$N bash -c '
                 until [ -e go ]; do sleep 0.01; done
                 $Q stop $(cat go) >said 2>&1; echo $? >code.new; mv code.new code; exec sleep $N' <&- >&- 2>&- &)
@@ -165,17 +160,6 @@ fn is_alone(test: &str) -> bool {
     alone
 }
 
-/// A PID namespace outside of every job, and its init.
-fn namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
-    let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
-    let mut made = None;
-    eventually(PATIENCE, || {
-        made = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
-        made.is_some() || Process::now(outsider.child.id()).is_none_or(|now| now.state() == Some('Z'))
-    });
-    made.map(|init| (outsider, init))
-}
-
 /// A script that leaves a process whose first thread has exited to the init of another PID namespace.
 fn leave_threads(init: &Process) -> String {
     let into = format!("nsenter -t {} -U -p --preserve-credentials --", init.pid);
@@ -196,8 +180,8 @@ fn an_orphan_whose_first_thread_has_exited_is_not_called_gone() {
     }
     for user in User::all() {
         for lost in [false, true] {
-            let lab = apart(user);
-            let Some((_outsider, init)) = namespace(&lab) else {
+            let lab = TestEnv::in_own_cgroup(user);
+            let Some((_outsider, init)) = Outsider::pid_namespace(&lab) else {
                 skip(test, "no user namespace can be made");
                 continue;
             };
@@ -225,8 +209,8 @@ fn a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop() {
             skip(test, &why);
             continue;
         }
-        let lab = apart(user);
-        let Some((_outsider, init)) = namespace(&lab) else {
+        let lab = TestEnv::in_own_cgroup(user);
+        let Some((_outsider, init)) = Outsider::pid_namespace(&lab) else {
             skip(test, "no user namespace can be made");
             continue;
         };
@@ -264,7 +248,7 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         skip(test, "it needs root");
         return None;
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     let lose = "for role in standby keeper; do
             pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{\"pid\":\\([0-9]*\\).*/\\1/')
             kill -STOP $pid; pids=\"$pids $pid\"
