@@ -59,7 +59,7 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     {
         return permit_for_helper(policy, home.as_ref(), &target, mask);
     }
-    // Who wants no record of a run gets no line either, unless the run is refused.
+    // A run without a record has no line in the audit log either, unless it is refused.
     let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
     let home = home.filter(|_| !unrecorded);
     let reason = match verb {

@@ -71,7 +71,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         interrupts.stop(job, "test");
         shown = (!args.json).then(|| follow(job));
     });
-    // All is on record: whoever doesn't want to wait for what is written now may end this.
+    // All is on record: a signal may end this process while the rest is written.
     let signal = interrupts.let_go();
     // All of the output stands before what is said of it.
     if let Some(thread) = shown.flatten() {
