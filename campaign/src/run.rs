@@ -67,7 +67,7 @@ fn options() -> Result<Options, String> {
     let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("invalid number {text:?}"));
         match word.as_str() {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,

@@ -94,7 +94,7 @@ impl From {
             From::Node(_) => dir.join("node").join(file),
         };
         let there = match self {
-            // The interpreter alone is no proof that the package is there.
+            // The interpreter alone does not prove that the package is installed.
             From::Python("psutil") => package_of(&path, "psutil"),
             _ => path.exists(),
         };
