@@ -67,7 +67,7 @@ use quell_guard::{Effect, Permit, Verb};
 pub use admit::{AccessRequest, permit, record_start, record_stop};
 pub use config::{Config, Loaded};
 pub use error::Error;
-pub use find::{Filter, InvalidTag, Listing, Settled, TagFilter, list, resolve};
+pub use find::{Filter, InvalidTag, Listing, SHORTEST_PREFIX, Settled, TagFilter, list, resolve};
 pub use gc::{GcReport, GcRules, Skipped};
 pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
@@ -77,7 +77,7 @@ pub use quell_core::{
     Background, Environment, Foreground, JobRequest, JobState, MAX_LOG, Mode, Owner, Stdin, Timestamp,
 };
 pub use quell_guard as guard;
-pub use quell_keeper::control::LiveMember;
+pub use quell_keeper::control_protocol::LiveMember;
 pub use quell_keeper::{Finished, RunError};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
