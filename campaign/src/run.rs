@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell_tests::host;
+use quell_tests::{few_pids, host};
 
 use crate::{
     metrics::{Holdings, Metrics},
@@ -50,7 +50,7 @@ struct Options {
 }
 
 /// The pids that there are where they are used again.
-const RECYCLED: &str = "1500";
+const RECYCLED: u32 = 1500;
 
 const USAGE: &str =
     "usage: campaign [--seconds N] [--seed N] [--only N] [--width N] [--kind plain|recycle|points]
@@ -67,7 +67,7 @@ fn options() -> Result<Options, String> {
     let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("invalid number {text:?}"));
         match word.as_str() {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
@@ -100,7 +100,9 @@ pub fn main() -> ExitCode {
         }
     };
     // It writes `pid_max`, which must not be the host's.
-    if options.kind == Some(Kind::Recycle) && (host::few_pids().is_err() || !host::in_own_pid_namespace()) {
+    if options.kind == Some(Kind::Recycle)
+        && (few_pids::available().is_err() || !host::in_own_pid_namespace())
+    {
         eprintln!(
             "campaign: --kind recycle runs in a PID namespace of its own: unshare -pf --mount-proc --kill-child bash -c 'CAMPAIGN & wait $!'"
         );
@@ -129,12 +131,11 @@ fn all_kinds(options: &Options, metrics: &Metrics) {
         let mut wrapper = None;
         match kind {
             Kind::Plain => {}
-            Kind::Recycle if host::few_pids().is_err() => {
-                let why = host::few_pids().err().unwrap_or_default();
-                quell_tests::skip("campaign --kind recycle", &why);
-                continue;
-            }
             Kind::Recycle => {
+                if let Err(reason) = few_pids::available() {
+                    quell_tests::skip("campaign --kind recycle", &reason);
+                    continue;
+                }
                 let mut unshare = Command::new("unshare");
                 // The first one in there has to collect all orphans, which a shell does.
                 unshare.args([
@@ -192,7 +193,8 @@ fn play(options: &Options, kind: Kind, metrics: &Metrics) {
     let tools = scenario::tools();
     let points = if kind == Kind::Points { points() } else { Vec::new() };
     let mut churn = (kind == Kind::Recycle).then(|| {
-        std::fs::write("/proc/sys/kernel/pid_max", RECYCLED).expect("a pid_max of this namespace's own");
+        std::fs::write("/proc/sys/kernel/pid_max", RECYCLED.to_string())
+            .expect("a pid_max of this namespace's own");
         let mut churn = Command::new(host::actor());
         churn.args(["churn", "campaign", "20"]).stdout(Stdio::piped());
         churn.spawn().expect("the actors")

@@ -158,19 +158,6 @@ pub fn am_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// Why no PID namespace with few PIDs can be made here. A kernel before 6.14 has one `pid_max` for the whole host, so it must not even be
-/// tried there.
-pub fn few_pids() -> Result<(), String> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if am_root() && version >= (6, 14) {
-        Ok(())
-    } else {
-        Err("needs root and a pid_max per PID namespace (Linux 6.14)".into())
-    }
-}
-
 /// Whether this process is in a PID namespace that is not the first one of the host.
 pub fn in_own_pid_namespace() -> bool {
     // The kernel gives the first one this number (PROC_PID_INIT_INO).

@@ -13,11 +13,6 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-/// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> TestEnv {
-    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
-}
-
 /// The verdict on a lost job; with the exit code that goes with it.
 fn told(job: &Background<'_>, stop: &Finished) -> String {
     let receipt = job.receipt().unwrap_or_else(|| panic!("no receipt: {}{}", stop.stdout, stop.stderr));
@@ -36,7 +31,7 @@ fn chain_goes_on(lab: &TestEnv) -> bool {
 #[test]
 fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "exec env -i QUELL_TEST_READY=$QUELL_TEST_READY $A slow-chain $T 1500";
         let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
         job.lose();
@@ -50,7 +45,7 @@ fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
 #[test]
 fn a_chain_with_its_environment_is_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let job = lab.start().args(["--contain", "reaper"]).actor("slow-chain", Some("1500")).begin();
         job.lose();
         let stop = job.stop(&[]);
@@ -86,7 +81,7 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
 #[test]
 fn a_caller_that_may_be_the_jobs_is_not_passed_over() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "(setsid env -i PATH=$PATH HOME=$HOME QUELL_HOME=$QUELL_HOME Q=$Q N=$N bash -c '
                 until [ -e go ]; do sleep 0.01; done
                 $Q stop $(cat go) >said 2>&1; echo $? >code.new; mv code.new code; exec sleep $N' <&- >&- 2>&- &)
@@ -160,7 +155,7 @@ fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
     if !host::am_root() || Contain::Cgroup.available(User::Root).is_err() {
         return skip(test, "it needs root and a cgroup");
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     // A cgroup with processes in it can't be made threaded, so the job leaves it for that.
     let script = "M=$(findmnt -nt cgroup2 -o TARGET | head -n 1); own=$M$(sed -n s/^0:://p /proc/self/cgroup)
         echo 0 >$M/cgroup.procs; echo threaded >$own/cgroup.type && echo 0 >$own/cgroup.threads || touch refused
@@ -204,7 +199,7 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         skip(test, "it needs root");
         return None;
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     let lose = "for role in standby keeper; do
             pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{\"pid\":\\([0-9]*\\).*/\\1/')
             kill -STOP $pid; pids=\"$pids $pid\"
