@@ -3,7 +3,7 @@
 
 use quell_core::schema::{Failure, written};
 
-use crate::answers::{
+use crate::responses::{
     CheckAnswer, ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer,
     StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };

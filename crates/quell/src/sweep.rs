@@ -11,7 +11,7 @@ use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
 use crate::recover::{Case, Finish, Finisher, Keepers, Lost, Survivors, finish_lost, settle};
-use crate::{Error, Result, find, index};
+use crate::{Error, Result, index, resolve};
 
 /// How long what is left of an ended job in its cgroup may take to die.
 const LITTER_PATIENCE: Duration = Duration::from_secs(10);
@@ -162,9 +162,9 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     // Those of which nothing is left on disk are made again by their keepers.
     home.kept().into_iter().for_each(|id| drop(home.job(id).liveness()));
     // Those that no process keeps either are known by their cgroups.
-    let remains = if dry_run { find::remains(home, None) } else { Vec::new() };
+    let remains = if dry_run { resolve::remains(home, None) } else { Vec::new() };
     if !dry_run {
-        find::record_remains(home, None);
+        resolve::record_remains(home, None);
     }
     // Read before the first job is finished: an ended one may be removed.
     let places = recorded_places(home)?;

@@ -5,8 +5,8 @@ use quell_keeper::control::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::answers::TreeAnswer;
 use crate::recover::{Lost, mask_of};
+use crate::responses::TreeAnswer;
 use crate::{Error, Job, JobState, Result};
 
 /// The tree of a job.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell::answers::RestartAnswer;
+use quell::responses::RestartAnswer;
 use std::time::Duration;
 
 use quell::{Conditions, Error, Job, Stop, Waited};

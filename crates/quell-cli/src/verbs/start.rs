@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::answers::StartAnswer;
+use quell::responses::StartAnswer;
 use quell::{Environment, Error, GcRules, Job, Quell, Waited};
 use quell_core::{
     Background, JobRequest, Leak, OnOwnerExit, Owner, ReadyCheck, ReadyRules, RestartPolicy, Stdin,

@@ -8,7 +8,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::{Broken, Fail, Index};
-use crate::find::TagFilter;
+use crate::TagFilter;
 use crate::view::JobView;
 
 /// Which finished jobs are wanted.

@@ -12,7 +12,7 @@ use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::find::TagFilter;
+use crate::TagFilter;
 use crate::index::{self, Wanted};
 
 use spread::Graces;
