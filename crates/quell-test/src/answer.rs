@@ -2,7 +2,7 @@
 
 use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
 use quell_guard::Decision;
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 use serde::Serialize;
 
 use super::counts::TestCounts;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quell::{Conditions, Error, EventFeed, Job, Met, Result, Stop, wait};
 use quell_core::EventKind;
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 
 /// How long what the tests have started may take to end when they have: helpers such as Python's resource tracker end by
 /// themselves right behind them, and are no leak.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, JobId, ProcId, Receipt, Signal, StateRecord, StopPlan, Verdict};
-use quell_keeper::control::{Answer, Call, LiveMember};
+use quell_keeper::control_protocol::{Answer, Call, LiveMember};
 use quell_store::{JobDir, KeeperRole, Liveness, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};

@@ -78,7 +78,7 @@ pub use quell_core::{
     Background, Environment, Foreground, JobRequest, JobState, MAX_LOG, Mode, Owner, Stdin, Timestamp,
 };
 pub use quell_guard as guard;
-pub use quell_keeper::control::LiveMember;
+pub use quell_keeper::control_protocol::LiveMember;
 pub use quell_keeper::{Finished, RunError};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,

@@ -13,7 +13,7 @@ use quell_core::{
     SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Guard, Permit, Verb};
-use quell_keeper::{News, RunError};
+use quell_keeper::{HookNotice, RunError};
 use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, now};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
@@ -665,8 +665,8 @@ fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
         return;
     }
     let Some(program) = crate::own_program() else { return };
-    let news = News { home: job.home().dir().to_owned(), job: job.id(), events };
-    let mut bytes = serde_json::to_vec(&news).unwrap_or_default();
+    let notice = HookNotice { home: job.home().dir().to_owned(), job: job.id(), events };
+    let mut bytes = serde_json::to_vec(&notice).unwrap_or_default();
     bytes.push(b'\n');
     let mut command = Command::new(program);
     command.arg0("quell").arg(TELL_VERB).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
 use quell_guard::{Asker, BUILT_IN, Decision, Guard, Permit, Policy, Verb, decide_verb};
-use quell_keeper::{News, RunError, StartMessage, StartReply};
+use quell_keeper::{HookNotice, RunError, StartMessage, StartReply};
 use quell_store::Home;
 
 use crate::start::resolve_request;
@@ -18,8 +18,8 @@ use crate::{Config, Error, Result};
 /// The exit code of what the guard refuses.
 const REFUSED: u8 = 4;
 
-/// How large the news of a lost job can be: a few events.
-const MOST_NEWS: u64 = 1 << 20;
+/// How large the notice about a lost job can be: a few events.
+const MOST_NOTICE: u64 = 1 << 20;
 
 /// A request that the guard admits as a test run.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub type TestJudge =
 ///
 /// Before: this process was executed for nothing else, and has one thread.
 pub fn keep(judge: TestJudge) -> ExitCode {
-    quell_keeper::stand_by(|message, stdin| {
+    quell_keeper::keeper_main(|message, stdin| {
         let path = message.home.clone();
         admit_request(message, stdin, judge).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
@@ -60,16 +60,16 @@ pub fn keep(judge: TestJudge) -> ExitCode {
 /// Before: this process was executed for nothing else, and has one thread.
 pub fn tell() -> ExitCode {
     let mut text = String::new();
-    let read = std::io::stdin().take(MOST_NEWS).read_to_string(&mut text);
-    let Some(news) = serde_json::from_str::<News>(&text).ok().filter(|_| read.is_ok()) else {
+    let read = std::io::stdin().take(MOST_NOTICE).read_to_string(&mut text);
+    let Some(notice) = serde_json::from_str::<HookNotice>(&text).ok().filter(|_| read.is_ok()) else {
         return ExitCode::FAILURE;
     };
-    let target = format!("hooks of {}", news.job);
+    let target = format!("hooks of {}", notice.job);
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
-    match note(&Home::at(&news.home), mask, Verb::Start, &target, decision) {
-        Ok(_) => quell_keeper::tell_hooks(news),
+    match note(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
+        Ok(_) => quell_keeper::notify_hooks(notice),
         Err(_) => ExitCode::from(REFUSED),
     }
 }

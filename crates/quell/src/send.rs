@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use quell_keeper::control::{Answer, Call, SEND_AT_ONCE};
+use quell_keeper::control_protocol::{Answer, Call, SEND_AT_ONCE};
 
 use quell_guard::Verb;
 

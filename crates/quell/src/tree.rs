@@ -1,7 +1,7 @@
 //! Who is in a job, and who was.
 
 use quell_core::{JobSpec, ModeKind, Receipt};
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 

@@ -154,7 +154,7 @@ fn a_standby_that_was_stopped_while_it_took_over_was_never_woken() {
     // Also if the record does not tell any more who it is.
     for damaged in [false, true] {
         let lab = TestEnv::as_me();
-        let fault = Fault("standby.hold_taken:stop".into());
+        let fault = Fault("standby.tree_taken:stop".into());
         let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         job.process("keeper").expect("a keeper").signal("KILL");

@@ -1,23 +1,20 @@
-//! Everything about a program that can be wrong before it is started, found out before anything exists.
+//! Checks everything about a program that can be wrong, before anything is made for its job.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use quell_contain::{JOB_VARIABLE, MARK_VARIABLE};
-use quell_core::{Environment, JobId, JobRequest, ReceiptTarget};
+use quell_core::{Environment, JobId, JobRequest};
 use quell_sys::{Program, fault};
 
-use super::evidence::Outlet;
-use crate::request::DESCRIPTOR;
 use crate::{ExecRemedy, RunError};
 
-/// The program of `request`, found and ready to execute.
+/// Finds the program of `request`, with its arguments, environment and directory.
 pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
     let cwd = working_dir(request.cwd.as_deref())?;
     let environment = environment(&request.env, id, marker);
@@ -40,7 +37,7 @@ pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program,
     })
 }
 
-/// Whether the program of `request` could be executed now: its directory and its file are there, for this user.
+/// Checks that the program of `request` could be executed now: its directory and its file exist, and this user may use them.
 pub fn check(request: &JobRequest) -> Result<(), RunError> {
     let id = JobId::new(quell_sys::unix_ms(), 0);
     program(request, id, "").map(drop)
@@ -50,7 +47,7 @@ fn c_string(text: OsString, what: &str) -> Result<CString, RunError> {
     CString::new(text.into_vec()).map_err(|_| RunError::Nul(what.to_owned()))
 }
 
-/// The directory as an absolute path, entered in thought: it exists, is a directory and may be searched.
+/// The directory as an absolute path. It exists, is a directory and may be searched.
 fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
     let path = asked.unwrap_or(Path::new("."));
     let bad = |error: io::Error| RunError::Cwd { path: path.to_owned(), error: error.to_string() };
@@ -58,7 +55,7 @@ fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
         (Some(path), _) if path.is_absolute() => path.to_owned(),
         (Some(path), Ok(here)) => here.join(path),
         (None, Ok(here)) => here,
-        // A directory that was removed, or above which somebody else's permissions end, can still be stayed in.
+        // The current directory was removed, or is below a directory that this user may not search. It can still be used.
         (None, Err(_)) => return Ok(PathBuf::from(".")),
         (Some(_), Err(error)) => return Err(bad(error)),
     };
@@ -75,14 +72,14 @@ fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsStrin
     let mut all = asked.variables();
     fault::VARIABLES.iter().for_each(|own| drop(all.remove(OsStr::new(own))));
     all.insert(JOB_VARIABLE.into(), id.to_string().into());
-    // A job in a job bears both marks: who audits the outer one must find what belongs to the inner one too.
+    // A job in a job has both markers: the search for members of the outer job must find those of the inner one too.
     let outer = std::env::var(MARK_VARIABLE).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
     let chain = outer.map_or_else(|| marker.to_owned(), |outer| format!("{outer}:{marker}"));
     all.insert(MARK_VARIABLE.into(), chain.into());
     all
 }
 
-/// Finds `name` as execvp would: a path as it is (seen from `cwd`), a plain name along `path`.
+/// Finds `name` as execvp does: a path relative to `cwd`, a plain name along `path`.
 pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunError> {
     let shown = name.to_string_lossy().into_owned();
     if name.is_empty() {
@@ -91,7 +88,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
     if name.as_bytes().contains(&b'/') {
         let file = cwd.join(name);
         return match executable(&file) {
-            // As it was given: a script finds it in its $0, and by then the directory is the one that was meant.
+            // Unchanged, because a script sees it as $0. It is executed in `cwd`.
             Ok(()) => Ok(PathBuf::from(name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(RunError::Directory(shown)),
@@ -106,7 +103,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
         let file = cwd.join(dir).join(name);
         match executable(&file) {
             Ok(()) => return Ok(file),
-            // What can't be seen is not there.
+            // A file that this user can't see counts as missing.
             Err(error) if fs::metadata(&file).is_ok() => {
                 refused = refused.or(Some(format!("{}: {error}", file.display())));
             }
@@ -119,7 +116,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
     })
 }
 
-/// What helps against a failed exec.
+/// What the user can do about a failed exec.
 pub fn remedy(error: &io::Error) -> ExecRemedy {
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong => ExecRemedy::ShorterArguments,
@@ -138,57 +135,4 @@ fn executable(file: &Path) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
     Ok(())
-}
-
-/// Opens the receipt's places. The caller's descriptor goes first: a number that is not open now would soon be that of
-/// something of ours.
-pub fn open_outlets(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Outlet>, RunError> {
-    let mut outlets = Vec::new();
-    let bad = |target: &str, error: std::io::Error| RunError::Receipt {
-        target: target.to_owned(),
-        error: error.to_string(),
-    };
-    for target in targets {
-        if let ReceiptTarget::Fd(fd) = target {
-            let name = format!("{DESCRIPTOR}{fd}");
-            if *fd > 2 && !inherited.contains(fd) {
-                return Err(bad(&name, std::io::Error::other("it is not open")));
-            }
-            let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
-            inherited.retain(|other| other != fd);
-            outlets.push(Outlet { name, file: File::from(file), is_ours: false, made: None, named: None });
-        }
-    }
-    for target in targets {
-        if let ReceiptTarget::File(path) = target {
-            let name = path.display().to_string();
-            outlets.push(open_outlet(path).map_err(|error| bad(&name, error))?);
-        }
-    }
-    Ok(outlets)
-}
-
-/// Opens a file for the receipt. What it holds is replaced when there is one to write, not before; and never if it is what
-/// the program itself writes to.
-fn open_outlet(path: &Path) -> std::io::Result<Outlet> {
-    let name = path.display().to_string();
-    let is_new = !path.exists();
-    let file = quell_sys::open_to_write(path)?;
-    let found = file.metadata()?;
-    let same = |other: BorrowedFd<'_>| {
-        let other = other.try_clone_to_owned().map(File::from).ok()?;
-        let of = other.metadata().ok()?;
-        ((of.dev(), of.ino()) == (found.dev(), found.ino())).then_some(other)
-    };
-    // Through their own descriptor, so that what both write stands one behind the other.
-    match same(std::io::stdout().as_fd()).or_else(|| same(std::io::stderr().as_fd())) {
-        Some(file) => Ok(Outlet { name, file, is_ours: false, made: None, named: None }),
-        None => {
-            let made = is_new.then(|| path.to_owned());
-            // The descriptors below /dev/fd are others in the keeper.
-            let has_name = found.is_file() && found.nlink() > 0;
-            let named = if has_name { Some(std::path::absolute(path)?) } else { None };
-            Ok(Outlet { name, file, is_ours: true, made, named })
-        }
-    }
 }
