@@ -16,12 +16,12 @@ use crate::test_env::TestEnv;
 /// The uid and gid that stand for an ordinary user when the tests run as root.
 pub const NOBODY: u32 = 65534;
 
-/// As whom quell is run.
+/// The user that quell runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum User {
     /// uid 0, only where the tests have it.
     Root,
-    /// An unprivileged user: nobody where the tests are root, else who runs the tests.
+    /// An unprivileged user: `nobody` where the tests are root, else the user that runs the tests.
     Ordinary,
 }
 
@@ -119,7 +119,7 @@ fn required(contain: Contain) -> bool {
 pub struct Setting {
     /// How it is held.
     pub contain: Contain,
-    /// As whom.
+    /// The user that quell runs as.
     pub user: User,
 }
 

@@ -133,15 +133,19 @@ mod linux {
         let (exit_code, hint) = match error {
             Error::Refused(decision) => (REFUSED, decision.hint.as_str()),
             Error::Host(error) => host_row(error),
-            Error::NoSuchJob(_) => {
-                (NOT_FOUND, "`quell list --all` shows all jobs; give at least 4 characters of an id")
+            Error::NoSuchJob(job) if job.len() < quell::SHORTEST_PREFIX => {
+                (NOT_FOUND, "give at least 4 characters of an id; `quell list --all` shows all jobs")
             }
+            Error::NoSuchJob(_) => (NOT_FOUND, "`quell list --all` shows all jobs"),
             Error::Ambiguous { ids, .. } => return (USAGE, format!("give more of it: {}", ids.join(", "))),
             Error::InvalidJob(_) => (
                 USAGE,
                 "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`",
             ),
             Error::State(_) => (NO, "`quell status` shows its state"),
+            Error::NoReadyCheck(_) => {
+                (NO, "start it with --ready-port, --ready-log, --ready-http or --ready-cmd")
+            }
             Error::KeptElsewhere { id, home, .. } => {
                 return (NO, format!("stop it with `QUELL_HOME={} quell stop {id}`", home.display()));
             }
@@ -265,11 +269,12 @@ mod tests {
             Error::Host(HostError::NoSystemd { message: text("WHY"), user: true }),
             Error::Host(HostError::NoSystemd { message: text("WHY"), user: false }),
             Error::Host(HostError::Systemctl(text("WHY"))),
-            Error::NoSuchJob(text("JOB")),
+            Error::NoSuchJob(text("NOSUCH")),
             Error::NoSuchJob(text("01K")),
             Error::Ambiguous { prefix: text("01KA"), ids: vec![text("ID"), text("ID")], more: true },
             Error::InvalidJob(text("JOB")),
             Error::State(text("WHY")),
+            Error::NoReadyCheck(JobId::new(0, 0)),
             Error::KeptElsewhere { id: JobId::new(0, 0), keeper: 4711, home: path() },
             Error::NotProvenDead(text("WHY")),
             Error::EndNotRecorded { id: JobId::new(0, 0), proven: true, path: path(), error: io(30) },

@@ -21,7 +21,7 @@ pub use error::{DESCRIPTOR, ExecRemedy, RunError};
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
-pub use platform::{HookNotice, is_below_a_helper, is_run_by_a_helper, keeper_main, notify_hooks};
+pub use platform::{HookNotice, is_below_a_helper, keeper_main, notify_hooks};
 pub use platform::{check, find_program, run};
 use quell_core::Receipt;
 

@@ -12,7 +12,7 @@ use quell_guard::{BUILT_IN, Decision, Permit};
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 use crate::check::Checked;
-use crate::counts::{Counter, FoundTests, Report, TestCounts};
+use crate::counts::{Counter, FoundTests, ReportFile, TestCounts};
 use crate::follow::Course;
 use crate::output::{self, StreamText};
 use crate::runners::Runner;
@@ -60,7 +60,7 @@ impl TestRun {
         permit: &Permit,
         meet: impl FnOnce(&Job),
     ) -> Result<()> {
-        let junit = self.junit.take().map(|file| Report::before_run(&self.cwd, file));
+        let junit = self.junit.take().map(|file| ReportFile::before_run(&self.cwd, file));
         if let Mode::Background(background) = &mut self.request.mode {
             background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
             background.test = Some(self.terms.clone());
@@ -101,13 +101,11 @@ impl TestRun {
         if let Some(junit) = junit {
             let (mut report, found) = junit.read();
             // A report that is cut short may still know more than an output without a summary.
-            let is_better =
-                |found: &FoundTests| found.complete || !counted.as_ref().is_some_and(|(_, own)| own.complete);
-            if let Some(mut found) = found.filter(is_better) {
+            let is_complete = counted.as_ref().is_some_and(|own| own.counts.complete);
+            if let Some(found) = found.filter(|found| found.counts.complete || !is_complete) {
                 report.used = true;
-                let own = counted.map(|(_, own)| own).unwrap_or_default();
-                (found.running, found.broken) = (own.running, own.broken);
-                counted = Some(("junit", found));
+                let own = counted.unwrap_or_default();
+                counted = Some(FoundTests { running: own.running, broken: own.broken, ..found });
             }
             answer.junit = Some(report);
         }
@@ -118,11 +116,15 @@ impl TestRun {
             own_end: course.own_end,
             leaked: answer.leaked.len(),
             is_leak_failure: self.request.leak == Leak::Fail,
-            found: counted.as_ref().map(|(_, found)| found),
+            found: counted.as_ref(),
         });
         answer.receipt = Some(receipt);
-        if let Some((source, found)) = counted {
-            answer.take_counts(source, found);
+        if let Some(found) = counted {
+            answer.counts = found.counts;
+            answer.counts.complete &= !answer.timeout_triggered;
+            answer.failed_tests = found.names.kept;
+            answer.failed_tests_omitted = found.names.omitted;
+            answer.running_test = found.running;
         }
         Ok(())
     }
@@ -215,19 +217,5 @@ impl TestAnswer {
                 .collect();
         }
         self.problems.extend(receipt.warnings.iter().cloned());
-    }
-
-    fn take_counts(&mut self, source: &str, found: FoundTests) {
-        self.counts = TestCounts {
-            passed: found.passed,
-            failed: found.failed,
-            skipped: found.skipped,
-            errors: found.errors,
-            complete: found.complete && !self.timeout_triggered,
-            source: source.into(),
-        };
-        self.failed_tests = found.names.kept;
-        self.failed_tests_omitted = found.names.omitted;
-        self.running_test = found.running;
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
         RootOutcome::NotStarted { reason } => return (TestStatus::Error, reason.clone()),
         RootOutcome::Unknown => return say(TestStatus::Error, "it is not known how the command ended"),
     };
-    let bad = found.map_or(0, |found| found.failed.unwrap_or(0) + found.errors.unwrap_or(0));
+    let bad = found.map_or(0, |found| found.counts.failed.unwrap_or(0) + found.counts.errors.unwrap_or(0));
     if code != 0 {
         if let Some(why) = found.filter(|found| found.missing).and_then(|found| found.broken.as_ref()) {
             return (TestStatus::Error, format!("the runner is not installed: {why} (exit code {code})"));
@@ -87,7 +87,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
         if let Some(why) = said {
             return (TestStatus::Error, format!("{why} (exit code {code})"));
         }
-        let failed = found.and_then(|found| found.failed).unwrap_or(0);
+        let failed = found.and_then(|found| found.counts.failed).unwrap_or(0);
         if failed == 0
             && let Some(why) = found.and_then(|found| found.broken.as_ref())
         {

@@ -87,7 +87,7 @@ pub use quell_store::{
 pub use recover::Finish;
 pub(crate) use recover::settle_lost;
 pub use regex_lite::Regex;
-pub use resolve::resolve;
+pub use resolve::{SHORTEST_PREFIX, resolve};
 pub use short_ids::short_ids;
 pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};

@@ -11,7 +11,7 @@ use crate::index::{self, Fail, Index};
 use crate::{Error, Result};
 
 /// The shortest text that is taken for the beginning of an id.
-const SHORTEST_PREFIX: usize = 4;
+pub const SHORTEST_PREFIX: usize = 4;
 
 /// How many jobs an ambiguity names.
 const AMBIGUOUS_SHOWN: usize = 5;

@@ -131,6 +131,12 @@ fn decide_request(
 ) -> (Verb, Decision, Option<AdmittedTests>) {
     let start = decide_verb(&config.guard, Verb::Start);
     let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
+    // The command of a probe is run by `quell run`, which asks the policy again each time.
+    let run = decide_verb(&config.guard, Verb::Run);
+    let has_probe = request.as_background().is_some_and(|background| background.ready.rules.cmd.is_some());
+    if start.allowed && has_probe && !run.allowed {
+        return (Verb::Run, run, None);
+    }
     if start.allowed {
         return (Verb::Start, start, None);
     }

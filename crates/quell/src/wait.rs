@@ -88,7 +88,7 @@ impl Job {
         let no = |why: &str| Err(Error::State(format!("{} {why}", self.id())));
         match spec.request.as_background() {
             Some(background) if conditions.ready && background.ready.rules.is_empty() => {
-                no("was started without a readiness check")
+                Err(Error::NoReadyCheck(self.id()))
             }
             None if conditions.ready || conditions.log.is_some() || conditions.stall.is_some() => {
                 no("is a `quell run`: only its end can be waited for")

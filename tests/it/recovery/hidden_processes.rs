@@ -237,6 +237,30 @@ fn a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop() {
     }
 }
 
+/// The kernel neither lists nor kills the processes of a threaded cgroup, only their threads.
+#[test]
+fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
+    let test = "a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss";
+    if !host::am_root() || Contain::Cgroup.available(User::Root).is_err() {
+        return skip(test, "it needs root and a cgroup");
+    }
+    let lab = apart(User::Root);
+    // A cgroup with processes in it can't be made threaded, so the job leaves it for that.
+    let script = "M=$(findmnt -nt cgroup2 -o TARGET | head -n 1); own=$M$(sed -n s/^0:://p /proc/self/cgroup)
+        echo 0 >$M/cgroup.procs; echo threaded >$own/cgroup.type && echo 0 >$own/cgroup.threads || touch refused
+        (setsid env -i sleep ${N}5 <&- >&- 2>&- &)
+        echo ready >$QUELL_TEST_READY; exec env -i sleep $N";
+    let job = lab.start().args(["--contain", "cgroup"]).script(script).begin();
+    if lab.path("refused").exists() {
+        return skip(test, "this kernel does not let a cgroup become threaded");
+    }
+    job.lose();
+    let stop = job.stop(&[]);
+    told(&job, &stop);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{}", stop.stdout);
+    assert!(!stop.stdout.contains("its cgroup is not empty"), "{}", stop.stdout);
+}
+
 #[test]
 fn members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss() {
     let test = "members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss";

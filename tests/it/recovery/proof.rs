@@ -72,7 +72,7 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
             skip("an_orphan_in_a_foreign_pid_namespace_is_not_called_gone", "no user namespace can be made");
             continue;
         };
-        // It ends by itself, and nobody was asked or killed.
+        // It ends by itself, and no process was asked or killed.
         let script = enter(&init);
         let run = lab.run().args(["--json", "--contain", "reaper"]).script(&script).finish();
         let orphan = survivor(&lab).expect("an orphan");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use quell_core::{Hook, HookEvent, JobEvent, ReadyCheck, Signal, format_duration};
 use quell_store::JobDir;
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
+use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources};
 use serde::{Deserialize, Serialize};
 
 use super::channel::JsonChannel;
@@ -309,20 +309,10 @@ pub fn quell_run(timeout: Duration) -> std::process::Command {
     command
 }
 
-/// Whether this process looks as if a helper had executed it. That is not a proof: a process can fork, and then execute quell
-/// by a link with a helper's name.
-pub fn is_run_by_a_helper() -> bool {
-    quell_sys::stat(quell_sys::parent()).is_ok_and(|parent| looks_like_a_helper(&parent))
-}
-
 /// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: a hook that calls quell would
 /// call itself without end.
 pub fn is_below_a_helper() -> bool {
     let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
     std::iter::successors(above(quell_sys::pid()), |stat| above(stat.pid))
-        .any(|stat| looks_like_a_helper(&stat))
-}
-
-fn looks_like_a_helper(stat: &Stat) -> bool {
-    stat.comm == HELPER_NAME && quell_sys::same_executable_file(stat.pid, quell_sys::pid())
+        .any(|stat| stat.comm == HELPER_NAME && quell_sys::same_executable_file(stat.pid, quell_sys::pid()))
 }

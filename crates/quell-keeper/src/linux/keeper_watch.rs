@@ -71,6 +71,8 @@ pub struct KeeperWatch {
     /// The root (or its init), until it exits.
     root: Option<PidFd>,
     pub(super) stopping: bool,
+    /// Whether the keeper had begun to kill. It does not report which processes it has killed.
+    pub(super) killing: bool,
     pub interrupted: bool,
     /// When the first stop signal came.
     pub(super) first_stop: Option<Instant>,
@@ -130,6 +132,7 @@ impl KeeperWatch {
             known: LastKnown::default(),
             root: None,
             stopping: false,
+            killing: false,
             interrupted: false,
             first_stop: None,
             timers: Timers::default(),
@@ -300,7 +303,7 @@ impl KeeperWatch {
             }
             KeeperEvent::Members { members, asked } => self.members.push((members, asked)),
             KeeperEvent::Stopping { killing, grace, ending, leaked, ask } => {
-                self.stopping = true;
+                (self.stopping, self.killing) = (true, killing);
                 self.known.stop = Some((grace, ask));
                 self.known.ending = ending;
                 self.known.leaked = leaked;
@@ -337,7 +340,8 @@ impl KeeperWatch {
 
     /// Drops what was known of an earlier run.
     fn forget_run(&mut self) {
-        (self.known, self.root, self.stopping) = (LastKnown::default(), None, false);
+        (self.known, self.root) = (LastKnown::default(), None);
+        (self.stopping, self.killing) = (false, false);
         self.members.clear();
         self.expect_phase_within_timeout();
     }

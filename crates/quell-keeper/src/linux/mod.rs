@@ -31,7 +31,7 @@ mod takeover;
 
 pub use background::keeper_main;
 pub use foreground::run;
-pub use helper::{is_below_a_helper, is_run_by_a_helper};
+pub use helper::is_below_a_helper;
 pub use hooks::{HookNotice, notify_hooks};
 pub use preflight::{check, find_program};
 

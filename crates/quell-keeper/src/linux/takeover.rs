@@ -21,6 +21,10 @@ use crate::Finished;
 /// said so by then.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
+/// What a receipt says if the keeper was killed while it killed the members.
+const NOT_COUNTED: &str =
+    "the keeper was killed during the kill: processes that it had killed before may not be counted here";
+
 /// What the front or the standby has kept for the takeover.
 pub struct TakeoverResources {
     pub helper: HelperLink,
@@ -51,6 +55,7 @@ impl KeeperWatch {
         let mut containment =
             Containment::take_over(id, job.session, marker, self.report, preexisting_children);
         recall(&mut containment, &mut self.evidence, self.members, lost);
+        self.evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
         fault_point(FaultPoint::TreeTaken);
         let max_log = job.request.as_background().map_or(0, |background| background.max_log);
         let output = output.zip(job.store.as_ref());

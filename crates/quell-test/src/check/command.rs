@@ -1,7 +1,7 @@
 //! Which runner a command calls, and behind which words.
 
-use super::options::{ELSEWHERE, misleads};
-use super::wrapper::{PythonCall, is_wrapper};
+use super::options::{ELSEWHERE, is_among, misleads};
+use super::wrapper::{is_wrapper, python_module};
 use super::{Verdict, refuse};
 use crate::runners::{Runner, cargo_verb};
 use quell_guard::{BUILT_IN, GUIDE, TestPolicy, matches};
@@ -21,21 +21,8 @@ pub(crate) struct TestCommand {
 }
 
 /// Words of wrappers by which targets are seen from another directory, or from a package of a workspace.
-const MOVES: &[&str] = &[
-    "--chdir",
-    "--directory",
-    "--cwd",
-    "--prefix",
-    "--dir",
-    "--filter",
-    "-F",
-    "--recursive",
-    "-r",
-    "--workspace",
-    "--workspaces",
-    "workspace",
-    "workspaces",
-];
+const MOVES: &str = "\
+    --chdir --directory --cwd --prefix --dir --filter -F --recursive -r --workspace --workspaces workspace workspaces";
 
 /// The last part of a path.
 pub(crate) fn last(word: &str) -> &str {
@@ -56,15 +43,14 @@ pub(crate) fn read_command(words: &[String]) -> TestCommand {
     if bare(program) != program && !bare(program).is_empty() {
         names.push(bare(program).to_owned());
     }
-    let python = PythonCall::at(words, 0);
-    let wraps = is_wrapper(bare(program)) || python.as_ref().is_some_and(|call| call.module == "coverage");
+    let wraps =
+        is_wrapper(bare(program)) || python_module(words, 0).is_some_and(|found| found.1 == "coverage");
     let places = if wraps { 0..words.len() } else { 0..words.len().min(1) };
     let found = places.into_iter().find_map(|at| Some((at, runner_at(words, at)?)));
     let Some((at, (runner, call))) = found else {
         return TestCommand { runner: Runner::Other, names, at: 0, call: 1 };
     };
-    // With other flags of Python's any code can be loaded.
-    if at == 0 && python.is_some_and(|call| call.telling.is_none()) {
+    if at == 0 && bare(program) == "python" {
         names.push(runner.name().into());
     }
     TestCommand { runner, names, at, call }
@@ -85,8 +71,8 @@ fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
         "cargo" => Some((cargo_verb(&words[at + 1..])?, at + 1)),
         "go" if words.get(at + 1)? == "test" => Some((Runner::Go, at + 2)),
         "python" => {
-            let call = PythonCall::at(words, at)?;
-            Some((module(call.module)?, call.place + 1))
+            let (place, name) = python_module(words, at)?;
+            Some((module(name)?, place + 1))
         }
         // `uv run -m pytest`, `coverage run -m pytest`.
         _ if at > 0 && words[at] == "-m" => Some((module(words.get(at + 1)?)?, at + 2)),
@@ -98,7 +84,7 @@ fn runner_at(words: &[String], at: usize) -> Option<(Runner, usize)> {
 pub(super) fn check_moves(command: &TestCommand, words: &[String]) -> Verdict<()> {
     for word in words.iter().take(command.at).skip(1) {
         let option = word.split_once('=').map_or(word.as_str(), |(option, _)| option);
-        if MOVES.contains(&option) || word.starts_with("-C") {
+        if is_among(MOVES, option) || word.starts_with("-C") {
             return misleads(
                 format!("`{option}` changes the directory that targets are seen from"),
                 ELSEWHERE,

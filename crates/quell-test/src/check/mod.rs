@@ -28,7 +28,7 @@ use variables::is_runner_variable;
 use wrapper::{check_cargo_verb, check_wrappers};
 
 pub(crate) use command::TestCommand;
-pub(crate) use options::{LOG, NO_DOT, NUMBER, Options, Rules, Style, is_among, misleads};
+pub(crate) use options::{LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, is_among, misleads};
 pub(crate) use path::{check_target, shown};
 pub(crate) use reports::check_evidence;
 pub(crate) use scope::{PathWord, Place, Scope};

@@ -9,10 +9,10 @@ use super::{Verdict, refuse};
 
 /// How a runner reads options.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum OptionStyle {
     /// Letters may stand together, with a value behind the last one: `-xk NAME`, `-n4`.
     Unix,
-    /// `--root-dir` is `--rootDir`. Letters that stand together have no values.
+    /// `--root-dir` is `--rootDir`. Letters stand alone.
     Camel,
     /// One dash means the same as two.
     Go,
@@ -21,7 +21,7 @@ pub(crate) enum Style {
 /// The options of a runner that are known to be harmless. Lists are words with spaces between them. An option that is listed with
 /// `=` behind it takes a value only in the same word; if it is listed without `=`, too, the value can be left out.
 pub(crate) struct Options {
-    pub style: Style,
+    pub style: OptionStyle,
     /// Options without a value.
     pub flags: &'static str,
     /// Options with any value; the value is not a path.
@@ -38,6 +38,8 @@ pub(crate) struct Options {
 pub(crate) const NUMBER: &str = "#";
 /// Anything without a dot in it.
 pub(crate) const NO_DOT: &str = "~";
+/// No value is harmless: it names code, or says how a file is written.
+pub(crate) const NEVER: &str = "";
 /// A file for a log.
 pub(crate) const LOG: Place = Place::Output("log txt");
 
@@ -47,7 +49,6 @@ enum Kind {
     Value,
     Choice(&'static str),
     Path(Place),
-    Unknown,
 }
 
 /// Whether a word is in a list.
@@ -118,44 +119,43 @@ impl Rules<'_> {
 
     /// The path in a value of which it is not known whether it is one.
     pub fn possible_path(&self, option: &str, value: &str) -> Verdict<Option<PathWord>> {
-        let is_address = value.split_once("://").is_some_and(|(scheme, _)| {
-            scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+')
-                && !scheme.eq_ignore_ascii_case("file")
-        });
-        // `html:DIR`, `cache_dir=DIR`. go writes `./...` for all below a directory.
-        let path = value.rsplit(['=', ':']).next().unwrap_or_default().trim_end_matches("/...");
-        let is_path = path.contains(['/', '\\', '$']) || path.starts_with('~') || matches!(path, "." | "..");
-        if is_address || !(is_path || self.exists(path)) {
+        let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file";
+        if value.starts_with('-') || value.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) {
             return Ok(None);
         }
-        self.option_path(option, path, Place::Here).map(Some)
+        // go writes `./...` for all below a directory. `html:DIR`, `cache_dir=DIR`.
+        let value = value.trim_end_matches("/...");
+        let last = value.rsplit(['=', ':']).next().unwrap_or_default();
+        let is_path = |path: &str| {
+            path.contains(['/', '\\', '$'])
+                || path.starts_with('~')
+                || path.starts_with("..")
+                || self.exists(path)
+        };
+        let mut found = None;
+        for path in [value, last].into_iter().filter(|path| is_path(path)) {
+            found = Some(self.option_path(option, path, Place::Here)?);
+        }
+        Ok(found)
     }
 
-    /// Refuses an option, or a value of one, that is not known to be harmless.
-    pub fn refuse_option<T>(&self, option: &str, program: &str) -> Verdict<T> {
-        let option = shown(option);
-        let reason = format!(
-            "`{option}` is not among the options of {program} that are known to be harmless with a scope"
-        );
-        self.refuse_name(&option, reason, "leave it out")
-    }
-
-    pub fn refuse_variable<T>(&self, name: &str) -> Verdict<T> {
+    /// Refuses an option or a variable that is not known to be harmless.
+    pub fn refuse_name<T>(&self, name: &str, of: &str) -> Verdict<T> {
         let name = shown(name);
-        let reason = format!("the variable `{name}` can load code from outside the scope");
-        self.refuse_name(&name, reason, "leave it out")
+        let reason = format!("`{name}` is not among the {of} that are known to be harmless with a scope");
+        let hint =
+            format!("leave it out, or have the policy allow it: guard.test.allow = [\"{name}\"]; {GUIDE}");
+        refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint)
     }
 
-    fn refuse_name<T>(&self, name: &str, reason: String, instead: &str) -> Verdict<T> {
-        let hint =
-            format!("{instead}, or have the policy allow it: guard.test.allow = [\"{name}\"]; {GUIDE}");
-        refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint)
+    pub fn refuse_option<T>(&self, option: &str, program: &str) -> Verdict<T> {
+        self.refuse_name(option, &format!("options of {program}"))
     }
 }
 
 /// What the words of a runner are.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct OptionWords {
     /// The paths in the values of options.
     pub paths: Vec<PathWord>,
     /// The places of the words that are not options or their values.
@@ -168,8 +168,8 @@ pub(crate) fn read_options(
     program: &str,
     words: &[String],
     rules: &Rules<'_>,
-) -> Verdict<Found> {
-    let mut found = Found::default();
+) -> Verdict<OptionWords> {
+    let mut found = OptionWords::default();
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
@@ -195,7 +195,7 @@ pub(crate) fn read_options(
 impl Options {
     fn lists(&self, list: &str, option: &str) -> bool {
         let plain = |option: &str| option.to_lowercase().replace('-', "");
-        let is_long = self.style == Style::Camel && option.starts_with("--");
+        let is_long = self.style == OptionStyle::Camel && option.starts_with("--");
         is_among(list, option)
             || is_long
                 && list.split_whitespace().any(|name| name.starts_with("--") && plain(name) == plain(option))
@@ -228,19 +228,14 @@ impl Options {
             return misleads(format!("`{}` has no value", shown(word)), "write one, or leave the option out");
         }
         let options = match self.style {
-            Style::Go => vec![(format!("-{}", name.trim_start_matches('-')), value)],
+            OptionStyle::Go => vec![(format!("-{}", name.trim_start_matches('-')), value)],
             _ if word.starts_with("--") => vec![(name.to_owned(), value)],
-            Style::Camel => {
-                let letters: Vec<_> =
-                    name.chars().skip(1).map(|letter| (format!("-{letter}"), value)).collect();
-                let is_flag = |(option, _): &(String, _)| self.lists(self.flags, option);
-                if letters.len() > 1 && (value.is_some() || !letters.iter().all(is_flag)) {
-                    let reason = format!("`{}` can be several options, or one with a value", shown(word));
-                    return misleads(reason, "write each option alone, and a value with `=`");
-                }
-                letters
+            OptionStyle::Camel if name.chars().count() > 2 => {
+                let reason = format!("`{}` can be several options, or one with a value", shown(word));
+                return misleads(reason, "write each option alone, and a value with `=`");
             }
-            Style::Unix => self.letters(word),
+            OptionStyle::Camel => vec![(name.to_owned(), value)],
+            OptionStyle::Unix => self.letters(word),
         };
         Ok(options)
     }
@@ -275,86 +270,70 @@ impl<'a> Scan<'a> {
     /// Its path, and whether the next word is its value.
     fn read(&self, value: Option<&'a str>, next: Option<&'a str>) -> Verdict<(Option<PathWord>, bool)> {
         let (table, rules, option) = (self.table, self.rules, self.option);
-        let joined = table.kind(&format!("{option}="));
+        let next_is_word = next.is_some_and(|next| !next.starts_with('-'));
         if table.lists(table.wide, option) && rules.scope.is_narrow() {
             let reason = format!("`{option}` takes packages of the workspace, wherever they are");
             return misleads(reason, "name one package, with --manifest-path DIR/Cargo.toml");
         }
-        let kind = match (value, joined) {
-            (Some(_), Some(kind)) => kind,
-            (None, Some(_)) if next.is_some_and(|next| !next.starts_with('-')) => {
-                let reason = format!("the word behind `{option}` may be its value or a target");
-                return misleads(reason, "write a value with `=`, and targets first");
-            }
-            _ => table.kind(option).unwrap_or(Kind::Unknown),
-        };
-        let kind = match kind {
-            // Such as --watchAll=false.
-            Kind::Flag if value.is_some_and(|value| !value.chars().all(char::is_alphanumeric)) => {
-                Kind::Unknown
-            }
-            kind => kind,
-        };
-        if let Kind::Flag = kind {
-            return Ok((None, false));
+        let joined = table.kind(&format!("{option}="));
+        if joined.is_some() && value.is_none() && next_is_word {
+            let reason = format!("the word behind `{option}` may be its value or a target");
+            return misleads(reason, "write a value with `=`, and targets first");
         }
-        if let Kind::Unknown = kind {
-            let path = self.unknown(value)?;
-            let next_is_word = next.is_some_and(|next| !next.starts_with('-'));
-            if table.style == Style::Camel && next_is_word && rules.scope.is_set() {
-                let reason = format!("`{option}` may take all words behind it for its values");
-                return misleads(reason, "write targets before it");
-            }
-            return Ok((path, false));
-        }
+        let kind = joined.filter(|_| value.is_some()).or_else(|| table.kind(option));
+        // `--watchAll=false`
+        let is_plain = value.is_none_or(|value| value.chars().all(char::is_alphanumeric));
         let taken = value.is_none();
-        let value = match value {
-            Some(value) => value,
-            None => self.next_value(next)?,
-        };
         let path = match kind {
-            Kind::Path(place) => Some(rules.option_path(option, value, place)?),
-            Kind::Choice(choices) if !is_choice(choices, value) => {
-                let both = format!("{option} {value}");
-                if !rules.allows(option) && !rules.allows(&both) {
-                    return rules.refuse_option(&both, self.program);
+            Some(Kind::Flag) if is_plain => return Ok((None, false)),
+            Some(Kind::Flag) | None => {
+                let path = self.unknown(value)?;
+                if table.style == OptionStyle::Camel && next_is_word && rules.scope.is_set() {
+                    let reason = format!("`{option}` may take all words behind it for its values");
+                    return misleads(reason, "write targets before it");
                 }
-                let path = rules.possible_path(option, value)?;
-                let target = value.split(['[', ':']).next().unwrap_or_default();
-                if taken && rules.scope.is_set() && (value.contains('/') || rules.exists(target)) {
-                    // Without the plugin that the option belongs to it is a target.
-                    return misleads(
-                        format!("`{}` may be a target", shown(value)),
-                        "write the value with `=`",
-                    );
-                }
-                path
+                return Ok((path, false));
             }
-            _ => None,
+            Some(Kind::Path(place)) => Some(rules.option_path(option, self.value(value, next)?, place)?),
+            Some(Kind::Choice(choices)) => self.choice(choices, self.value(value, next)?, taken)?,
+            Some(Kind::Value) => self.value(value, next).map(|_| None)?,
         };
         Ok((path, taken))
     }
 
-    /// The next word, if that can be nothing but the value. pytest also looks for `-p` among the values, and puts the words of a
+    /// Its value: the next word, if that can be nothing else. pytest also looks for `-p` among the values, and puts the words of a
     /// file in the place of `@FILE`; jest and vitest give no value to an option before another one.
-    fn next_value(&self, next: Option<&'a str>) -> Verdict<&'a str> {
+    fn value(&self, value: Option<&'a str>, next: Option<&'a str>) -> Verdict<&'a str> {
         let is_value = |next: &&str| !next.starts_with(['-', '@']) || is_choice(NUMBER, next);
-        match next.filter(is_value) {
-            Some(next) => Ok(next),
-            None => {
-                misleads(format!("`{}` has no value of its own", self.option), "write the value with `=`")
-            }
+        match value.or(next.filter(is_value)) {
+            Some(value) => Ok(value),
+            None => misleads(format!("`{}` has no value", self.option), "write the value with `=`"),
         }
+    }
+
+    /// The path in a value that is harmless only if it is one of these.
+    fn choice(&self, choices: &str, value: &str, taken: bool) -> Verdict<Option<PathWord>> {
+        let (rules, both) = (self.rules, format!("{} {value}", self.option));
+        if is_choice(choices, value) {
+            return Ok(None);
+        }
+        if !rules.allows(self.option) && !rules.allows(&both) {
+            return rules.refuse_option(&both, self.program);
+        }
+        let path = rules.possible_path(self.option, value)?;
+        // Without the plugin that the option belongs to, it is a target.
+        let target = value.split(['[', ':']).next().unwrap_or_default();
+        if taken && rules.scope.is_set() && (value.contains('/') || rules.exists(target)) {
+            return misleads(format!("`{}` may be a target", shown(value)), "write the value with `=`");
+        }
+        Ok(path)
     }
 
     fn unknown(&self, value: Option<&str>) -> Verdict<Option<PathWord>> {
         // Python's argparse takes numbers, and words with a space, for targets.
         let is_name = self.option.trim_start_matches('-').starts_with(|c: char| c.is_ascii_alphabetic());
         if !is_name || self.word.contains(' ') {
-            return misleads(
-                format!("`{}` can be read as a target", shown(self.word)),
-                "write a plain option",
-            );
+            return misleads(format!("`{}` may be a target", shown(self.word)), "write a plain option");
         }
         if self.option == "-C" {
             return misleads("`-C` changes the directory that targets are seen from", ELSEWHERE);

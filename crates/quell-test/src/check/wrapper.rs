@@ -70,9 +70,8 @@ pub(super) fn check_wrappers(
         programs.push(at);
         let (mut name, mut own) = (bare(&words[at]), at + 1);
         // `python -m coverage run` is `coverage run`.
-        if let Some(call) = PythonCall::at(words, at).filter(|call| call.module == "coverage") {
-            call.check(rules)?;
-            (name, own) = ("coverage", call.place + 1);
+        if let Some((place, module)) = python_module(words, at).filter(|(_, module)| *module == "coverage") {
+            (name, own) = (module, place + 1);
         }
         let Some(wrapper) = named(name) else { return not_a_runner(&words[at]) };
         at = wrapper.skip(words, own, rules)?;
@@ -87,20 +86,12 @@ pub(super) fn check_wrappers(
         check_fetched(command.runner, &words[first..=command.at], stands_before)?;
     }
     programs.push(command.at);
-    if let Some(call) = PythonCall::at(words, command.at) {
-        call.check(rules)?;
+    let toolchain = words.get(command.call).and_then(|word| word.strip_prefix('+'));
+    if let Some(name) = toolchain.filter(|name| command.runner.is_cargo() && !is_official(name)) {
+        let reason = format!("the toolchain `+{}` can be any program", shown(name));
+        return misleads(reason, "use an official name such as +stable or +1.85, or leave it out");
     }
-    match words
-        .get(command.at + 1)
-        .filter(|_| command.runner.is_cargo())
-        .and_then(|word| word.strip_prefix('+'))
-    {
-        Some(name) if !is_official(name) => {
-            let reason = format!("the toolchain `+{}` can be any program", shown(name));
-            misleads(reason, "use an official name such as +stable or +1.85, or leave it out")
-        }
-        _ => Ok(programs),
-    }
+    Ok(programs)
 }
 
 impl Wrapper {
@@ -120,7 +111,7 @@ impl Wrapper {
                 () if word.starts_with('-') => return rules.refuse_option(option, self.name),
                 () if self.name == "env" && value.is_some() => {
                     if (is_runner_variable(option) || leads_elsewhere(option)) && !rules.allows(option) {
-                        return rules.refuse_variable(option);
+                        return rules.refuse_name(option, "variables");
                     }
                     1
                 }
@@ -139,13 +130,11 @@ impl Wrapper {
 /// nice, `jest@29` is a version of jest, but `jest@file:/x` and `owner/jest` can be any package.
 fn check_fetched(runner: Runner, words: &[String], stands_before: bool) -> Verdict<()> {
     let (Some((name, before)), Some(wrapper)) = (words.split_last(), words.first()) else { return Ok(()) };
+    let own = if bare(wrapper) == "uvx" { "pytest" } else { "jest vitest" };
+    let is_version =
+        |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
     let (plain, version) = name.split_once('@').unwrap_or((name, ""));
-    let is_own = match bare(wrapper) {
-        "uvx" => runner == Runner::Pytest && plain == "pytest",
-        _ => matches!(runner, Runner::Jest | Runner::Vitest),
-    };
-    let is_version = version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
-    if !is_own || !stands_before || plain.contains('/') || !is_version {
+    if !is_among(own, plain) || !is_version(version) || !stands_before || plain != runner.name() {
         let reason = format!("behind `{}`, `{}` can be any package", shown(wrapper), shown(name));
         return misleads(reason, "write the plain name of a runner behind it, or a version such as jest@29");
     }
@@ -156,62 +145,32 @@ fn check_fetched(runner: Runner, words: &[String], stands_before: bool) -> Verdi
     Ok(())
 }
 
-/// `python … -m MODULE`.
-pub(super) struct PythonCall<'w> {
-    pub module: &'w str,
-    /// The place of the word that has the module in it.
-    pub place: usize,
-    /// The first flag that can load other code, or run something else.
-    pub telling: Option<String>,
-}
-
-impl<'w> PythonCall<'w> {
-    /// Reads flags as Python does: up to the first one that says what to run. What follows is for the program.
-    pub fn at(words: &'w [String], at: usize) -> Option<Self> {
-        let harmless = "dev faulthandler importtime no_debug_ranges tracemalloc utf8";
-        let mut flags: Vec<(char, &str)> = Vec::new();
-        let mut place = at + 1;
-        if bare(words.get(at)?) != "python" {
-            return None;
-        }
-        let module = 'words: loop {
-            let letters = words.get(place)?.strip_prefix('-').filter(|letters| !letters.is_empty())?;
-            for (at, letter) in letters.char_indices() {
-                let rest = &letters[at + letter.len_utf8()..];
-                if !"bBdEiIOPqsSuvVxmXW".contains(letter) {
-                    return None;
+/// The module that `python … -m MODULE` runs, and the place of the word that it is in. None if a flag before it can load other code,
+/// or run something else. Python reads its flags up to `-m`; what follows is for the module.
+pub(super) fn python_module(words: &[String], at: usize) -> Option<(usize, &str)> {
+    let harmless = "dev faulthandler importtime no_debug_ranges tracemalloc utf8";
+    let (mut place, mut is_isolated) = (at + 1, false);
+    while bare(words.get(at)?) == "python" {
+        let letters = words.get(place)?.strip_prefix('-').filter(|letters| !letters.is_empty())?;
+        let rest = letters.trim_start_matches(|letter| "bBdEIOPqsSuv".contains(letter));
+        is_isolated |= letters[..letters.len() - rest.len()].contains(['I', 'P']);
+        if let Some(letter) = rest.chars().next() {
+            place += usize::from(rest.len() == 1);
+            let value = if rest.len() == 1 { words.get(place)? } else { rest.get(1..)? };
+            match letter {
+                // Without the working directory in its path unittest finds modules elsewhere.
+                'm' => {
+                    return Some((place, value)).filter(|(_, module)| !is_isolated || *module != "unittest");
                 }
-                if "mXW".contains(letter) {
-                    place += usize::from(rest.is_empty());
-                    let value = if rest.is_empty() { words.get(place)?.as_str() } else { rest };
-                    if letter == 'm' {
-                        break 'words value;
-                    }
-                    flags.push((letter, value));
-                    break;
-                }
-                flags.push((letter, ""));
+                'X' if is_among(harmless, value.split('=').next()?) => {}
+                // Python imports the module of a category with a dot.
+                'W' if !value.contains('.') => {}
+                _ => return None,
             }
-            place += 1;
-        };
-        let is_telling = |(letter, value): &(char, &str)| match letter {
-            'X' => !is_among(harmless, value.split('=').next().unwrap_or_default()),
-            // Python imports the module of a category with a dot.
-            'W' => value.contains('.'),
-            // Without the working directory in its path unittest finds modules elsewhere.
-            'I' | 'P' => module == "unittest",
-            letter => "iVx".contains(*letter),
-        };
-        let telling = flags.iter().find(|flag| is_telling(flag)).map(|(letter, _)| format!("-{letter}"));
-        Some(Self { module, place, telling })
-    }
-
-    fn check(&self, rules: &Rules<'_>) -> Verdict<()> {
-        match &self.telling {
-            Some(flag) if !rules.allows(flag) => rules.refuse_option(flag, "python"),
-            _ => Ok(()),
         }
+        place += 1;
     }
+    None
 }
 
 /// Whether cargo is called for tests: `cargo test`, `cargo nextest run`. `cargo t` is an alias, which a file can redefine.

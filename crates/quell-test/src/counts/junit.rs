@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{FoundTests, Names};
+use super::{FoundTests, Names, TestCounts};
 use crate::answer::JunitReport;
 
 /// How large a report may be.
 const LONGEST: u64 = 32 << 20;
 
 /// The file that a run may write a report to.
-pub(crate) struct Report {
+pub(crate) struct ReportFile {
     path: PathBuf,
     name: PathBuf,
     before: Option<FileState>,
@@ -30,7 +30,7 @@ fn state(path: &Path) -> Option<FileState> {
     Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
-impl Report {
+impl ReportFile {
     /// Notes what is there before the run.
     pub fn before_run(cwd: &Path, name: PathBuf) -> Self {
         let path = cwd.join(&name);
@@ -118,7 +118,8 @@ pub(super) fn read(bytes: &[u8]) -> Suite {
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    let found = FoundTests { passed, failed, skipped, errors, complete, names, ..FoundTests::default() };
+    let counts = TestCounts { passed, failed, skipped, errors, complete, source: "junit".into() };
+    let found = FoundTests { counts, names, ..FoundTests::default() };
     Suite { found: suites.then_some(found), problem }
 }
 

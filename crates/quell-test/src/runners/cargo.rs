@@ -1,17 +1,17 @@
 //! `cargo test` and `cargo nextest run`.
 
-use super::{Runner, Table};
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict, is_among};
+use super::{Runner, RunnerTable};
+use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, is_among};
 
-pub(super) const TEST: Table = table("cargo test");
-pub(super) const NEXTEST: Table = table("cargo nextest");
+pub(super) const TEST: RunnerTable = table("cargo test");
+pub(super) const NEXTEST: RunnerTable = table("cargo nextest");
 
-const fn table(name: &'static str) -> Table {
-    Table { name, options: OPTIONS, end: "--", behind: Some(&LIBTEST), verbs: "", target: no_target }
+const fn table(name: &'static str) -> RunnerTable {
+    RunnerTable { name, options: OPTIONS, end: "--", behind: Some(&LIBTEST), verbs: "", target: no_target }
 }
 
 const OPTIONS: Options = Options {
-    style: Style::Unix,
+    style: OptionStyle::Unix,
     flags: "\
         -q --quiet -v --verbose -r --release -h --help --lib --bins --examples --tests --benches --all-targets \
         --doc --no-run --no-fail-fast --fail-fast --keep-going --frozen --locked --offline --ignore-rust-version \
@@ -25,6 +25,10 @@ const OPTIONS: Options = Options {
         ("--color", "auto always never"),
         // A file, which has a dot in its name, says which linker is run.
         ("--target", "~"),
+        (
+            "-Z --config --target-dir --config-file --tool-config-file --user-config-file --archive-file",
+            NEVER,
+        ),
     ],
     paths: &[("--manifest-path", Place::Target)],
     wide: "-p --package --workspace --all",
@@ -32,7 +36,7 @@ const OPTIONS: Options = Options {
 
 /// Options of the program that rustc builds from tests.
 const LIBTEST: Options = Options {
-    style: Style::Unix,
+    style: OptionStyle::Unix,
     flags: "\
         -q --quiet --nocapture --no-capture --show-output --ignored --include-ignored --exact --list --bench --test \
         --force-run-in-process --exclude-should-panic --shuffle --report-time -h --help",

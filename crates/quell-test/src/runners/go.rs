@@ -2,13 +2,13 @@
 
 use quell_guard::BUILT_IN;
 
-use super::Table;
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict, refuse};
+use super::RunnerTable;
+use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, refuse};
 
-pub(super) const TABLE: Table = Table {
+pub(super) const TABLE: RunnerTable = RunnerTable {
     name: "go test",
     options: Options {
-        style: Style::Go,
+        style: OptionStyle::Go,
         flags: "-v -race -short -failfast -json -cover -benchmem -msan -asan -x -n -a -c -trimpath -fullpath -buildvcs",
         values: "\
             -run -skip -bench -benchtime -cpu -list -timeout -vet -fuzz -fuzztime -fuzzminimizetime -shuffle -tags",
@@ -16,6 +16,8 @@ pub(super) const TABLE: Table = Table {
             ("-count -parallel -p", NUMBER),
             ("-covermode", "set count atomic"),
             ("-mod", "mod readonly vendor"),
+            ("-coverpkg -exec -toolexec -vettool -overlay -modfile -pgo -pkgdir -outputdir", NEVER),
+            ("-ldflags -gcflags -gccgoflags -asmflags -buildmode -compiler -installsuffix", NEVER),
         ],
         paths: &[
             ("-o", Place::Output("test out bin exe")),

@@ -1,12 +1,12 @@
 //! jest and vitest.
 
-use super::Table;
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict};
+use super::RunnerTable;
+use crate::check::{NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict};
 
-pub(super) const JEST: Table = Table {
+pub(super) const JEST: RunnerTable = RunnerTable {
     name: "jest",
     options: Options {
-        style: Style::Camel,
+        style: OptionStyle::Camel,
         flags: "\
             -b --bail -e --expand -f --onlyFailures -h --help -i --runInBand -o --onlyChanged -u --updateSnapshot \
             --version --cache --noCache --ci --clearMocks --color --noColor --coverage --noCoverage --debug \
@@ -40,10 +40,10 @@ pub(super) const JEST: Table = Table {
     target: pattern,
 };
 
-pub(super) const VITEST: Table = Table {
+pub(super) const VITEST: RunnerTable = RunnerTable {
     name: "vitest",
     options: Options {
-        style: Style::Camel,
+        style: OptionStyle::Camel,
         flags: "\
             -h --help -v --version --run --watch --noWatch --coverage --noCoverage --coverage.enabled --coverage.all \
             --coverage.clean --passWithNoTests --allowOnly --globals --dom --isolate --noIsolate --fileParallelism \

@@ -31,7 +31,7 @@ pub(crate) enum Runner {
 }
 
 /// What is known of a runner.
-pub(crate) struct Table {
+pub(crate) struct RunnerTable {
     /// What people call it, and what a policy may allow it by.
     pub name: &'static str,
     pub options: Options,
@@ -47,7 +47,7 @@ pub(crate) struct Table {
 
 impl Runner {
     /// Its table; none for a command that is not a known runner.
-    pub fn table(self) -> Option<&'static Table> {
+    pub fn table(self) -> Option<&'static RunnerTable> {
         match self {
             Self::Pytest => Some(&pytest::TABLE),
             Self::Unittest => Some(&unittest::TABLE),

@@ -1,13 +1,15 @@
 //! pytest.
 
-use super::Table;
-use crate::check::{LOG, NO_DOT, NUMBER, Options, PathWord, Place, Rules, Style, Verdict, check_target};
+use super::RunnerTable;
+use crate::check::{
+    LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, check_target,
+};
 
-pub(super) const TABLE: Table =
-    Table { name: "pytest", options: OPTIONS, end: "", behind: None, verbs: "", target: node };
+pub(super) const TABLE: RunnerTable =
+    RunnerTable { name: "pytest", options: OPTIONS, end: "", behind: None, verbs: "", target: node };
 
 const OPTIONS: Options = Options {
-    style: Style::Unix,
+    style: OptionStyle::Unix,
     flags: "\
         -h -l -q -s -v -V -x --help --version --exitfirst --verbose --quiet --showlocals --no-showlocals \
         --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --sw-skip --stepwise-skip \
@@ -49,6 +51,7 @@ const OPTIONS: Options = Options {
         ("-c --config-file", "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini"),
         ("--rootdir --confcutdir", "."),
         ("-o --override-ini", SETTINGS),
+        ("--cov-config --pdbcls --pastebin --log-format --log-date-format --log-file-format", NEVER),
     ],
     paths: &[
         ("--junitxml --junit-xml", Place::Output("xml")),

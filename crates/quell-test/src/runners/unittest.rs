@@ -4,14 +4,14 @@ use std::path::Path;
 
 use quell_guard::BUILT_IN;
 
-use super::Table;
-use crate::check::{NUMBER, Options, PathWord, Place, Rules, Style, Verdict, misleads, refuse, shown};
+use super::RunnerTable;
+use crate::check::{NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, misleads, refuse, shown};
 use crate::files;
 
-pub(super) const TABLE: Table = Table {
+pub(super) const TABLE: RunnerTable = RunnerTable {
     name: "unittest",
     options: Options {
-        style: Style::Unix,
+        style: OptionStyle::Unix,
         flags: "-h --help -v --verbose -q --quiet --locals -f --failfast -c --catch -b --buffer",
         values: "-k -p --pattern",
         choices: &[("--durations", NUMBER), ("-t --top-level-directory", ".")],

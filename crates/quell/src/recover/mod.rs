@@ -24,6 +24,8 @@ use record::{LostEnd, put_on_record};
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look whether it has: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a command that only reads waits for survivors that are on record.
+const READING: Duration = Duration::from_millis(500);
 /// How many survivors an error names.
 const NAMED: usize = 5;
 
@@ -207,7 +209,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
             (lost, end)
         }
         RecoveryCase::Lost(lost) => {
-            let end = stop(job, &lost)?;
+            let end = stop(job, &lost, finisher)?;
             (lost, end)
         }
     };
@@ -239,7 +241,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
 }
 
 /// Kills what is left of a lost job, and counts.
-fn stop(job: &JobDir, lost: &LostJob) -> Result<LostEnd> {
+fn stop(job: &JobDir, lost: &LostJob, finisher: Finisher) -> Result<LostEnd> {
     if !quell_sys::proc_is_ours() {
         let why =
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
@@ -247,7 +249,12 @@ fn stop(job: &JobDir, lost: &LostJob) -> Result<LostEnd> {
     }
     let (age, began) = (lost.age(), Instant::now());
     let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
-    let recovered = quell_contain::recover(&lost.orphaned(job), &lost.plan(), &now);
+    let (orphaned, mut plan) = (lost.orphaned(job), lost.plan());
+    // Processes that survived a whole stop seldom die now: a command that only reads does not wait for them.
+    if finisher == Finisher::Reader && !orphaned.survivors.is_empty() {
+        plan.verify = plan.verify.min(READING);
+    }
+    let recovered = quell_contain::recover(&orphaned, &plan, &now);
     fault_point(FaultPoint::LostKilled);
     if lost.elsewhere {
         // A command that can see its processes has to finish it.
