@@ -16,8 +16,8 @@ mod here {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use quell::answers::ConfigAnswer;
     use quell::config::{Config, Layer, Loaded};
+    use quell::responses::ConfigAnswer;
     use quell_core::printable;
 
     use crate::output;

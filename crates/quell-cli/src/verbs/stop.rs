@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quell::answers::{StopAnswer, StoppedJob};
+use quell::responses::{StopAnswer, StoppedJob};
 use quell::{Error, Filter, Job, Quell, Stop, Stopped};
 use quell_core::{ErrorBody, Verdict, account, format_duration};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::answers::Followed;
+use quell::responses::Followed;
 use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
 
 use super::super::envelope;
