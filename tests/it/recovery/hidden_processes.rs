@@ -228,7 +228,7 @@ fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
     if !host::am_root() || Contain::Cgroup.available(User::Root).is_err() {
         return skip(test, "it needs root and a cgroup");
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     // A cgroup with processes in it can't be made threaded, so the job leaves it for that.
     let script = "M=$(findmnt -nt cgroup2 -o TARGET | head -n 1); own=$M$(sed -n s/^0:://p /proc/self/cgroup)
         echo 0 >$M/cgroup.procs; echo threaded >$own/cgroup.type && echo 0 >$own/cgroup.threads || touch refused
