@@ -186,6 +186,8 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("pytest --alluredir=./out/x tests", "ok"),
         ("pytest --base-url=http://localhost:1/x tests", "ok"),
         ("pytest --x=file:///etc tests", "PATH_ABSOLUTE"),
+        ("pytest --x=FILE:///etc tests", "PATH_ABSOLUTE"),
+        ("pytest --x=git+ssh://host/x tests", "ok"),
         // What argparse takes for no option.
         ("pytest '- x/../../out/a.py' tests", "PATH_OPTION"),
         ("pytest '-Zo x/../../out/a.py' tests", "PATH_OPTION"),
