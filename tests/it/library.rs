@@ -9,16 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{
-    Conditions, Home, JobRequest, Met, Quell, Stop,
-    guard::{Guard, Policy, Verb},
-    wait,
-};
+use quell::binary::{Home, QuellInternals, open};
+use quell::{Condition, JobRequest, Quell, StopOptions, WaitFor};
+use quell_guard::{Guard, Policy, Verb};
 use quell_tests::{eventually, lab::Lab, run::PATIENCE, skip};
 
 /// quell's library, with the jobs of this lab.
 pub fn quell(lab: &Lab) -> Quell {
-    Quell::with_program(Home::at(lab.home()), lab.quell_path())
+    open(Home::at(lab.home()), lab.quell_path())
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
@@ -27,10 +25,9 @@ pub fn nap(lab: &Lab) -> JobRequest {
 }
 
 /// Waits until the job is over; what it came to.
-pub fn over(job: &quell::Job) -> Met {
-    let waited =
-        wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE * 10));
-    waited.expect("a wait").first().expect("one job").met
+pub fn over(job: &quell::Job) -> Condition {
+    let waited = job.wait(&WaitFor::end(), Some(PATIENCE * 10));
+    waited.expect("a wait").met
 }
 
 /// The lines about a verb in the audit log of this lab: their kinds.
@@ -46,19 +43,23 @@ fn no_permit_is_good_for_another_verb() {
     let lab = Lab::as_me();
     let guard = Guard::new(&Home::at(lab.home()), Policy::default());
     let permit = |verb| guard.permit(verb, "", None).expect("a permit");
-    let stop = Stop { kill: true, ..Stop::default() };
+    let stop = StopOptions::kill();
     let job = quell(&lab).permitted(permit(Verb::Start)).start(&nap(&lab)).expect("a start");
     assert_eq!(kinds(&lab, "stop"), Vec::<String>::new());
-    job.stop(&stop).expect("a stop");
+    let _ = job.stop_with(&stop).expect("a stop");
     assert_eq!(kinds(&lab, "stop"), ["decision", "act"], "a start does not permit a stop");
     let other = quell(&lab).start(&nap(&lab)).expect("a start").id();
-    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop(&stop).expect("a stop");
+    let _ = quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop_with(&stop).expect("a stop");
     assert_eq!(
         kinds(&lab, "stop"),
         ["decision", "act", "decision"],
         "the holder of a permit writes down the rest"
     );
-    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).remove(false).expect("removed");
+    quell(&lab)
+        .permitted(permit(Verb::Stop))
+        .job_with(other)
+        .remove(quell::Removal::IfProvenDead)
+        .expect("removed");
     assert_eq!(kinds(&lab, "rm"), ["decision"]);
 }
 
@@ -97,7 +98,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
     let small: Duration = (0..5)
         .map(|_| {
             let (job, took) = begin();
-            job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+            let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
             took
         })
         .min()
@@ -113,8 +114,8 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
                     for _ in 0..3 {
                         let (job, time) = begin();
                         took.push(time);
-                        let stopped = job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
-                        assert_eq!(stopped.receipt.verdict, quell::core::Verdict::Gone);
+                        let stopped = job.stop_with(&StopOptions::kill()).expect("a stop");
+                        assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone);
                     }
                     took
                 })
@@ -140,9 +141,9 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
     start.name = Some("web".into());
     for round in 0..20 {
         let job = quell.start(&start).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(over(&job), Met::Exit);
+        assert_eq!(over(&job), Condition::Exit);
         if round % 2 == 0 {
-            job.remove(false).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            job.remove(quell::Removal::IfProvenDead).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
     }
 }
@@ -154,10 +155,10 @@ fn a_home_that_is_named_from_here_is_here() {
     let here = std::env::current_dir().expect("here");
     let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
     let home = up.join(lab.home().strip_prefix("/").expect("an absolute path"));
-    let quell = Quell::with_program(Home::at(home), lab.quell_path());
+    let quell = open(Home::at(home), lab.quell_path());
     let job = quell.start(&nap(&lab)).expect("a start");
     assert_eq!(lab.ids("live"), [job.id().to_string()]);
-    job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use quell_core::{ErrorBody, Mask, printable, printable_lines};
+use quell::ErrorBody;
+use quell::binary::{Mask, printable, printable_lines};
 use serde_json::Value;
 
 /// The exit code when quell itself could not do its work.
@@ -38,8 +39,8 @@ pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
     let mut error = ErrorBody { message: hidden(&error.message), hint: hidden(&error.hint), ..error.clone() };
     hide_in(&mut error.details);
     let said = json
-        && !quell_sys::closed_at_start()[1]
-        && print(&format!("{}\n", quell_core::failure(verb, &error))).is_ok();
+        && !quell::binary::closed_at_start()[1]
+        && print(&format!("{}\n", quell::binary::failure(verb, &error))).is_ok();
     if !said {
         let [message, hint] = [&error.message, &error.hint].map(|text| printable(text));
         to_stderr(&format!("quell: {message} ({hint})\n"));
@@ -73,7 +74,7 @@ pub fn to_reader(text: &str) -> Option<ExitCode> {
 
 /// Without an exit code the reader has left.
 fn write(text: &str) -> Result<(), Option<ExitCode>> {
-    if quell_sys::closed_at_start()[1] {
+    if quell::binary::closed_at_start()[1] {
         to_stderr("quell: can't write the result: stdout is closed (open it, or send it to a file)\n");
         return Err(Some(ExitCode::from(FAILED)));
     }
@@ -103,9 +104,11 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell_core::{BUILT_IN, Decision, JobId};
+    use quell::RunError;
+    use quell::binary::BUILT_IN;
+    use quell::binary::ExecRemedy;
+    use quell::{Decision, JobId};
     use quell_guard::Error as HostError;
-    use quell_keeper::{ExecRemedy, RunError};
 
     /// One of each, with the parts that are the caller's in capitals.
     fn all() -> Vec<Error> {

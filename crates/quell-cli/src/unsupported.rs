@@ -7,7 +7,7 @@ pub mod run;
 
 use std::process::ExitCode;
 
-use quell_core::ErrorBody;
+use quell::ErrorBody;
 use serde_json::json;
 
 use crate::args::{self, CliCommand};
@@ -23,7 +23,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
     let error = ErrorBody {
         code: "unsupported_platform".into(),
-        message: quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default(),
+        message: quell::binary::supported().err().map(|error| error.to_string()).unwrap_or_default(),
         hint: "run quell on Linux".into(),
         retryable: false,
         details: json!({}),

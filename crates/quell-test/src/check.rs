@@ -17,7 +17,7 @@ use crate::rules::{
 
 use super::evidence::EvidenceFile;
 use super::{TestPlan, cargo, ini, report, shadow, symlinks};
-use quell::Config;
+use quell::binary::Config;
 
 /// The variable whose words pytest puts before its own.
 pub(super) const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";

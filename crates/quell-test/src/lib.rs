@@ -37,7 +37,8 @@ pub use output::{OutputCut, StreamText};
 use counts::{Counter, FoundTests};
 use evidence::EvidenceFile;
 use follow::Course;
-use quell::{Error, Job, Quell, Result, Stop};
+use quell::binary::{JobInternals, QuellInternals};
+use quell::{Error, Job, Quell, Result};
 use quell_guard::{Guard, Permit, Verb, decide_verb};
 use status::Facts;
 
@@ -299,7 +300,7 @@ impl TestAnswer {
         meet(&job);
         let course = Course::follow(&job, begun, request.timeout).inspect_err(|_| {
             // Nobody watches over it any more, and this process may live on for long. What comes of the stop is on record.
-            let _ = job.stop(&Stop::default());
+            let _ = job.stop();
         })?;
         let receipt = job.receipt()?;
         let mut counter = Counter::new(runner);

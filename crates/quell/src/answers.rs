@@ -7,10 +7,10 @@ use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Rece
 use quell_guard::{Decision, Verb};
 use serde::Serialize;
 
-use crate::config::{ConfigFile, Sourced};
+use crate::config::{ConfigFile, Loaded, Sourced};
 use crate::{
-    Cursor, Error, Job, JobState, JobView, Line, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView,
-    Met, Result, Unwritten, Waited, settle_lost,
+    Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
+    Unwritten, Waited, settle_lost,
 };
 
 /// `quell start`.
@@ -25,7 +25,7 @@ pub struct StartAnswer {
     pub job: Option<JobView>,
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Met>,
+    pub met: Option<Condition>,
     /// The last lines of its output, if it ended before it was ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -69,7 +69,7 @@ pub struct RestartAnswer {
     pub job: Option<JobView>,
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Met>,
+    pub met: Option<Condition>,
     /// The last lines of its output, if it ended before it was ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -239,7 +239,7 @@ impl Job {
     /// Everything that is known of it. If its keeper was lost, its stop is finished first; one that can't be proven dead
     /// is shown as `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
-        self.quell().permit(Verb::Status, "")?;
+        self.quell.permit(Verb::Status, "")?;
         match settle_lost(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),
@@ -272,27 +272,22 @@ impl Job {
     }
 
     /// The last lines that it has written, if it ended before what was waited for: they mostly say why. Long ones are cut.
-    pub fn last_lines(&self, met: Option<Met>) -> Vec<String> {
+    pub fn last_lines(&self, met: Option<Condition>) -> Vec<String> {
         const LINES: usize = 10;
         const LONGEST: usize = 400;
-        if met != Some(Met::Exit) {
+        if met != Some(Condition::Exit) {
             return Vec::new();
         }
-        let budget = Some((LINES * LONGEST * 4) as u64);
-        let page = self.logs(&LogQuery { tail: Some(LINES), budget, ..LogQuery::default() });
-        let text = |line: &Line| {
-            let text = String::from_utf8_lossy(&line.bytes);
-            match text.char_indices().nth(LONGEST) {
-                Some((at, _)) => format!("{}…", &text[..at]),
-                None => text.into_owned(),
-            }
+        let cut = |LogLine { text, .. }: LogLine| match text.char_indices().nth(LONGEST) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
         };
-        page.map(|page| page.lines().map(text).collect()).unwrap_or_default()
+        let read = self.logs().last(LINES).max_bytes((LINES * LONGEST * 4) as u64).read();
+        read.map(|page| page.lines.into_iter().map(cut).collect()).unwrap_or_default()
     }
 
     /// What it has written so far; none if that can't be read.
     fn written(&self) -> Option<Output> {
-        let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
-        self.logs(&nothing).ok().map(|page| page.end.totals)
+        self.logs().last(0).read().ok().map(|page| page.totals)
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
 use crate::view::JobView;
-use crate::{Error, Result};
+use crate::{DryRun, Error, Removal, Result};
 
 /// What a directory is called on its way out.
 const OUTGOING: &str = ".gone-";
@@ -69,7 +69,7 @@ pub struct GcReport {
 
 /// Removes the finished jobs that `rules` don't keep, those that ended first first; and the remains of those that never
 /// came to be. With `dry_run` it only says which.
-pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
     collect(home, rules, dry_run, None)
 }
 
@@ -77,9 +77,10 @@ pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport
 pub(crate) fn collect(
     home: &Home,
     rules: &GcRules,
-    dry_run: bool,
+    dry_run: DryRun,
     at_most: Option<usize>,
 ) -> Result<GcReport> {
+    let dry_run = dry_run.is_dry();
     let mut report = GcReport { dry_run, ..GcReport::default() };
     if !home.dir().is_dir() {
         return Ok(report);
@@ -125,7 +126,7 @@ pub(crate) fn collect(
 /// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One with
 /// survivors is [`Error::NotProvenDead`], unless by `force`. One of which nobody can know any more goes: there is nothing
 /// that could be tried again with its record.
-pub(crate) fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
+pub(crate) fn remove(home: &Home, id: JobId, how: Removal) -> Result<()> {
     let job = home.job(id);
     if !job.exists() {
         return Err(Error::NoSuchJob(id.to_string()));
@@ -137,7 +138,7 @@ pub(crate) fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
         Some(Verdict::Survivors { count }) => Some(format!("{count} of its processes are not dead")),
         Some(Verdict::Gone | Verdict::Unproven { .. }) | None => None,
     });
-    if let Some(left) = left.filter(|_| !force && of_this_boot(&job)) {
+    if let Some(left) = left.filter(|_| how != Removal::Force && of_this_boot(&job)) {
         return Err(Error::NotProvenDead(format!("job {id} stays: {left}")));
     }
     take_away(home, id, view.and_then(|view| view.name).as_deref())?;

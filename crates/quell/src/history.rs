@@ -28,7 +28,7 @@ pub fn parse_since(text: &str) -> Result<Timestamp> {
 impl Job {
     /// Its history, oldest first. A job in the foreground writes none: what its record tells is given instead.
     pub fn events(&self) -> Result<Vec<JobEvent>> {
-        self.quell().permit(Verb::Events, "")?;
+        self.quell.permit(Verb::Events, "")?;
         EventFeed::new(self).read()
     }
 
@@ -285,6 +285,6 @@ fn over(job: &Job) -> Result<bool> {
     match settle_lost(job.dir()) {
         // Nobody keeps it, so nothing more is written; `sweep` says who is left.
         Err(Error::NotProvenDead(_)) => Ok(true),
-        other => other.and_then(|_| job.is_over()),
+        other => other.and_then(|_| job.has_ended()),
     }
 }

@@ -10,7 +10,7 @@ use quell_guard::Verb;
 
 use crate::start::{is_inside_a_job, open_input, owner_lives};
 use crate::view::about;
-use crate::{Error, Job, Result, Stop};
+use crate::{Error, Job, Result, StopOptions};
 
 /// How many restarts of restarts are followed back.
 const FOLLOWED: usize = 1000;
@@ -20,7 +20,7 @@ impl Job {
     /// as long as anything of the old tree is known to be alive. Whatever can be known to prevent the start is found out
     /// before anything is stopped: the guard does not let the command be started, it is in the foreground, what it reads
     /// can't be had again, its directory or its program is gone, somebody else restarts it or has done so.
-    pub fn restart(&self, stop: &Stop) -> Result<Job> {
+    pub fn restart(&self, stop: &StopOptions) -> Result<Job> {
         self.quell.permit(Verb::Restart, &self.id().to_string())?;
         let unreadable = |name: &str| about(&self.dir().dir().join(name));
         if self.dir().spec().map_err(unreadable("spec.json"))?.request.is_foreground() {
@@ -45,9 +45,9 @@ impl Job {
         background.nested = is_inside_a_job();
         // A job whose owner is gone is restarted without one.
         background.owner = background.owner.filter(|owner| owner_lives(self.quell.home(), owner));
-        crate::roles::check_request(self.quell.home(), &request)?;
+        crate::admit::check_start(self.quell.home(), &request)?;
         quell_keeper::check(&request)?;
-        self.stop_admitted(stop)?;
+        let _ = self.stop_permitted(stop)?;
         fault_point(FaultPoint::RestartStopped);
         self.quell.start_request(&request, stdin)
     }
@@ -82,7 +82,7 @@ impl Job {
     /// Whether it is over; one whose keeper was lost is finished first.
     fn is_over_now(&self) -> Result<bool> {
         crate::settle_lost(self.dir())?;
-        self.is_over()
+        self.has_ended()
     }
 
     /// What it reads, opened again.

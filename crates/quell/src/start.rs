@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
@@ -16,12 +15,12 @@ use quell_keeper::{RunError, StartMessage, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 
-use quell_guard::{Permit, Verb};
+use quell_guard::Verb;
 
 use crate::{Error, Job, Quell, Result, record_start};
 
 /// The verb by which a keeper is executed.
-pub const KEEP_VERB: &str = "__keep";
+const KEEP_VERB: &str = "__keep";
 
 /// How long a start may take: two talks with the user's systemd, on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -221,7 +220,7 @@ impl Quell {
     /// let mut request = quell::JobRequest::background(["npm", "run", "dev"]);
     /// request.name = Some("web".into());
     /// request.timeout = Some(Duration::from_secs(3600));
-    /// let job = quell::Quell::new()?.start(&request)?;
+    /// let job = quell::Quell::open()?.start(&request)?;
     /// println!("{}", job.id());
     /// # Ok(())
     /// # }
@@ -236,18 +235,6 @@ impl Quell {
             record_start(&permit, &program, &started);
         }
         started
-    }
-
-    /// Starts a test run. Before: `permit` is that of the test run. The job that comes back can be stopped through this handle
-    /// without asking again.
-    pub fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job> {
-        if permit.verb() != Verb::Test {
-            let why = format!("a test run needs a permit for `test`, not for `{}`", permit.verb());
-            return Err(Error::BadValue(why));
-        }
-        let (request, stdin) = resolve_request(self.home(), request)?;
-        let id = self.start_request(&request, stdin)?.id();
-        Ok(Self { started: Some(id), permit: Some(Arc::new(permit.clone())), ..self.clone() }.job_with(id))
     }
 
     /// Starts it. If its name is that of a job that was lost, that one is finished first.

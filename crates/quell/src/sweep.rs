@@ -11,7 +11,7 @@ use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
 use crate::recover::{Case, Finish, Finisher, Keepers, Lost, Survivors, finish_lost, settle};
-use crate::{Error, Result, find, index};
+use crate::{DryRun, Error, Result, find, index};
 
 /// How long what is left of an ended job in its cgroup may take to die.
 const LITTER_PATIENCE: Duration = Duration::from_secs(10);
@@ -151,7 +151,8 @@ impl SweptJob {
 /// Finishes every lost job in `home`, and removes what else was left. With `dry_run` it only says what it would do.
 ///
 /// An error is about the home itself; what goes wrong with one job is in the report, and does not keep the others waiting.
-pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
+pub(crate) fn sweep(home: &Home, dry_run: DryRun) -> Result<SweepReport> {
+    let dry_run = dry_run.is_dry();
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
     // It says what is killed: nobody else may have a say in that.
     home.check().map_err(failed)?;

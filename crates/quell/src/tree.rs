@@ -5,7 +5,6 @@ use quell_keeper::control::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::answers::TreeAnswer;
 use crate::recover::{Lost, mask_of};
 use crate::{Error, Job, JobState, Result};
 
@@ -18,34 +17,12 @@ pub enum ProcessTree {
     Ended(Box<Receipt>),
 }
 
-impl ProcessTree {
-    /// As programs read it.
-    pub fn answer(&self, id: quell_core::JobId) -> TreeAnswer {
-        match self {
-            Self::Alive(state, processes) => TreeAnswer {
-                id,
-                state: *state,
-                processes: processes.clone(),
-                members: Vec::new(),
-                members_omitted: 0,
-            },
-            Self::Ended(receipt) => TreeAnswer {
-                id,
-                state: JobState::Ended,
-                processes: Vec::new(),
-                members: receipt.members.clone(),
-                members_omitted: receipt.members_omitted,
-            },
-        }
-    }
-}
-
 impl Job {
     /// Who is in it now; or, if it has ended, who was. If its keeper was lost, its stop is finished first.
     ///
     /// A job in the foreground is looked at from outside: who has just been forked may be missing.
-    pub fn whole_tree(&self) -> Result<ProcessTree> {
-        self.quell().permit(Verb::Tree, "")?;
+    pub fn tree(&self) -> Result<ProcessTree> {
+        self.quell.permit(Verb::Tree, "")?;
         // Once more if it ends while it is looked at.
         for _ in 0..2 {
             let view = self.view()?;
@@ -53,7 +30,7 @@ impl Job {
                 break;
             }
             let seen = match view.mode {
-                ModeKind::Start => self.tree(),
+                ModeKind::Start => self.members(),
                 ModeKind::Run => self.seen_from_outside(),
             };
             match seen {

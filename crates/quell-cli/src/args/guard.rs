@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quell_core::parse_duration;
+use quell::units::parse_duration;
 
 use super::LeakArg;
 use super::common::timeout;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::{AccessRequest, Config, Error, Loaded, Quell};
-use quell_core::{Environment, JobId, Mask};
+use quell::binary::{AccessRequest, Config, Loaded, Mask, QuellInternals};
+use quell::{Environment, Error, JobId, Quell};
 use quell_guard::{Guard, Permit, Policy, Verb, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
@@ -53,9 +53,9 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
     let is_run = matches!(verb, CliCommand::Run(_));
     let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
-    let home = quell::Home::find();
+    let home = quell::binary::Home::find();
     if let (true, Ok(policy)) = (refuses_run, &policy)
-        && quell_keeper::is_run_by_a_helper()
+        && quell::binary::is_run_by_a_helper()
     {
         return permit_for_helper(policy, home.as_ref(), &target, mask);
     }
@@ -66,14 +66,14 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
         CliCommand::Stop(args) => args.reason.clone(),
         _ => None,
     };
-    quell::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
+    quell::binary::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
 }
 
 /// Lets the command of a hook or a probe pass where `run` is refused: it is part of a job that was started, and needs what a
 /// start needs. A caller can forge the look of a helper, so that gives no more rights than a start, and leaves a line.
 fn permit_for_helper(
     policy: &Policy,
-    home: Option<&quell::Home>,
+    home: Option<&quell::binary::Home>,
     target: &str,
     mask: Mask,
 ) -> Result<Permit, Error> {

@@ -201,6 +201,7 @@ impl Index {
         query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
     }
 
+    #[cfg(feature = "binary")]
     /// For each of `ids` the ones beside it, in the order of ids.
     pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         let mut query = self.db.prepare_cached(

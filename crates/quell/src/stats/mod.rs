@@ -162,11 +162,6 @@ pub struct StatsFilter {
     pub tag_key: Option<String>,
 }
 
-/// The sums over the finished jobs that ended at `since` or later and bear all of `tags`.
-pub fn stats(home: &Home, since: Option<SystemTime>, tags: &[TagFilter]) -> Result<Stats> {
-    stats_of(home, &StatsFilter { since, tags: tags.to_vec(), ..StatsFilter::default() })
-}
-
 /// The sums over the finished jobs that are asked for.
 pub fn stats_of(home: &Home, filter: &StatsFilter) -> Result<Stats> {
     let wanted = Wanted { since: filter.since, tags: filter.tags.clone(), ..Wanted::default() };

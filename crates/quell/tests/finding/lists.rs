@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quell::core::{JobId, RootOutcome};
-use quell::{Error, Filter, Home, JobState, JobView, list};
+use quell::binary::{Home, list};
+use quell::{Error, Filter, JobId, JobState, JobView, RootOutcome};
 
 use crate::fake::{Fake, THEN, TestHome, exists, finish};
 

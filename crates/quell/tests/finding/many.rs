@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quell::core::JobId;
-use quell::{Filter, GcRules, Home, list, resolve};
+use quell::binary::{Home, list, resolve};
+use quell::{Filter, GcRules, JobId};
 
 use crate::fake::{Fake, TestHome, finish, gc};
 

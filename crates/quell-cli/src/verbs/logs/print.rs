@@ -4,8 +4,9 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::answers::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
+use quell::binary::answers::Followed;
+use quell::binary::{Cut, Entry, JobInternals, Line};
+use quell::{Cursor, Job, Omitted, Stream, Timestamp, Unwritten};
 
 use super::super::envelope;
 use super::Flow;
