@@ -162,12 +162,63 @@ fn a_home_that_is_named_from_here_is_here() {
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
+/// The example on the first page of the crate's documentation, with a program that is ready and ends by itself.
+#[test]
+fn the_first_example_works() {
+    let lab = Lab::as_me();
+    let quell = quell(&lab);
+    let script = "echo listening; sleep 0.2; printf 'no line end'; sleep $0";
+    let job = quell
+        .command("sh")
+        .args(["-c", script, &lab.oracle.nap()])
+        .ready_log("^listening$")
+        .tag("kind", "example")
+        .owned_by_this_process()
+        .start()
+        .expect("a start");
+    job.wait_ready(PATIENCE).expect("a ready job");
+    let logs = job.logs().last(1).matching("listen").expect("a pattern").read().expect("logs");
+    assert_eq!(logs.lines[0].text, "listening");
+    let follower = {
+        let lines = job.follow().expect("a follower");
+        thread::spawn(move || lines.map(|line| line.expect("a line").text).collect::<Vec<_>>())
+    };
+    assert_eq!(job.signal(quell::Signal::CONT, quell::SignalTo::Tree).expect("a signal"), 2);
+    assert_eq!(
+        job.wait(&WaitFor::end(), Some(Duration::from_millis(500))).expect("a wait").met,
+        Condition::Nothing
+    );
+    let stopped = job.stop().expect("a stop");
+    assert!(!stopped.already_ended());
+    assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone);
+    assert!(job.stop().expect("another stop").already_ended());
+    // The last line has no line end.
+    assert_eq!(follower.join().expect("a follower"), ["listening", "no line end"]);
+    job.remove(quell::Removal::IfProvenDead).expect("removed");
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}
+
+#[test]
+fn a_job_that_ends_before_it_is_ready_is_an_error() {
+    let lab = Lab::as_me();
+    let quell = quell(&lab);
+    let job = quell.command("false").ready_log("never").start().expect("a start");
+    let error = job.wait_ready(PATIENCE).expect_err("it has ended");
+    assert_eq!(error.to_string(), format!("{} ended before it was ready", job.id()));
+    let job = quell.command("sleep").arg(lab.oracle.nap()).ready_log("never").start().expect("a start");
+    let error = job.wait_ready(Duration::from_millis(50)).expect_err("it is not ready");
+    assert_eq!(error.to_string(), format!("{} is not ready yet", job.id()));
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
+}
+
 /// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
 fn example(lab: &Lab, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "-p", "quell", "--example", name]).current_dir(root);
+    command
+        .args(["run", "--quiet", "-p", "quell", "--features", "tokio", "--example", name])
+        .current_dir(root);
     command.env("QUELL_HOME", lab.home()).env("QUELL_BIN", lab.quell_path());
     command.output().ok()
 }
@@ -186,7 +237,7 @@ fn the_examples_run() {
         return skip("the_examples_run", "this user can't build here");
     }
     for (name, words) in
-        [("start_stop", "all gone"), ("follow_logs", "line 3"), ("async_pattern", "3 jobs, all gone")]
+        [("builder", "all gone"), ("follow", "stdout: no line end"), ("async", "3 jobs, all gone")]
     {
         let Some(output) = example(&lab, name) else {
             return skip("the_examples_run", "there is no cargo here");

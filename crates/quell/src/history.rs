@@ -160,7 +160,7 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 ///
 /// ```no_run
 /// # fn main() -> quell::Result<()> {
-/// let quell = quell::Quell::new()?;
+/// let quell = quell::Quell::open()?;
 /// let mut watch = quell::EventWatch::of_all(&quell)?;
 /// while let Some(events) = watch.next()? {
 ///     for event in events {
