@@ -1,5 +1,5 @@
 /*
- * worker TOKEN DIR TAG [key=value ...]: what the jobs of a campaign run. It keeps books of its own about what it did and
+ * worker TOKEN DIR TAG [key=value ...]: what the jobs of a campaign run. It keeps a journal about what it did and
  * what was done to it, in a file that only the checker reads, so that quell's answers can be compared.
  *
  *   lines=N    writes N numbered lines, every third one to stderr

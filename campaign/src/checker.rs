@@ -1,5 +1,5 @@
 //! The checker: when the storm is over, what quell says is held against what the processes did and what the clients were
-//! told. It reads `/proc`, the workers' books and quell's published files, and shares no code with quell.
+//! told. It reads `/proc`, the workers' journals and quell's published files, and shares no code with quell.
 
 use std::{
     collections::BTreeMap,
@@ -16,54 +16,55 @@ use quell_tests::{
 use serde_json::Value;
 
 use crate::{
-    books::Book,
     ledger::{Harm, Job},
-    world::{Trouble, World, is_foreign},
+    scenario::{Scenario, Trouble, is_foreign},
+    worker_journal::WorkerJournal,
 };
 
 /// Ends everything as a user would, and checks every promise.
-pub fn check(world: &mut World) {
-    world.check_bystanders();
-    settle(world);
-    world.end_foreign();
-    nothing_is_left(world);
-    let known = world.ledger.jobs().clone();
-    for id in world.lab.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
+pub fn check(scenario: &mut Scenario) {
+    scenario.check_bystanders();
+    settle(scenario);
+    scenario.end_foreign();
+    nothing_is_left(scenario);
+    let known = scenario.ledger.jobs().clone();
+    for id in scenario.env.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
         // A job whose id was never printed: its starter was killed, or got an error.
         let mut facts = known.get(id).cloned().unwrap_or_default();
         if !facts.told {
             facts.harms.insert(Harm::Start);
         }
-        one_job(world, id, &facts);
+        one_job(scenario, id, &facts);
     }
     for (id, facts) in known.iter().filter(|(_, job)| job.told && !job.removed) {
         // A job of another boot, or whose keeper could not open a file to write its end, has no age but that of the clock,
         // which may have been set to another decade.
-        let aged = world.trouble == Trouble::Host && facts.suffered(&[Harm::Reboot, Harm::Files]);
+        let aged = scenario.trouble == Trouble::Host && facts.suffered(&[Harm::Reboot, Harm::Files]);
         // If it ended before its keeper could make its files again, nothing is left of them.
         let deleted = facts.suffered(&[Harm::Deleted]);
-        if !world.lab.job(id).dir().exists() && !aged && !deleted {
-            world.violation("P6", format!("{id}, of which a client was told, is nowhere: {facts:?}"));
+        if !scenario.env.job(id).dir().exists() && !aged && !deleted {
+            scenario.violation("P6", format!("{id}, of which a client was told, is nowhere: {facts:?}"));
         }
     }
-    everything_can_be_removed(world);
-    world.check_bystanders();
+    everything_can_be_removed(scenario);
+    scenario.check_bystanders();
 }
 
-fn settle(world: &World) {
+fn settle(scenario: &Scenario) {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {
-        let Some(stop) = world.ask("stop", &["--all", "--grace", "300ms", "--json"]) else { return };
-        let Some(sweep) = world.ask("sweep", &["--json"]) else { return };
-        let live: Vec<String> = world.lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
+        let Some(stop) = scenario.ask("stop", &["--all", "--grace", "300ms", "--json"]) else { return };
+        let Some(sweep) = scenario.ask("sweep", &["--json"]) else { return };
+        let live: Vec<String> =
+            scenario.env.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
         let all = |done: &Finished, codes: &[i32]| done.code().is_some_and(|code| codes.contains(&code));
         if live.is_empty() && all(&stop, &[0, 3, 5]) && all(&sweep, &[0, 5]) {
             return;
         }
         if Instant::now() > deadline {
-            let facts: Vec<_> = live.iter().map(|id| (id, world.ledger.get(id))).collect();
+            let facts: Vec<_> = live.iter().map(|id| (id, scenario.ledger.get(id))).collect();
             let said = format!("{} {} {} {}", stop.stdout, stop.stderr, sweep.stdout, sweep.stderr);
-            return world.violation(
+            return scenario.violation(
                 "P6",
                 format!(
                     "not over after all: {live:?}; stop {:?}, sweep {:?}: {said}; {facts:?}",
@@ -77,50 +78,51 @@ fn settle(world: &World) {
     }
 }
 
-fn nothing_is_left(world: &World) {
-    let left = world.lab.oracle.survivors_after(Duration::from_secs(8));
+fn nothing_is_left(scenario: &Scenario) {
+    let left = scenario.env.oracle.survivors_after(Duration::from_secs(8));
     for process in &left {
         // After a loss some processes can't be found or must be left alone: without a marker, as the record was deleted, or in
         // a cgroup to which another process has moved them. Their job must not be said to be gone.
-        let facts = job_of(process.pid).map(|id| (world.ledger.get(&id), id));
-        if facts.as_ref().is_some_and(|(facts, id)| is_loose(world, facts) && !is_said_gone(world, id)) {
+        let facts = job_of(process.pid).map(|id| (scenario.ledger.get(&id), id));
+        if facts.as_ref().is_some_and(|(facts, id)| is_loose(scenario, facts) && !is_said_gone(scenario, id))
+        {
             process.signal("KILL");
             continue;
         }
         let doing = what_it_does(process.pid);
-        world.violation("P2", format!("alive in the end: {process:?}, of {facts:?}, {doing}"));
+        scenario.violation("P2", format!("alive in the end: {process:?}, of {facts:?}, {doing}"));
     }
     // A keeper that was killed at its last step, after the job was over and swept, has left its own cgroup.
-    if world.ask("sweep", &["--json"]).is_none() {
+    if scenario.ask("sweep", &["--json"]).is_none() {
         return;
     }
     let cgroups = || {
-        let ids = world.ledger.jobs().keys().cloned().collect::<Vec<_>>();
+        let ids = scenario.ledger.jobs().keys().cloned().collect::<Vec<_>>();
         let mut all: Vec<_> = ids.iter().flat_map(|id| cgroups_of(id)).collect();
-        all.extend(world.lab.made_cgroups());
+        all.extend(scenario.env.made_cgroups());
         // One without a record may belong to another home: it is put away when it has been empty for a minute.
         let on_record = |dir: &PathBuf| {
             let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let id = name.trim_start_matches("quell-").to_owned();
-            world.lab.job(&id).dir().exists()
+            scenario.env.job(&id).dir().exists()
         };
         all.retain(|dir| on_record(dir) || is_populated(dir));
         all
     };
     quell_tests::eventually(Duration::from_secs(5), || cgroups().is_empty());
     for cgroup in cgroups() {
-        world.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
+        scenario.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
     }
 }
 
 /// Whether processes of a job may outlive its stop.
-fn is_loose(world: &World, facts: &Job) -> bool {
-    let unmarked = facts.suffered(&[Harm::Deleted]) && world.setting.contain == Contain::Reaper;
+fn is_loose(scenario: &Scenario, facts: &Job) -> bool {
+    let unmarked = facts.suffered(&[Harm::Deleted]) && scenario.setting.contain == Contain::Reaper;
     facts.lost() && (unmarked || facts.suffered(&[Harm::Cgroup]))
 }
 
-fn is_said_gone(world: &World, id: &str) -> bool {
-    world.lab.job(id).record().is_some_and(|record| record["verdict"]["kind"] == "gone")
+fn is_said_gone(scenario: &Scenario, id: &str) -> bool {
+    scenario.env.job(id).record().is_some_and(|record| record["last"]["verdict"]["kind"] == "gone")
 }
 
 /// Of which job a process is.
@@ -154,39 +156,40 @@ fn is_populated(dir: &Path) -> bool {
     fs::read_to_string(dir.join("cgroup.events")).is_ok_and(|events| events.contains("populated 1"))
 }
 
-fn one_job(world: &World, id: &str, facts: &Job) {
+fn one_job(scenario: &Scenario, id: &str, facts: &Job) {
     if facts.suffered(&[Harm::Damaged, Harm::Closed, Harm::Deleted, Harm::Forged]) {
         // What was damaged or forged can't be believed, and what was deleted is not all made again; that it is over was checked.
         return;
     }
-    let job = world.lab.job(id);
+    let job = scenario.env.job(id);
     let Some(record) = job.record() else {
         // One that never ran is removed, file by file.
         let leaves = || quell_tests::eventually(Duration::from_secs(5), || !job.dir().exists());
-        if !facts.removed && world.trouble != Trouble::Disk && (facts.told || !leaves()) {
-            world.violation("P6", format!("{id} has no record: {facts:?}"));
+        if !facts.removed && scenario.trouble != Trouble::Disk && (facts.told || !leaves()) {
+            scenario.violation("P6", format!("{id} has no record: {facts:?}"));
         }
         return;
     };
-    let books = Book::of_job(&world.books, id);
-    let what = || format!("{id}: {facts:?} {record} {books:?}");
+    let journals = WorkerJournal::of_job(&scenario.journals, id);
+    let what = || format!("{id}: {facts:?} {record} {journals:?}");
     if record["state"] != "ended" {
-        return world.violation("P6", format!("not ended: {}", what()));
+        return scenario.violation("P6", format!("not ended: {}", what()));
     }
-    cause(world, facts, &record, &what);
-    verdict(world, facts, &record, &what);
-    outcome(world, facts, &record, &books, &what);
-    signals(world, facts, &books, &what);
-    for book in &books {
-        if let Some(other) = book.met {
-            world.violation("P6", format!("two generations at once, the other was pid {other}: {}", what()));
+    cause(scenario, facts, &record, &what);
+    verdict(scenario, facts, &record, &what);
+    outcome(scenario, facts, &record, &journals, &what);
+    signals(scenario, facts, &journals, &what);
+    for journal in &journals {
+        if let Some(other) = journal.met {
+            scenario
+                .violation("P6", format!("two generations at once, the other was pid {other}: {}", what()));
         }
     }
-    output(world, id, facts, &books, &what);
+    output(scenario, id, facts, &journals, &what);
 }
 
-fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let cause = record["cause"].as_str().unwrap_or_default();
+fn cause(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
+    let cause = record["last"]["ending"]["cause"].as_str().unwrap_or_default();
     let fine = match cause {
         "own_exit" => {
             facts.work.exit.is_some() || facts.terms > 0 || facts.suffered(&[Harm::Start]) || facts.stops > 0
@@ -199,7 +202,7 @@ fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) 
         "keeper_lost" => {
             facts.suffered(&[Harm::Keeper, Harm::Both, Harm::Stopped, Harm::Files, Harm::Start, Harm::Reboot])
                 || facts.harms.contains(&Harm::Standby)
-                || world.trouble == Trouble::Disk
+                || scenario.trouble == Trouble::Disk
         }
         "front_lost" => facts.suffered(&[Harm::Standby, Harm::Both, Harm::Start]),
         "owner_gone" => facts.suffered(&[Harm::Owner, Harm::Start]),
@@ -208,31 +211,37 @@ fn cause(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) 
         _ => false,
     };
     if !fine {
-        world.violation("P9", format!("the cause can't be {cause:?}: {}", what()));
+        scenario.violation("P9", format!("the cause can't be {cause:?}: {}", what()));
     }
 }
 
-fn verdict(world: &World, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
-    let verdict = record["verdict"]["kind"].as_str().unwrap_or_default();
+fn verdict(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> String) {
+    let verdict = record["last"]["verdict"]["kind"].as_str().unwrap_or_default();
     let fine = match verdict {
         "gone" => true,
         // Without a keeper the end is proven only if no other process can be the job's.
         "unproven" => {
             facts.lost()
                 || facts.suffered(&[Harm::Keeper, Harm::Standby, Harm::Stopped, Harm::Files])
-                || is_foreign(&record["verdict"].to_string())
+                || is_foreign(&record["last"]["verdict"].to_string())
         }
         _ => false,
     };
     if !fine {
-        world.violation("P5", format!("the verdict can't be {verdict:?}: {}", what()));
+        scenario.violation("P5", format!("the verdict can't be {verdict:?}: {}", what()));
     }
 }
 
-fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dyn Fn() -> String) {
-    let outcome = &record["outcome"];
-    let last = books.last().copied();
-    let left = last.and_then(|book| book.leaving);
+fn outcome(
+    scenario: &Scenario,
+    facts: &Job,
+    record: &Value,
+    journals: &[WorkerJournal],
+    what: &dyn Fn() -> String,
+) {
+    let outcome = &record["last"]["outcome"];
+    let last = journals.last().copied();
+    let left = last.and_then(|journal| journal.leaving);
     let kind = outcome["kind"].as_str().unwrap_or_default();
     let fine = match kind {
         // A code that the program never gave is an invention.
@@ -243,61 +252,66 @@ fn outcome(world: &World, facts: &Job, record: &Value, books: &[Book], what: &dy
                 facts.stops + facts.terms + facts.others > 0 || facts.timed || !facts.harms.is_empty();
             touched || left.is_none()
         }
-        "not_started" => facts.again || facts.suffered(&[Harm::Start]) || books.is_empty(),
+        "not_started" => facts.again || facts.suffered(&[Harm::Start]) || journals.is_empty(),
         "unknown" | "" => facts.lost() || facts.suffered(&[Harm::Keeper, Harm::Stopped, Harm::Files]),
         _ => false,
     };
     if !fine {
-        world.violation("P5", format!("the outcome can't be {outcome}: {}", what()));
+        scenario.violation("P5", format!("the outcome can't be {outcome}: {}", what()));
     }
     let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms + facts.others == 0 && !facts.timed;
-    if undisturbed && facts.work.exit.is_some() && world.trouble != Trouble::Disk && record["cause"] != "user"
+    if undisturbed
+        && facts.work.exit.is_some()
+        && scenario.trouble != Trouble::Disk
+        && record["last"]["ending"]["cause"] != "user"
     {
         let code = facts.work.exit.map(i64::from);
         if kind != "exited" || outcome["code"].as_i64() != code {
-            world.violation("P6", format!("the exit code {code:?} is lost: {}", what()));
+            scenario.violation("P6", format!("the exit code {code:?} is lost: {}", what()));
         }
     }
 }
 
 /// One polite request at most, and no signal that no client sent.
-fn signals(world: &World, facts: &Job, books: &[Book], what: &dyn Fn() -> String) {
-    for book in books {
+fn signals(scenario: &Scenario, facts: &Job, journals: &[WorkerJournal], what: &dyn Fn() -> String) {
+    for journal in journals {
         let most = 1 + facts.terms as u64;
-        if book.terms > most && facts.harms.is_empty() {
-            world.violation("P4", format!("asked {} times: {}", book.terms, what()));
+        if journal.terms > most && facts.harms.is_empty() {
+            scenario.violation("P4", format!("asked {} times: {}", journal.terms, what()));
         }
-        if book.others > facts.others as u64 {
-            world.violation("P3", format!("signals that no client sent: {}", what()));
+        if journal.others > facts.others as u64 {
+            scenario.violation("P3", format!("signals that no client sent: {}", what()));
         }
     }
 }
 
 /// Every line that was written is there once, in its order.
-fn output(world: &World, id: &str, facts: &Job, books: &[Book], what: &dyn Fn() -> String) {
-    if facts.tag.is_empty() || world.trouble == Trouble::Disk || facts.suffered(&[Harm::Files]) {
+fn output(scenario: &Scenario, id: &str, facts: &Job, journals: &[WorkerJournal], what: &dyn Fn() -> String) {
+    if facts.tag.is_empty() || scenario.trouble == Trouble::Disk || facts.suffered(&[Harm::Files]) {
         return;
     }
-    let job = world.lab.job(id);
+    let job = scenario.env.job(id);
     for (stream, letter) in [("stdout", 'o'), ("stderr", 'e')] {
         let text = job.output(stream);
         let mut runs: Vec<u64> = Vec::new();
         for line in text.lines() {
             let number = line.strip_prefix(&format!("{} {letter} ", facts.tag));
             let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
-                return world.violation("P7", format!("a line that no worker wrote, {line:?}: {}", what()));
+                return scenario
+                    .violation("P7", format!("a line that no worker wrote, {line:?}: {}", what()));
             };
             match runs.last_mut() {
                 Some(last) if number == *last + 1 => *last = number,
                 _ if number == 1 => runs.push(1),
                 last => {
-                    return world.violation("P7", format!("{stream}: {number} after {last:?}: {}", what()));
+                    return scenario
+                        .violation("P7", format!("{stream}: {number} after {last:?}: {}", what()));
                 }
             }
         }
-        let written: Vec<u64> = books
+        let written: Vec<u64> = journals
             .iter()
-            .map(|book| if letter == 'o' { book.out } else { book.err })
+            .map(|journal| if letter == 'o' { journal.out } else { journal.err })
             .filter(|lines| *lines > 0)
             .collect();
         if facts.lost() {
@@ -312,41 +326,41 @@ fn output(world: &World, id: &str, facts: &Job, books: &[Book], what: &dyn Fn() 
         };
         if runs.len() != written.len() || !runs.iter().zip(&written).all(|(run, wrote)| fits(run, wrote)) {
             let found = format!("{stream}: written {written:?}, kept {runs:?}");
-            world.violation("P7", format!("{found}: {}", what()));
+            scenario.violation("P7", format!("{found}: {}", what()));
         }
     }
 }
 
-fn everything_can_be_removed(world: &World) {
-    let ids: Vec<String> = world.lab.ids("jobs").into_iter().filter(|id| !id.starts_with('.')).collect();
+fn everything_can_be_removed(scenario: &Scenario) {
+    let ids: Vec<String> = scenario.env.ids("jobs").into_iter().filter(|id| !id.starts_with('.')).collect();
     if !ids.is_empty() {
         let mut said = BTreeMap::new();
         for chunk in ids.chunks(50) {
             let words: Vec<&str> =
                 ["--json", "--force"].into_iter().chain(chunk.iter().map(String::as_str)).collect();
-            let Some(done) = world.ask("rm", &words) else { return };
+            let Some(done) = scenario.ask("rm", &words) else { return };
             said.insert(done.code(), done.stdout + &done.stderr);
         }
-        let damaged = |id: &String| world.ledger.get(id).suffered(&[Harm::Damaged, Harm::Closed]);
-        let left: Vec<String> = world
-            .lab
+        let damaged = |id: &String| scenario.ledger.get(id).suffered(&[Harm::Damaged, Harm::Closed]);
+        let left: Vec<String> = scenario
+            .env
             .ids("jobs")
             .into_iter()
-            .filter(|id| !id.starts_with('.') && !damaged(id) && world.trouble != Trouble::Disk)
+            .filter(|id| !id.starts_with('.') && !damaged(id) && scenario.trouble != Trouble::Disk)
             .collect();
         if !left.is_empty() {
-            world.violation("P6", format!("can't be removed: {left:?}: {said:?}"));
+            scenario.violation("P6", format!("can't be removed: {left:?}: {said:?}"));
         }
     }
     for name in ["web", "db"] {
-        let Some(again) = world.ask("start", &["--name", name, "--", "sleep", "30"]) else { return };
-        let Some(stop) = world.ask("stop", &[name, "--now"]) else { return };
+        let Some(again) = scenario.ask("start", &["--name", name, "--", "sleep", "30"]) else { return };
+        let Some(stop) = scenario.ask("stop", &[name, "--now"]) else { return };
         let stopped = stop.code() == Some(0) || stop.code() == Some(5) && is_foreign(&stop.stdout);
         if again.code() != Some(0) || !stopped {
-            world.violation("P6", format!("the name {name} is lost: {} {}", again.stderr, stop.stderr));
+            scenario.violation("P6", format!("the name {name} is lost: {} {}", again.stderr, stop.stderr));
         }
     }
-    if !world.lab.oracle.survivors_after(PATIENCE).is_empty() {
-        world.violation("P2", "the last jobs left something behind");
+    if !scenario.env.oracle.survivors_after(PATIENCE).is_empty() {
+        scenario.violation("P2", "the last jobs left something behind");
     }
 }

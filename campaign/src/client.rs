@@ -9,11 +9,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    books::Work,
-    figures::Figures,
     ledger::{Harm, Job},
-    seed::Chance,
-    world::{BOUND, Trouble, World},
+    metrics::Metrics,
+    rng::Rng,
+    scenario::{BOUND, Scenario, Trouble},
+    worker_journal::Work,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +71,9 @@ struct Reply {
 /// One client.
 #[derive(Debug)]
 pub struct Client<'w> {
-    pub world: &'w World,
-    pub figures: &'w Figures,
-    pub chance: Chance,
+    pub scenario: &'w Scenario,
+    pub metrics: &'w Metrics,
+    pub rng: Rng,
     /// Injection points of the quell under test, if it was built with them.
     pub points: &'w [String],
     /// Whether the last call was to meet one of them.
@@ -86,7 +86,7 @@ impl Client<'_> {
     /// Calls quell so many times.
     pub fn work(mut self, calls: usize) {
         for _ in 0..calls {
-            let verb = self.chance.weighed(&MIX);
+            let verb = self.rng.weighed(&MIX);
             match verb {
                 Verb::Start => self.start(),
                 Verb::Run => self.run(),
@@ -96,32 +96,32 @@ impl Client<'_> {
                 Verb::Sweep | Verb::Stats => self.look_around(verb),
                 _ => self.with_job(verb),
             }
-            self.figures.calls.add(1);
+            self.metrics.calls.add(1);
         }
     }
 
     /// Runs a command, kills it in the midst at times, and checks what every answer has to be like.
     fn call(&mut self, verb: &str, words: &[String], command: &[String], may_die: bool) -> Option<Reply> {
-        self.gcs = self.world.ledger.gcs_done();
-        let mut quell = self.world.quell(verb).args(["--json"]).args(words);
+        self.gcs = self.scenario.ledger.gcs_done();
+        let mut quell = self.scenario.quell(verb).args(["--json"]).args(words);
         if !command.is_empty() {
             quell = quell.command(command);
         }
-        let struck = may_die && !self.points.is_empty() && self.chance.percent(40);
+        let struck = may_die && !self.points.is_empty() && self.rng.percent(40);
         self.struck = struck;
-        if let Some(point) = self.chance.one(self.points).filter(|_| struck) {
-            let act = if self.chance.percent(85) { "kill" } else { "stop" };
+        if let Some(point) = self.rng.one(self.points).filter(|_| struck) {
+            let act = if self.rng.percent(85) { "kill" } else { "stop" };
             quell = quell.env("QUELL_FAULT", format!("{point}:{act}"));
-            self.figures.fault("point");
+            self.metrics.fault("point");
         }
         let shown = format!("quell {verb} {} {}", words.join(" "), command.join(" "));
         let mut running = quell.start();
-        let dies = may_die && !struck && self.chance.percent(8);
+        let dies = may_die && !struck && self.rng.percent(8);
         if dies {
-            let pause = Duration::from_micros(self.chance.below(20_000) as u64);
+            let pause = Duration::from_micros(self.rng.below(20_000) as u64);
             if running.wait_exit(pause).is_none() {
                 running.front.signal("KILL");
-                self.figures.fault("client killed");
+                self.metrics.fault("client killed");
             }
         }
         // A command that stopped itself at a point is left so for a while, and then killed.
@@ -131,19 +131,19 @@ impl Client<'_> {
                 running.front.signal("KILL");
             } else {
                 let stderr = running.stderr();
-                self.world.violation("P8", format!("`{shown}` did not return in {BOUND:?}: {stderr}"));
+                self.scenario.violation("P8", format!("`{shown}` did not return in {BOUND:?}: {stderr}"));
             }
             return None;
         };
         running.wait_output_closed(Duration::from_secs(2));
         let (stdout, stderr) = (running.stdout(), running.stderr());
         if stderr.contains("panicked") || stdout.contains("panicked") {
-            self.world.violation("no panics", format!("`{shown}`: {stderr}"));
+            self.scenario.violation("no panics", format!("`{shown}`: {stderr}"));
         }
         let Some(code) = status.code() else {
             // `run` ends as its program did, by the same signal.
             if !dies && !struck && verb != "run" {
-                self.world.violation("no panics", format!("`{shown}` ended by {status}: {stderr}"));
+                self.scenario.violation("no panics", format!("`{shown}` ended by {status}: {stderr}"));
             }
             return None;
         };
@@ -153,7 +153,7 @@ impl Client<'_> {
             // A job that was removed while it was followed, or `logs -f` of one without output, has nothing to say.
             let silent = stdout.is_empty() && code == 0;
             if !silent {
-                self.world.violation("P5", format!("`{shown}` ({code}) answered {stdout:?} {stderr:?}"));
+                self.scenario.violation("P5", format!("`{shown}` ({code}) answered {stdout:?} {stderr:?}"));
             }
         }
         // Without an excuse no command fails.
@@ -161,57 +161,57 @@ impl Client<'_> {
             && verb != "start"
             && verb != "run"
             && verb != "restart"
-            && !self.world.is_harsh()
+            && !self.scenario.is_harsh()
             && !struck
         {
-            self.world.violation("P6", format!("`{shown}` failed: {stdout} {stderr}"));
+            self.scenario.violation("P6", format!("`{shown}` failed: {stdout} {stderr}"));
         }
         if verb != "run" && (code == 2 || code > 128) {
-            self.world.violation("P5", format!("`{shown}` exited with {code}: {stdout} {stderr}"));
+            self.scenario.violation("P5", format!("`{shown}` exited with {code}: {stdout} {stderr}"));
         }
         Some(Reply { words: shown, code, answers, stderr })
     }
 
     fn start(&mut self) {
-        let work = Work::draw(&mut self.chance);
-        let tag = self.world.fresh();
-        let contain = self.world.setting.contain.word();
-        let grace = format!("{}ms", self.chance.below(120));
+        let work = Work::draw(&mut self.rng);
+        let tag = self.scenario.fresh();
+        let contain = self.scenario.setting.contain.word();
+        let grace = format!("{}ms", self.rng.below(120));
         let mut words: Vec<String> = ["--contain", contain, "--grace", &grace].map(String::from).to_vec();
-        let name = if self.chance.percent(40) {
-            self.chance.one(&["web", "db"]).map_or_else(String::new, |name| (*name).to_owned())
+        let name = if self.rng.percent(40) {
+            self.rng.one(&["web", "db"]).map_or_else(String::new, |name| (*name).to_owned())
         } else {
             tag.clone()
         };
         words.extend(["--name".to_owned(), name]);
-        let again = self.chance.percent(15);
+        let again = self.rng.percent(15);
         if again {
             words.extend(["--restart", "on-failure", "--restart-limit", "2"].map(String::from));
         }
-        let timed = self.chance.percent(10);
+        let timed = self.rng.percent(10);
         if timed {
-            words.extend(["--timeout".to_owned(), format!("{}ms", 20 + self.chance.below(400))]);
+            words.extend(["--timeout".to_owned(), format!("{}ms", 20 + self.rng.below(400))]);
         }
-        if self.chance.percent(30) {
+        if self.rng.percent(30) {
             words.extend(["--stdin", "pipe"].map(String::from));
         }
-        let mut owner = self.chance.percent(12).then(owner);
+        let mut owner = self.rng.percent(12).then(owner);
         if let Some(owner) = &owner {
             words.extend(["--owner".to_owned(), owner.id().to_string()]);
         }
         let mut command = vec![
-            self.world.worker().display().to_string(),
-            self.world.lab.oracle.token().to_owned(),
-            self.world.books.display().to_string(),
+            self.scenario.worker().display().to_string(),
+            self.scenario.env.oracle.token().to_owned(),
+            self.scenario.journals.display().to_string(),
             tag.clone(),
         ];
         command.extend(work.words());
-        self.figures.escapes.add(work.escapes());
-        let enters = self.chance.percent(30);
-        let (script, orphan) = self.world.enter_foreign().filter(|_| enters).unzip();
+        self.metrics.escapes.add(work.escapes());
+        let enters = self.rng.percent(30);
+        let (script, orphan) = self.scenario.enter_foreign().filter(|_| enters).unzip();
         if let Some(script) = script {
             command.splice(0..0, ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()]);
-            self.figures.fault("orphan in a foreign namespace");
+            self.metrics.fault("orphan in a foreign namespace");
         }
         let reply = self.call("start", &words, &command, true);
         let struck = self.struck;
@@ -220,10 +220,10 @@ impl Client<'_> {
             .filter(|reply| reply.code == 0)
             .and_then(|reply| Some(reply.answers.last()?["data"]["id"].as_str()?.to_owned()));
         if let Some(id) = id {
-            self.figures.jobs.add(1);
+            self.metrics.jobs.add(1);
             let facts = Job { tag, work, told: true, again, timed, orphan, ..Job::default() };
-            let tidied = self.world.ledger.may_be_tidied(self.gcs);
-            self.world.ledger.note(&id, |job| {
+            let tidied = self.scenario.ledger.may_be_tidied(self.gcs);
+            self.scenario.ledger.note(&id, |job| {
                 let harms = std::mem::take(&mut job.harms);
                 *job = Job { harms, stops: job.stops, removed: job.removed || tidied, ..facts };
                 if struck {
@@ -231,17 +231,17 @@ impl Client<'_> {
                 }
             });
             if let Some(owner) = &mut owner {
-                self.world.ledger.harm(&id, Harm::Owner);
+                self.scenario.ledger.harm(&id, Harm::Owner);
                 let _ = owner.kill().and_then(|()| owner.wait());
-                self.figures.fault("owner killed");
+                self.metrics.fault("owner killed");
             }
         } else if let Some(reply) = reply.filter(|reply| {
             // 5: a lost job of that name is not proven dead, because a traced keeper of it still hangs.
-            let unproven = reply.code == 5 && self.world.trouble == Trouble::Hostile;
+            let unproven = reply.code == 5 && self.scenario.trouble == Trouble::Hostile;
             !unproven && !matches!(reply.code, 0 | 1 | 125)
         }) {
             let (words, code) = (&reply.words, reply.code);
-            self.world.violation("P5", format!("`{words}` exited with {code}: {}", reply.stderr));
+            self.scenario.violation("P5", format!("`{words}` exited with {code}: {}", reply.stderr));
         }
         if let Some(mut owner) = owner {
             let _ = owner.kill().and_then(|()| owner.wait());
@@ -249,56 +249,56 @@ impl Client<'_> {
     }
 
     fn run(&mut self) {
-        let code = self.chance.below(5);
+        let code = self.rng.below(5);
         let mut command = vec![
-            self.world.worker().display().to_string(),
-            self.world.lab.oracle.token().to_owned(),
-            self.world.books.display().to_string(),
-            self.world.fresh(),
+            self.scenario.worker().display().to_string(),
+            self.scenario.env.oracle.token().to_owned(),
+            self.scenario.journals.display().to_string(),
+            self.scenario.fresh(),
         ];
         command.extend([format!("exit={code}"), "kids=sd".into(), "after=20".into()]);
-        let contain = self.world.setting.contain.word().to_owned();
+        let contain = self.scenario.setting.contain.word().to_owned();
         let words = ["--contain".to_owned(), contain, "--grace".to_owned(), "50ms".to_owned()];
         let reply = self.call("run", &words, &command, true);
-        self.figures.jobs.add(1);
-        self.figures.escapes.add(2);
+        self.metrics.jobs.add(1);
+        self.metrics.escapes.add(2);
         let Some(reply) = reply else { return };
         // Its own code, or what quell says of a run that was cut short: 137 from its end by SIGKILL.
         let fine = [code as i32, 125, 137, 143, 122].contains(&reply.code);
         if !fine {
-            self.world.violation("P5", format!("`{}` exited with {}", reply.words, reply.code));
+            self.scenario.violation("P5", format!("`{}` exited with {}", reply.words, reply.code));
         }
     }
 
     /// A job to do something with; one that a client was told of.
     fn pick(&mut self) -> Option<String> {
-        let told = self.world.ledger.told();
+        let told = self.scenario.ledger.told();
         // The latest are the ones where most is going on.
         let recent = told.len().saturating_sub(12);
-        let from = if self.chance.percent(80) { &told[recent..] } else { &told[..] };
-        self.chance.one(from).cloned()
+        let from = if self.rng.percent(80) { &told[recent..] } else { &told[..] };
+        self.rng.one(from).cloned()
     }
 
     fn with_job(&mut self, verb: Verb) {
         let Some(id) = self.pick() else { return };
-        let before = self.world.ledger.get(&id);
+        let before = self.scenario.ledger.get(&id);
         let mut words = vec![id.clone()];
         let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
         let name = match verb {
             Verb::Stop => {
-                self.world.ledger.note(&id, |job| job.stops += 1);
-                if self.chance.percent(30) {
+                self.scenario.ledger.note(&id, |job| job.stops += 1);
+                if self.rng.percent(30) {
                     add(&["--now"]);
                 }
                 "stop"
             }
             Verb::Restart => {
                 // The next one leaves an orphan with the same command line.
-                self.world.ledger.note(&id, |job| (job.stops, job.orphan) = (job.stops + 1, None));
+                self.scenario.ledger.note(&id, |job| (job.stops, job.orphan) = (job.stops + 1, None));
                 "restart"
             }
             Verb::Wait => {
-                let timeout = format!("{}ms", 1 + self.chance.below(150));
+                let timeout = format!("{}ms", 1 + self.rng.below(150));
                 add(&["--timeout", &timeout]);
                 "wait"
             }
@@ -315,14 +315,14 @@ impl Client<'_> {
                 "send"
             }
             Verb::Signal => {
-                let signal = *self.chance.one(&["TERM", "HUP", "USR1"]).unwrap_or(&"HUP");
+                let signal = *self.rng.one(&["TERM", "HUP", "USR1"]).unwrap_or(&"HUP");
                 add(&[signal]);
                 let is_term = signal == "TERM";
-                self.world.ledger.note(&id, |job| if is_term { job.terms += 1 } else { job.others += 1 });
+                self.scenario.ledger.note(&id, |job| if is_term { job.terms += 1 } else { job.others += 1 });
                 "signal"
             }
             Verb::Rm => {
-                self.world.ledger.note(&id, |job| job.removed = true);
+                self.scenario.ledger.note(&id, |job| job.removed = true);
                 "rm"
             }
             Verb::Start | Verb::Run | Verb::StopAll | Verb::List | Verb::Gc | Verb::Sweep | Verb::Stats => {
@@ -334,9 +334,9 @@ impl Client<'_> {
             return self.follow(&words);
         }
         let Some(reply) = self.call(name, &words, &[], true) else { return };
-        let removed = self.world.ledger.get(&id).removed;
-        if reply.code == 3 && before.told && !removed && !self.world.is_harsh() {
-            self.world.violation("P6", format!("`{}`: {} is lost", reply.words, id));
+        let removed = self.scenario.ledger.get(&id).removed;
+        if reply.code == 3 && before.told && !removed && !self.scenario.is_harsh() {
+            self.scenario.violation("P6", format!("`{}`: {} is lost", reply.words, id));
         }
         match verb {
             Verb::Stop | Verb::Restart => {
@@ -344,7 +344,7 @@ impl Client<'_> {
                     if let Some(new) = answer["data"]["id"].as_str().filter(|new| *new != id) {
                         self.succeed(&id, new);
                     }
-                    let old = self.world.lab.job(&id).receipt().unwrap_or_default();
+                    let old = self.scenario.env.job(&id).receipt().unwrap_or_default();
                     let receipt =
                         if verb == Verb::Stop { &answer["data"]["jobs"][0]["receipt"] } else { &old };
                     if receipt["verdict"]["kind"] == "gone" {
@@ -352,7 +352,7 @@ impl Client<'_> {
                     }
                 }
                 if verb == Verb::Stop && !matches!(reply.code, 0 | 3 | 5 | 125) {
-                    self.world.violation("P5", format!("`{}` exited with {}", reply.words, reply.code));
+                    self.scenario.violation("P5", format!("`{}` exited with {}", reply.words, reply.code));
                 }
             }
             Verb::Wait | Verb::Status => {
@@ -376,13 +376,13 @@ impl Client<'_> {
 
     /// A restart gave a job a new id: the new one does what the old one did.
     fn succeed(&self, old: &str, new: &str) {
-        let old = self.world.ledger.get(old);
-        self.figures.jobs.add(1);
-        self.world.ledger.note(new, |job| {
+        let old = self.scenario.ledger.get(old);
+        self.metrics.jobs.add(1);
+        self.scenario.ledger.note(new, |job| {
             job.tag = old.tag.clone();
             job.work = old.work.clone();
             (job.told, job.again, job.timed) = (true, old.again, old.timed);
-            job.removed |= self.world.ledger.may_be_tidied(self.gcs);
+            job.removed |= self.scenario.ledger.may_be_tidied(self.gcs);
             // Its keepers have the same fault before them as the command.
             if self.struck {
                 job.harms.insert(Harm::Start);
@@ -395,27 +395,27 @@ impl Client<'_> {
     }
 
     fn follow(&mut self, words: &[String]) {
-        let mut running = self.world.quell("logs").args(words).start();
-        let pause = Duration::from_millis(self.chance.below(60) as u64);
+        let mut running = self.scenario.quell("logs").args(words).start();
+        let pause = Duration::from_millis(self.rng.below(60) as u64);
         if running.wait_exit(pause).is_none() {
             running.front.signal("KILL");
-            self.figures.fault("client killed");
+            self.metrics.fault("client killed");
         }
         if running.wait_exit(BOUND).is_none() {
-            self.world.violation("P8", "a killed `logs -f` lives on");
+            self.scenario.violation("P8", "a killed `logs -f` lives on");
         }
     }
 
     fn stop_all(&mut self) {
-        let jobs: Vec<String> = self.world.ledger.jobs().keys().cloned().collect();
-        jobs.iter().for_each(|id| self.world.ledger.note(id, |job| job.stops += 1));
+        let jobs: Vec<String> = self.scenario.ledger.jobs().keys().cloned().collect();
+        jobs.iter().for_each(|id| self.scenario.ledger.note(id, |job| job.stops += 1));
         let Some(reply) = self.call("stop", &["--all".to_owned()], &[], true) else { return };
         for answer in &reply.answers {
             let data = &answer["data"];
             if let (Some(id), "gone") =
                 (data["id"].as_str(), data["receipt"]["verdict"]["kind"].as_str().unwrap_or_default())
             {
-                self.world.ledger.note(id, |job| job.stops += 1);
+                self.scenario.ledger.note(id, |job| job.stops += 1);
                 self.is_gone(id, &reply.words);
             }
         }
@@ -423,24 +423,25 @@ impl Client<'_> {
 
     fn gc(&mut self) {
         // What is removed is not known beforehand: whatever has ended by then.
-        let count = self.chance.below(8).to_string();
-        let world = self.world;
-        world.ledger.while_tidying(|| {
+        let count = self.rng.below(8).to_string();
+        let scenario = self.scenario;
+        scenario.ledger.while_tidying(|| {
             self.call("gc", &["--max-count".to_owned(), count], &[], true);
         });
     }
 
     fn list(&mut self) {
-        let before = self.world.ledger.jobs().clone();
+        let before = self.scenario.ledger.jobs().clone();
         let Some(reply) = self.call("list", &["--all".to_owned()], &[], true) else { return };
         let Some(jobs) = reply.answers.last().and_then(|answer| answer["data"]["jobs"].as_array()) else {
             return;
         };
         let listed = |id: &str| jobs.iter().any(|job| job["id"] == id);
         for (id, _) in before.iter().filter(|(_, job)| job.told && !job.removed) {
-            let since = self.world.ledger.get(id);
-            if !listed(id) && !since.removed && !self.world.is_harsh() {
-                self.world.violation("P6", format!("`list` does not show {id}, of which a client was told"));
+            let since = self.scenario.ledger.get(id);
+            if !listed(id) && !since.removed && !self.scenario.is_harsh() {
+                self.scenario
+                    .violation("P6", format!("`list` does not show {id}, of which a client was told"));
             }
         }
         let alive = |name: &str| {
@@ -453,17 +454,17 @@ impl Client<'_> {
             // two at the same time by the processes are.
             let live: Vec<_> = bearers
                 .iter()
-                .map(|id| (id, self.world.members(id)))
+                .map(|id| (id, self.scenario.members(id)))
                 .filter(|(_, m)| !m.is_empty())
                 .collect();
             if live.len() > 1 {
-                self.world.violation("P6", format!("two live jobs are named {name}: {live:?}"));
+                self.scenario.violation("P6", format!("two live jobs are named {name}: {live:?}"));
             }
         }
     }
 
     fn look_around(&mut self, verb: Verb) {
-        let dry = self.chance.percent(30);
+        let dry = self.rng.percent(30);
         match verb {
             Verb::Sweep if dry => self.call("sweep", &["--dry-run".to_owned()], &[], true),
             Verb::Sweep => self.call("sweep", &[], &[], true),
@@ -473,13 +474,13 @@ impl Client<'_> {
 
     /// A client was told that a job is gone: no process of it may be alive from that instant on.
     fn is_gone(&self, id: &str, words: &str) {
-        self.figures.checks.add(1);
-        let mut left = self.world.members(id);
+        self.metrics.checks.add(1);
+        let mut left = self.scenario.members(id);
         // One that is born after the word is of a program that is not gone, and that was checked.
-        left.extend(self.world.ledger.get(id).orphan.and_then(|orphan| self.world.orphan(&orphan)));
+        left.extend(self.scenario.ledger.get(id).orphan.and_then(|orphan| self.scenario.orphan(&orphan)));
         if !left.is_empty() {
-            let facts = self.world.ledger.get(id);
-            self.world.violation("P2", format!("`{words}` said gone, and alive are {left:?}; {facts:?}"));
+            let facts = self.scenario.ledger.get(id);
+            self.scenario.violation("P2", format!("`{words}` said gone, and alive are {left:?}; {facts:?}"));
         }
     }
 }

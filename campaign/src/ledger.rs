@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::books::Work;
+use crate::worker_journal::Work;
 
 /// What the nemesis did to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

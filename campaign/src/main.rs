@@ -4,25 +4,25 @@
 //! `campaign [--seconds N] [--seed N] [--only N] [--width N]`: see docs/reliability.md.
 
 #[cfg(target_os = "linux")]
-mod books;
-#[cfg(target_os = "linux")]
 mod checker;
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
-mod figures;
-#[cfg(target_os = "linux")]
 mod ledger;
 #[cfg(target_os = "linux")]
+mod metrics;
+#[cfg(target_os = "linux")]
 mod nemesis;
+#[cfg(target_os = "linux")]
+mod play;
+#[cfg(target_os = "linux")]
+mod rng;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod scenario;
 #[cfg(target_os = "linux")]
-mod seed;
-#[cfg(target_os = "linux")]
-mod world;
+mod worker_journal;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {

@@ -18,10 +18,10 @@ use quell_tests::{
 use serde_json::Value;
 
 use crate::{
-    figures::Figures,
     ledger::Harm,
-    seed::Chance,
-    world::{Trouble, World},
+    metrics::Metrics,
+    rng::Rng,
+    scenario::{Scenario, Trouble},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -73,13 +73,13 @@ const HELD: Duration = Duration::from_secs(3);
 /// Does its worst until it is told that it is enough, and mends what can be mended.
 #[derive(Debug)]
 pub struct Nemesis<'w> {
-    world: &'w World,
-    figures: &'w Figures,
-    chance: Chance,
+    scenario: &'w Scenario,
+    metrics: &'w Metrics,
+    rng: Rng,
     paused: Vec<Process>,
     tracers: Vec<Child>,
     closed: Vec<PathBuf>,
-    /// A process of the lab's user that is older than most jobs, and no job's.
+    /// A process of the env's user that is older than most jobs, and no job's.
     stranger: Option<Stranger>,
     /// Empty cgroups to which records were pointed.
     empty: Vec<PathBuf>,
@@ -92,9 +92,9 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn start(world: &World) -> Option<Stranger> {
+    fn start(scenario: &Scenario) -> Option<Stranger> {
         let oracle = Oracle::new();
-        let mut words = world.lab.prefix();
+        let mut words = scenario.env.prefix();
         words.extend(["sleep".to_owned(), oracle.nap()]);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -118,17 +118,17 @@ impl Drop for Stranger {
 }
 
 impl<'w> Nemesis<'w> {
-    pub fn new(world: &'w World, figures: &'w Figures, chance: Chance) -> Nemesis<'w> {
-        let stranger = Some(Trouble::Hostile).filter(|kind| *kind == world.trouble);
-        let stranger = stranger.and_then(|_| Stranger::start(world));
+    pub fn new(scenario: &'w Scenario, metrics: &'w Metrics, rng: Rng) -> Nemesis<'w> {
+        let stranger = Some(Trouble::Hostile).filter(|kind| *kind == scenario.trouble);
+        let stranger = stranger.and_then(|_| Stranger::start(scenario));
         let (paused, tracers, closed, empty) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Nemesis { world, figures, chance, paused, tracers, closed, stranger, empty }
+        Nemesis { scenario, metrics, rng, paused, tracers, closed, stranger, empty }
     }
 
     pub fn rage(mut self, enough: &AtomicBool) {
         while !enough.load(Ordering::Relaxed) {
             // Faults have no event to wait for: their instants are drawn.
-            thread::sleep(Duration::from_micros(self.chance.below(60_000) as u64));
+            thread::sleep(Duration::from_micros(self.rng.below(60_000) as u64));
             let fault = self.draw();
             self.strike(fault);
         }
@@ -136,7 +136,7 @@ impl<'w> Nemesis<'w> {
     }
 
     fn draw(&mut self) -> Fault {
-        let own: &[(usize, Fault)] = match self.world.trouble {
+        let own: &[(usize, Fault)] = match self.scenario.trouble {
             Trouble::Signals => &[],
             Trouble::Files => &[(16, Fault::Damage), (6, Fault::Close), (6, Fault::DeleteSocket)],
             Trouble::Disk => &[(16, Fault::FillDisk)],
@@ -148,25 +148,25 @@ impl<'w> Nemesis<'w> {
             }
         };
         let all: Vec<(usize, Fault)> = SIGNALS.iter().chain(own).copied().collect();
-        self.chance.weighed(&all)
+        self.rng.weighed(&all)
     }
 
     fn strike(&mut self, fault: Fault) {
-        let lab = &self.world.lab;
+        let env = &self.scenario.env;
         match fault {
             Fault::FillDisk => return self.fill_disk(),
             Fault::Jump => return self.jump(),
             Fault::Damage | Fault::Close => {
                 // Any job's, also those that have ended, and what belongs to no job.
-                let ids = lab.ids("jobs");
-                let Some(id) = self.chance.one(&ids).cloned() else { return };
+                let ids = env.ids("jobs");
+                let Some(id) = self.rng.one(&ids).cloned() else { return };
                 return if matches!(fault, Fault::Damage) { self.damage(&id) } else { self.close(&id) };
             }
             _ => {}
         }
-        let live: Vec<String> = lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
-        let Some(id) = self.chance.one(&live).cloned() else { return };
-        let job = lab.job(&id);
+        let live: Vec<String> = env.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
+        let Some(id) = self.rng.one(&live).cloned() else { return };
+        let job = env.job(&id);
         match fault {
             Fault::Kill(role) => {
                 let harm = if role == "keeper" { Harm::Keeper } else { Harm::Standby };
@@ -174,14 +174,14 @@ impl<'w> Nemesis<'w> {
             }
             Fault::KillBoth => self.kill_both(&job),
             Fault::KillHelper => {
-                for helper in quells(&self.world.lab, "quell-helper").into_iter().take(1) {
+                for helper in quells(&self.scenario.env, "quell-helper").into_iter().take(1) {
                     if helper.signal("KILL") {
-                        self.figures.fault("helper killed");
+                        self.metrics.fault("helper killed");
                     }
                 }
             }
             // The record of a job that was taken to another boot, or that was forged, names a bystander.
-            Fault::KillRoot if self.world.ledger.get(&id).suffered(&[Harm::Reboot, Harm::Forged]) => {}
+            Fault::KillRoot if self.scenario.ledger.get(&id).suffered(&[Harm::Reboot, Harm::Forged]) => {}
             Fault::KillRoot => self.signal(&job, "root", "KILL", Harm::Root, "root killed"),
             // The front of a `run` that is stopped does not return, as after Ctrl-Z. That is not promised.
             Fault::Pause("standby") if is_run(&job) => {}
@@ -191,14 +191,14 @@ impl<'w> Nemesis<'w> {
                     self.paused.push(process);
                 }
                 // Some are woken soon; the others must be by quell itself, or by the end of it all.
-                if self.chance.percent(60) {
+                if self.rng.percent(60) {
                     self.wake();
                 }
             }
             Fault::DeleteSocket => {
                 self.harm(&id, Harm::Socket);
                 if fs::remove_file(job.dir().join("control.sock")).is_ok() {
-                    self.figures.fault("socket deleted");
+                    self.metrics.fault("socket deleted");
                 }
             }
             Fault::HoldLock => self.hold_lock(&id),
@@ -206,7 +206,7 @@ impl<'w> Nemesis<'w> {
             Fault::Trace if is_run(&job) => {}
             Fault::Trace => {
                 self.trace(&job);
-                if self.chance.percent(60) {
+                if self.rng.percent(60) {
                     self.wake();
                 }
             }
@@ -220,14 +220,14 @@ impl<'w> Nemesis<'w> {
     }
 
     fn harm(&self, id: &str, harm: Harm) {
-        self.world.ledger.harm(id, harm);
+        self.scenario.ledger.harm(id, harm);
     }
 
     fn signal(&self, job: &Background<'_>, role: &str, signal: &str, harm: Harm, name: &str) {
         let Some(process) = job.process(role) else { return };
         self.harm(&job.id, harm);
         if process.signal(signal) {
-            self.figures.fault(name);
+            self.metrics.fault(name);
         }
     }
 
@@ -240,14 +240,14 @@ impl<'w> Nemesis<'w> {
         let stopped: Vec<bool> = crew.iter().map(|process| process.signal("STOP")).collect();
         signal_all("KILL", &crew);
         if stopped.contains(&true) {
-            self.figures.fault("both killed");
+            self.metrics.fault("both killed");
         }
     }
 
     /// Waits for the job's lock, and holds it for a while when its keepers are gone. That is no harm: it changes nothing.
     fn hold_lock(&self, id: &str) {
-        let Ok(lock) = fs::File::open(self.world.lab.home().join("live").join(id)) else { return };
-        self.figures.fault("lock held");
+        let Ok(lock) = fs::File::open(self.scenario.env.home().join("live").join(id)) else { return };
+        self.metrics.fault("lock held");
         thread::spawn(move || {
             let _ = lock.lock_shared();
             thread::sleep(HELD);
@@ -266,34 +266,34 @@ impl<'w> Nemesis<'w> {
         if let Ok(tracer) = tracer {
             self.tracers.push(tracer);
             quell_tests::eventually(Duration::from_secs(2), || keeper.state() != Some('S'));
-            self.figures.fault("both traced");
+            self.metrics.fault("both traced");
         }
     }
 
     /// Deletes files of a live job. Its keeper makes them again: as long as that one lives, the job is found.
     fn delete(&mut self, job: &Background<'_>) {
         let Some(keeper) = job.process("keeper").filter(|keeper| !is_held_up(keeper)) else { return };
-        let live = self.world.lab.home().join("live").join(&job.id);
+        let live = self.scenario.env.home().join("live").join(&job.id);
         let files = [live, job.dir().join("state.jsonl"), job.dir()];
-        let Some(path) = self.chance.one(&files) else { return };
+        let Some(path) = self.rng.one(&files) else { return };
         self.harm(&job.id, Harm::Deleted);
         let deleted = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         if deleted.is_err() {
             return;
         }
-        self.figures.fault("files deleted");
-        let Some(done) = self.world.ask("status", &[&job.id]) else { return };
+        self.metrics.fault("files deleted");
+        let Some(done) = self.scenario.ask("status", &[&job.id]) else { return };
         // One that was just ending has nothing to make again.
         let lives = || !quell_tests::eventually(Duration::from_secs(3), || !keeper.is_alive());
         if done.code() == Some(3) && lives() && !is_held_up(&keeper) {
             let said = format!("{}{}", done.stdout, done.stderr);
-            self.world.violation("P6", format!("{} is kept and not found: {said}", job.id));
+            self.scenario.violation("P6", format!("{} is kept and not found: {said}", job.id));
         }
     }
 
     /// Rewrites the record as a process of the job can do it, and kills both keepers.
     fn forge(&mut self, job: &Background<'_>) {
-        if self.world.ledger.get(&job.id).suffered(&[Harm::Forged]) {
+        if self.scenario.ledger.get(&job.id).suffered(&[Harm::Forged]) {
             return;
         }
         let (Some(keeper), Some(root)) = (job.process("keeper"), job.process("root")) else { return };
@@ -303,56 +303,63 @@ impl<'w> Nemesis<'w> {
         signal_all("STOP", &crew);
         let stranger = self.stranger.as_ref().and_then(Stranger::process);
         let (spec, state) = (job.dir().join("spec.json"), job.dir().join("state.jsonl"));
-        let name = match self.chance.below(5) {
+        let name = match self.rng.below(5) {
             0 => {
                 change(&spec, |spec| spec["boot_id"] = "00000000-0000-4000-8000-000000000000".into());
                 "forged: another boot"
             }
             1 => {
                 let empty = self.make_empty_cgroup(job);
-                change(&state, |state| state["cgroup"] = empty.display().to_string().into());
+                change(&state, |state| state["tree"]["cgroup"] = empty.display().to_string().into());
                 "forged: an empty cgroup"
             }
             2 => {
-                let id = self.world.some_bystander(&mut self.chance);
+                let id = self.scenario.some_bystander(&mut self.rng);
                 let (pid, start) = id.map_or((1, 1), |id| (id.pid, id.start));
                 change(&state, |state| {
+                    let ending = serde_json::json!({ "cause": "own_exit", "actor": { "kind": "program" } });
                     state["state"] = "waiting".into();
-                    state["root"] = serde_json::json!({ "pid": pid, "start": start });
+                    state["last"] = serde_json::json!({
+                        "outcome": { "kind": "unknown" }, "ending": ending, "verdict": { "kind": "gone" },
+                    });
+                    state["tree"]["root"] = serde_json::json!({ "pid": pid, "start": start });
                 });
                 "forged: waiting, another root"
             }
             // A process that is not older than the job can't be told from a member.
-            3 if !self.world.ledger.get(&job.id).again => {
+            3 if !self.scenario.ledger.get(&job.id).again => {
                 if let Some(stranger) = stranger.filter(|stranger| stranger.start + 1 < root.start) {
                     let named = serde_json::json!([{ "pid": stranger.pid, "start": stranger.start }]);
-                    change(&state, |state| state["members"] = named);
+                    change(&state, |state| state["tree"]["members"] = named);
                 }
                 "forged: a stranger as a member"
             }
             _ => {
                 change(&state, |state| {
-                    state["state"] = "created".into();
-                    state.as_object_mut().map(|state| state.remove("root"));
+                    let ending =
+                        serde_json::json!({ "cause": "keeper_lost", "actor": { "kind": "unknown" } });
+                    state["state"] = "stopping".into();
+                    state["ending"] = ending;
+                    state.as_object_mut().map(|state| state.remove("tree"));
                 });
                 "forged: no root"
             }
         };
         signal_all("KILL", &crew);
-        self.figures.fault(name);
+        self.metrics.fault(name);
     }
 
     /// An empty cgroup that has the name of the job's own, where one can be made.
     fn make_empty_cgroup(&mut self, job: &Background<'_>) -> PathBuf {
         let record = job.record().unwrap_or_default();
-        let cgroup = PathBuf::from(record["cgroup"].as_str().unwrap_or("/sys/fs/cgroup/none"));
+        let cgroup = PathBuf::from(record["tree"]["cgroup"].as_str().unwrap_or("/sys/fs/cgroup/none"));
         let beside = cgroup.with_file_name(format!("beside-{}", job.id));
         let empty = beside.join(format!("quell-{}", job.id));
         if am_root()
             && cgroup.is_dir()
             && fs::create_dir(&beside).and_then(|()| fs::create_dir(&empty)).is_ok()
         {
-            if self.world.lab.user() == User::Ordinary {
+            if self.scenario.env.user() == User::Ordinary {
                 let _ =
                     chown(&beside, Some(NOBODY), Some(NOBODY)).and(chown(&empty, Some(NOBODY), Some(NOBODY)));
             }
@@ -363,21 +370,21 @@ impl<'w> Nemesis<'w> {
 
     fn damage(&mut self, id: &str) {
         let mut files: Vec<PathBuf> =
-            RECORDS.iter().map(|name| self.world.lab.home().join("jobs").join(id).join(name)).collect();
-        files.push(self.world.lab.home().join("index.db"));
-        files.push(self.world.lab.home().join("live").join(id));
-        let Some(file) = self.chance.one(&files).filter(|file| file.is_file()).cloned() else { return };
+            RECORDS.iter().map(|name| self.scenario.env.home().join("jobs").join(id).join(name)).collect();
+        files.push(self.scenario.env.home().join("index.db"));
+        files.push(self.scenario.env.home().join("live").join(id));
+        let Some(file) = self.rng.one(&files).filter(|file| file.is_file()).cloned() else { return };
         self.harm(id, Harm::Damaged);
         let old = fs::read(&file).unwrap_or_default();
-        let new: Vec<u8> = match self.chance.below(4) {
+        let new: Vec<u8> = match self.rng.below(4) {
             0 => Vec::new(),
             1 => old[..old.len() / 2].to_vec(),
-            2 => (0..64).map(|_| self.chance.next() as u8).collect(),
+            2 => (0..64).map(|_| self.rng.next() as u8).collect(),
             _ => {
                 let mut new = old.clone();
                 for _ in 0..3.min(new.len()) {
-                    let at = self.chance.below(new.len());
-                    new[at] = self.chance.next() as u8;
+                    let at = self.rng.below(new.len());
+                    new[at] = self.rng.next() as u8;
                 }
                 new
             }
@@ -387,64 +394,64 @@ impl<'w> Nemesis<'w> {
             use std::io::Write;
             file.write_all(&new).is_ok()
         }) {
-            self.figures.fault("record damaged");
+            self.metrics.fault("record damaged");
         }
     }
 
     /// Closes a file to its user. Root reads everything, so as root it is replaced by a directory.
     fn close(&mut self, id: &str) {
-        let dir = self.world.lab.home().join("jobs").join(id);
-        let Some(file) = self.chance.one(&RECORDS).map(|name| dir.join(name)).filter(|file| file.is_file())
+        let dir = self.scenario.env.home().join("jobs").join(id);
+        let Some(file) = self.rng.one(&RECORDS).map(|name| dir.join(name)).filter(|file| file.is_file())
         else {
             return;
         };
         self.harm(id, Harm::Closed);
-        if self.world.lab.user() == User::Root {
+        if self.scenario.env.user() == User::Root {
             let aside = dir.join(".aside");
             if fs::rename(&file, &aside).is_ok() && fs::create_dir(&file).is_ok() {
-                self.figures.fault("record replaced by a directory");
+                self.metrics.fault("record replaced by a directory");
                 let _ = fs::remove_dir(&file);
                 let _ = fs::rename(&aside, &file);
             }
         } else if fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).is_ok() {
             self.closed.push(file);
-            self.figures.fault("record closed");
+            self.metrics.fault("record closed");
         }
     }
 
     fn fill_disk(&mut self) {
-        if !self.world.has_small_disk() {
+        if !self.scenario.has_small_disk() {
             return;
         }
-        let fill = self.world.lab.home().join("fill");
+        let fill = self.scenario.env.home().join("fill");
         let filled = Command::new("dd")
             .args(["if=/dev/zero", "bs=64k", "status=none"])
             .arg(format!("of={}", fill.display()))
             .stderr(Stdio::null())
             .status();
         if filled.is_ok() {
-            self.figures.fault("disk filled");
+            self.metrics.fault("disk filled");
         }
         // As long as it takes for something to be hit by it.
-        thread::sleep(Duration::from_millis(self.chance.below(80) as u64));
+        thread::sleep(Duration::from_millis(self.rng.below(80) as u64));
         let _ = fs::remove_file(fill);
     }
 
     fn jump(&mut self) {
-        let by = *self.chance.one(&[-86_400, -3_600, -1, 1, 3_600, 86_400, 400_000_000]).unwrap_or(&0);
-        if self.world.jump(by) {
-            self.figures.fault("clock jumped");
+        let by = *self.rng.one(&[-86_400, -3_600, -1, 1, 3_600, 86_400, 400_000_000]).unwrap_or(&0);
+        if self.scenario.jump(by) {
+            self.metrics.fault("clock jumped");
         }
     }
 
     fn starve(&mut self, job: &Background<'_>) {
-        let role = if self.chance.percent(70) { "keeper" } else { "standby" };
+        let role = if self.rng.percent(70) { "keeper" } else { "standby" };
         let Some(process) = job.process(role) else { return };
         // Root may have as many processes as there are.
-        let (what, name) = if self.world.lab.user() == User::Ordinary && self.chance.percent(50) {
+        let (what, name) = if self.scenario.env.user() == User::Ordinary && self.rng.percent(50) {
             ("--nproc=1:1".to_owned(), "processes ran out")
         } else {
-            let limit = 4 + self.chance.below(16);
+            let limit = 4 + self.rng.below(16);
             (format!("--nofile={limit}:{limit}"), "descriptors ran out")
         };
         self.harm(&job.id, Harm::Files);
@@ -453,14 +460,16 @@ impl<'w> Nemesis<'w> {
             .stderr(Stdio::null())
             .status();
         if done.is_ok_and(|status| status.success()) {
-            self.figures.fault(name);
+            self.metrics.fault(name);
         }
     }
 
     /// Moves the job's processes away and removes its cgroup.
     fn remove_cgroup(&self, job: &Background<'_>) {
         let record = job.record().unwrap_or_default();
-        let Some(cgroup) = record["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else { return };
+        let Some(cgroup) = record["tree"]["cgroup"].as_str().map(PathBuf::from).filter(|_| am_root()) else {
+            return;
+        };
         let Some(above) = cgroup.parent() else { return };
         if !cgroup.is_dir() || !cgroup.to_string_lossy().contains(&job.id) {
             return;
@@ -472,7 +481,7 @@ impl<'w> Nemesis<'w> {
                 let _ = fs::write(above.join("cgroup.procs"), pid);
             }
             if fs::remove_dir(&cgroup).is_ok() {
-                return self.figures.fault("cgroup removed");
+                return self.metrics.fault("cgroup removed");
             }
         }
     }
@@ -484,23 +493,23 @@ impl<'w> Nemesis<'w> {
         self.kill_both(job);
         // One that has got its go and is about to become the program does not show yet whose it is. After a restart the
         // record names a bystander.
-        let root = job.process("root").filter(|_| !self.world.ledger.get(&id).suffered(&[Harm::Reboot]));
+        let root = job.process("root").filter(|_| !self.scenario.ledger.get(&id).suffered(&[Harm::Reboot]));
         self.harm(&id, Harm::Reboot);
         if let Some(root) = root.filter(|root| root.signal("KILL")) {
             quell_tests::eventually(Duration::from_secs(5), || !root.is_alive());
         }
         for _ in 0..50 {
-            let members = self.world.members(&id);
+            let members = self.scenario.members(&id);
             if members.is_empty() {
                 break;
             }
             signal_all("KILL", &members);
         }
         let dir = job.dir();
-        let stranger = self.world.some_bystander(&mut self.chance);
+        let stranger = self.scenario.some_bystander(&mut self.rng);
         // Under the job's lock: a process that finishes the job at this moment has read one file and not yet the other, and
         // no machine restarts in between.
-        let lock = fs::File::open(self.world.lab.home().join("live").join(&id));
+        let lock = fs::File::open(self.scenario.env.home().join("live").join(&id));
         let Ok(lock) = lock.and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into)) else {
             return;
         };
@@ -509,13 +518,13 @@ impl<'w> Nemesis<'w> {
         });
         if let Some(stranger) = stranger {
             change(&dir.join("state.jsonl"), |state| {
-                if state["state"] != "ended" && state["root"].is_object() {
-                    state["root"]["pid"] = stranger.pid.into();
-                    state["root"]["start"] = stranger.start.into();
+                if state["state"] != "ended" && state["tree"].is_object() {
+                    state["tree"]["root"]["pid"] = stranger.pid.into();
+                    state["tree"]["root"]["start"] = stranger.start.into();
                 }
             });
         }
-        self.figures.fault("reboot");
+        self.metrics.fault("reboot");
         drop(lock);
     }
 
@@ -531,15 +540,15 @@ impl<'w> Nemesis<'w> {
         self.wake();
         // Those that stopped themselves at a point.
         let stopped = |process: &Process| process.state() == Some('T');
-        let mut all = self.world.lab.oracle.survivors();
+        let mut all = self.scenario.env.oracle.survivors();
         all.retain(stopped);
         signal_all("CONT", &all);
         for file in self.closed.drain(..) {
             let _ = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
         }
-        self.world.jump(0);
+        self.scenario.jump(0);
         if let Some(stranger) = self.stranger.take().filter(Stranger::was_hit) {
-            self.world.violation("P3", format!("a stranger is gone or stopped: {:?}", stranger.child));
+            self.scenario.violation("P3", format!("a stranger is gone or stopped: {:?}", stranger.child));
         }
         for beside in self.empty.drain(..) {
             let named = fs::read_dir(&beside).into_iter().flatten().flatten();
@@ -583,10 +592,10 @@ fn is_run(job: &Background<'_>) -> bool {
     serde_json::from_slice::<Value>(&spec).is_ok_and(|spec| spec["request"]["mode"]["foreground"].is_object())
 }
 
-/// quell's own processes of this name in the lab.
-fn quells(lab: &quell_tests::lab::Lab, name: &str) -> Vec<Process> {
+/// quell's own processes of this name in the env.
+fn quells(env: &quell_tests::test_env::TestEnv, name: &str) -> Vec<Process> {
     let named = |process: &Process| {
         fs::read_to_string(format!("/proc/{}/comm", process.pid)).is_ok_and(|comm| comm.trim() == name)
     };
-    lab.oracle.survivors().into_iter().filter(named).collect()
+    env.oracle.survivors().into_iter().filter(named).collect()
 }

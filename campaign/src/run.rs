@@ -12,10 +12,10 @@ use std::{
 use quell_tests::host;
 
 use crate::{
-    figures::{Figures, Holdings},
+    metrics::{Holdings, Metrics},
+    play,
+    rng::Rng,
     scenario,
-    seed::Chance,
-    world,
 };
 
 /// What is run, and where.
@@ -41,7 +41,7 @@ impl Kind {
 
 /// The command line.
 #[derive(Clone, Debug)]
-struct Wish {
+struct Options {
     seconds: u64,
     seed: u64,
     only: Option<u64>,
@@ -62,27 +62,27 @@ const USAGE: &str =
   --kind K     one kind only: plain, recycle (a PID namespace with few numbers), points (injection points)
 ";
 
-fn wish() -> Result<Wish, String> {
-    let mut wish = Wish { seconds: 60, seed: seed_of_now(), only: None, width: 3, kind: None };
+fn options() -> Result<Options, String> {
+    let mut options = Options { seconds: 60, seed: seed_of_now(), only: None, width: 3, kind: None };
     let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         match word.as_str() {
-            "--seconds" => wish.seconds = number(value()?)?,
-            "--seed" => wish.seed = number(value()?)?,
-            "--only" => wish.only = Some(number(value()?)?),
-            "--width" => wish.width = number(value()?)?.clamp(1, 64) as usize,
+            "--seconds" => options.seconds = number(value()?)?,
+            "--seed" => options.seed = number(value()?)?,
+            "--only" => options.only = Some(number(value()?)?),
+            "--width" => options.width = number(value()?)?.clamp(1, 64) as usize,
             "--kind" => {
                 let text = value()?;
                 let kinds = [Kind::Plain, Kind::Recycle, Kind::Points];
                 let kind = kinds.into_iter().find(|kind| kind.word() == text);
-                wish.kind = Some(kind.ok_or(format!("there is no kind {text}"))?);
+                options.kind = Some(kind.ok_or(format!("there is no kind {text}"))?);
             }
             other => return Err(format!("{other}?")),
         }
     }
-    Ok(wish)
+    Ok(options)
 }
 
 fn seed_of_now() -> u64 {
@@ -92,28 +92,28 @@ fn seed_of_now() -> u64 {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let wish = match wish() {
-        Ok(wish) => wish,
+    let options = match options() {
+        Ok(options) => options,
         Err(why) => {
             eprintln!("campaign: {why}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    let figures = Figures::default();
-    match wish.kind {
-        Some(kind) => play(&wish, kind, &figures),
-        None => all_kinds(&wish, &figures),
+    let metrics = Metrics::default();
+    match options.kind {
+        Some(kind) => play(&options, kind, &metrics),
+        None => all_kinds(&options, &metrics),
     }
-    if figures.violations.get() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if metrics.violations.get() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// One kind after the other, each in a process of its own, and the sum.
-fn all_kinds(wish: &Wish, figures: &Figures) {
+fn all_kinds(options: &Options, metrics: &Metrics) {
     println!(
         "seed {}, {} s, {} at once, quell {}",
-        wish.seed,
-        wish.seconds,
-        wish.width,
+        options.seed,
+        options.seconds,
+        options.width,
         host::quell().display()
     );
     let (before, began) = (Holdings::now(), Instant::now());
@@ -156,16 +156,16 @@ fn all_kinds(wish: &Wish, figures: &Figures) {
             },
         }
         let mut command = wrapper.unwrap_or(command);
-        let seconds = (wish.seconds * share / 100).max(1).to_string();
-        command.args(["--kind", kind.word(), "--seconds", &seconds, "--seed", &wish.seed.to_string()]);
-        command.args(["--width", &wish.width.to_string()]);
+        let seconds = (options.seconds * share / 100).max(1).to_string();
+        command.args(["--kind", kind.word(), "--seconds", &seconds, "--seed", &options.seed.to_string()]);
+        command.args(["--width", &options.width.to_string()]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("this program");
         let output = child.stdout.take().expect("it is piped");
         let mut told = false;
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            match line.strip_prefix("figures ").and_then(|text| serde_json::from_str(text).ok()) {
+            match line.strip_prefix("metrics ").and_then(|text| serde_json::from_str(text).ok()) {
                 Some(part) => {
-                    figures.add(&part);
+                    metrics.add(&part);
                     told = true;
                 }
                 None => println!("{line}"),
@@ -173,12 +173,12 @@ fn all_kinds(wish: &Wish, figures: &Figures) {
         }
         let status = child.wait();
         if !told {
-            figures.violations.add(1);
-            println!("VIOLATION harness: the {} campaign ended without figures: {status:?}", kind.word());
+            metrics.violations.add(1);
+            println!("VIOLATION harness: the {} campaign ended without metrics: {status:?}", kind.word());
         }
     }
     println!("took               {:>8} s", began.elapsed().as_secs());
-    figures.print();
+    metrics.print();
     println!("at the start       {before:?}\nat the end         {:?}", Holdings::now());
 }
 
@@ -193,8 +193,8 @@ fn recycles() -> bool {
 }
 
 /// Scenarios of one kind until the time is up.
-fn play(wish: &Wish, kind: Kind, figures: &Figures) {
-    let tools = world::tools();
+fn play(options: &Options, kind: Kind, metrics: &Metrics) {
+    let tools = scenario::tools();
     let points = if kind == Kind::Points { points() } else { Vec::new() };
     let mut churn = (kind == Kind::Recycle).then(|| {
         std::fs::write("/proc/sys/kernel/pid_max", RECYCLED).expect("a pid_max of this namespace's own");
@@ -203,24 +203,24 @@ fn play(wish: &Wish, kind: Kind, figures: &Figures) {
         churn.spawn().expect("the actors")
     });
     let next = AtomicU64::new(0);
-    let until = Instant::now() + Duration::from_secs(wish.seconds);
-    let whole = Chance::new(wish.seed ^ (kind.word().len() as u64) << 32);
+    let until = Instant::now() + Duration::from_secs(options.seconds);
+    let whole = Rng::new(options.seed ^ (kind.word().len() as u64) << 32);
     thread::scope(|scope| {
-        for _ in 0..wish.width {
+        for _ in 0..options.width {
             scope.spawn(|| {
                 loop {
                     let turn = next.fetch_add(1, Ordering::Relaxed);
-                    if wish.only.map_or(Instant::now() >= until, |_| turn >= 20) {
+                    if options.only.map_or(Instant::now() >= until, |_| turn >= 20) {
                         return;
                     }
-                    let number = wish.only.unwrap_or(turn);
-                    for violation in scenario::play(whole.part(number).next(), figures, &points) {
-                        figures.violations.add(1);
+                    let number = options.only.unwrap_or(turn);
+                    for violation in play::play(whole.part(number).next(), metrics, &points) {
+                        metrics.violations.add(1);
                         println!("VIOLATION {violation}");
                         println!(
                             "  again: campaign --kind {} --seed {} --only {number}",
                             kind.word(),
-                            wish.seed
+                            options.seed
                         );
                     }
                 }
@@ -235,13 +235,13 @@ fn play(wish: &Wish, kind: Kind, figures: &Figures) {
         match churn.wait() {
             Ok(status) if status.success() && ended => println!("recycled numbers: {}", said.trim()),
             status => {
-                figures.violations.add(1);
+                metrics.violations.add(1);
                 println!("VIOLATION P3: strangers were hit: {status:?} {read:?} {said}");
             }
         }
     }
     let _ = std::fs::remove_dir_all(tools);
-    println!("figures {}", figures.to_json());
+    println!("metrics {}", metrics.to_json());
 }
 
 /// The injection points of the quell under test.

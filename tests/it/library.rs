@@ -12,15 +12,15 @@ use std::{
 use quell::binary::{Home, QuellInternals, open};
 use quell::{Condition, JobRequest, Quell, StopOptions, WaitFor};
 use quell_guard::{Guard, Policy, Verb};
-use quell_tests::{eventually, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{eventually, run::PATIENCE, skip, test_env::TestEnv};
 
 /// quell's library, with the jobs of this lab.
-pub fn quell(lab: &Lab) -> Quell {
+pub fn quell(lab: &TestEnv) -> Quell {
     open(Home::at(lab.home()), lab.quell_path())
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
-pub fn nap(lab: &Lab) -> JobRequest {
+pub fn nap(lab: &TestEnv) -> JobRequest {
     JobRequest::background(["sleep", &lab.oracle.nap()])
 }
 
@@ -31,7 +31,7 @@ pub fn over(job: &quell::Job) -> Condition {
 }
 
 /// The lines about a verb in the audit log of this lab: their kinds.
-fn kinds(lab: &Lab, verb: &str) -> Vec<String> {
+fn kinds(lab: &TestEnv, verb: &str) -> Vec<String> {
     let lines = crate::test_verb::audit(lab);
     let of_verb = lines.iter().filter(|line| line["verb"] == verb);
     of_verb.map(|line| line["kind"].as_str().unwrap_or_default().to_owned()).collect()
@@ -40,7 +40,7 @@ fn kinds(lab: &Lab, verb: &str) -> Vec<String> {
 /// A permit covers its own verb, and no other: each call that it does not cover asks for itself, and writes that down.
 #[test]
 fn no_permit_is_good_for_another_verb() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let guard = Guard::new(&Home::at(lab.home()), Policy::default());
     let permit = |verb| guard.permit(verb, "", None).expect("a permit");
     let stop = StopOptions::kill();
@@ -88,7 +88,7 @@ fn corpses() -> Vec<(String, String)> {
 
 #[test]
 fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let begin = || {
         let began = Instant::now();
@@ -135,7 +135,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
 
 #[test]
 fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let mut start = JobRequest::background(["true"]);
     start.name = Some("web".into());
@@ -150,7 +150,7 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
 
 #[test]
 fn a_home_that_is_named_from_here_is_here() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     // From wherever the tests run, which all of them share.
     let here = std::env::current_dir().expect("here");
     let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
@@ -165,7 +165,7 @@ fn a_home_that_is_named_from_here_is_here() {
 /// The example on the first page of the crate's documentation, with a program that is ready and ends by itself.
 #[test]
 fn the_first_example_works() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let script = "echo listening; sleep 0.2; printf 'no line end'; sleep $0";
     let job = quell
@@ -200,7 +200,7 @@ fn the_first_example_works() {
 
 #[test]
 fn a_job_that_ends_before_it_is_ready_is_an_error() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.command("false").ready_log("never").start().expect("a start");
     let error = job.wait_ready(PATIENCE).expect_err("it has ended");
@@ -212,7 +212,7 @@ fn a_job_that_ends_before_it_is_ready_is_an_error() {
 }
 
 /// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
-fn example(lab: &Lab, name: &str) -> Option<std::process::Output> {
+fn example(lab: &TestEnv, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -230,7 +230,7 @@ fn own_uid() -> u32 {
 
 #[test]
 fn the_examples_run() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let own = fs::metadata(target).is_ok_and(|metadata| metadata.uid() == own_uid());
     if !own {

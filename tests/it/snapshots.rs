@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use quell_tests::{jobs::Background, lab::Lab, run::PATIENCE, skip};
+use quell_tests::{jobs::Background, run::PATIENCE, skip, test_env::TestEnv};
 use regex_lite::Regex;
 
-use crate::paper::verbs;
+use crate::cli::completions_man::verbs;
 
 /// Compares `text` with the file of that name.
 fn check(name: &str, text: &str) {
@@ -21,7 +21,7 @@ fn check(name: &str, text: &str) {
 }
 
 /// `text` with words in the place of all that differs from run to run.
-fn redacted(lab: &Lab, text: &str) -> String {
+fn redacted(lab: &TestEnv, text: &str) -> String {
     let dir = regex_lite::escape(&lab.dir().display().to_string());
     let nap = regex_lite::escape(&lab.oracle.nap());
     let rules = [
@@ -58,7 +58,7 @@ fn redacted(lab: &Lab, text: &str) -> String {
 
 #[test]
 fn help_texts() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let nested =
         ["config show", "guard check", "guard check kill", "guard check service", "guard check test"];
     let nested = nested.into_iter().chain(["guard check verb", "man"]).map(str::to_owned);
@@ -81,7 +81,7 @@ fn help_texts() {
 
 #[test]
 fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let long = "a-rather-long-word-".repeat(10);
     let script = format!("bash -c 'sleep {}; :' {long} & wait", lab.oracle.nap());
     for columns in [60, 80, 120] {
@@ -110,7 +110,7 @@ fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
 }
 
 /// A job of a shell, a child in another session, and one that ignores TERM; all of them are up.
-fn web(lab: &Lab) -> Background<'_> {
+fn web(lab: &TestEnv) -> Background<'_> {
     let script = "setsid sleep $N & until grep -q sleep /proc/$!/comm; do :; done
         (trap '' TERM; exec sleep $N) & until grep -q sleep /proc/$!/comm; do :; done
         echo up; wait";
@@ -123,7 +123,7 @@ fn web(lab: &Lab) -> Background<'_> {
 
 #[test]
 fn tables_and_the_account_of_a_stop() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     let empty = lab.quell("list").finish();
     check("list-empty", &format!("{}{}", empty.stdout, empty.stderr));
     let job = web(&lab);

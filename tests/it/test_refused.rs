@@ -7,13 +7,13 @@ use std::{
     path::PathBuf,
 };
 
-use quell_tests::{evidence::receipt, host::has_program, lab::Lab, skip};
+use quell_tests::{evidence::receipt, host::has_program, skip, test_env::TestEnv};
 use serde_json::json;
 
 use crate::test_verb::{audit, fits, lab};
 
 /// A command that leaves a file if it is run.
-fn marker(lab: &Lab) -> PathBuf {
+fn marker(lab: &TestEnv) -> PathBuf {
     lab.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n")
 }
 
@@ -181,7 +181,7 @@ fn the_policy_says_where_by_what_and_whether_approved() {
 
 #[test]
 fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
-    let lab = Lab::as_me();
+    let lab = TestEnv::as_me();
     marker(&lab);
     symlink("/etc", lab.path("tests")).expect("a link");
     lab.write("quell.toml", "[guard.test]\nscope = [\"tests\"]\n");
@@ -191,7 +191,7 @@ fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
 }
 
 /// A test, and elsewhere a directory with a test and a conftest which leave a file if they are run.
-fn outside(lab: &Lab, elsewhere: &Lab) -> PathBuf {
+fn outside(lab: &TestEnv, elsewhere: &TestEnv) -> PathBuf {
     let out = elsewhere.path("out");
     fs::create_dir(&out).expect("mkdir");
     let leave = format!("open({:?}, 'w')\n", lab.path("ran"));
@@ -206,7 +206,7 @@ fn a_real_pytest_runs_no_test_from_outside() {
     if !has_program("pytest-3") {
         return skip("a_real_pytest_runs_no_test_from_outside", "no pytest here");
     }
-    let (lab, elsewhere) = (lab(), Lab::as_me());
+    let (lab, elsewhere) = (lab(), TestEnv::as_me());
     let out = outside(&lab, &elsewhere);
     let tests = lab.path("tests");
     fs::create_dir(tests.join("link[x")).expect("mkdir");

@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::symlink};
 
 use quell_tests::{
     host::has_program,
-    lab::Lab,
     run::{Finished, Quell},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
-use crate::guard::verb;
+use crate::guard::decisions::verb;
 use crate::test_verb::{data, fits, lab};
 
 /// The code of the refusal, or the status.
@@ -27,13 +27,13 @@ fn reason(done: &Finished) -> String {
     said.iter().find_map(|said| said.as_str()).unwrap_or_default().to_owned()
 }
 
-fn scoped<'l>(lab: &'l Lab, words: &[&str]) -> Quell<'l> {
+fn scoped<'l>(lab: &'l TestEnv, words: &[&str]) -> Quell<'l> {
     let quell = lab.quell("test").args(["--json", "--scope", "tests"]).env("PYTHONDONTWRITEBYTECODE", "1");
     quell.command(words)
 }
 
 /// A lab with a test, and with a module that leaves a file when it is loaded.
-fn with_module() -> Lab {
+fn with_module() -> TestEnv {
     let lab = lab();
     lab.write("tests/test_a.py", "def test_a():\n    pass\n");
     lab.write("src/test_src.py", &format!("open({:?}, 'w')\ndef test_src():\n    pass\n", lab.path("ran")));
@@ -42,7 +42,7 @@ fn with_module() -> Lab {
 }
 
 /// Programs under the names of runners, which leave a file when they are run.
-fn with_runners() -> Lab {
+fn with_runners() -> TestEnv {
     let lab = lab();
     for name in ["pytest", "python3", "cargo", "go", "jest", "vitest", "env", "npx", "uv", "make", "sh"] {
         lab.script(name, "#!/bin/sh\ntouch \"$HOME/ran\"\n");
@@ -192,7 +192,7 @@ fn the_program_is_found_once_and_executed_by_its_path() {
     let leave = "#!/bin/sh\ntouch \"$HOME/ran\"\n";
     fs::create_dir_all(lab.path("bin")).expect("mkdir");
     let found = lab.script("bin/pytest", leave);
-    let other = Lab::as_me();
+    let other = TestEnv::as_me();
     let foreign = other.script("pytest", leave).display().to_string();
     let path = format!("{}:/usr/bin:/bin", lab.path("bin").display());
     let call = |words: &[&str], policy: &str| {
@@ -223,7 +223,7 @@ fn the_program_is_found_once_and_executed_by_its_path() {
 #[test]
 fn a_program_or_a_source_behind_a_link_that_leads_out_is_refused() {
     let lab = with_runners();
-    let other = Lab::as_me();
+    let other = TestEnv::as_me();
     let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n");
     other.write("x_test.go", "");
     fs::create_dir_all(lab.path("bin")).expect("mkdir");
@@ -373,7 +373,7 @@ fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
 #[test]
 fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
     let lab = with_runners();
-    let other = Lab::as_me();
+    let other = TestEnv::as_me();
     let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n").display().to_string();
     let scope = format!("[guard.test]\nscope = [{:?}]\n", lab.path("tests"));
     let trusting = format!("[trust]\nprojects = [{:?}]\n{scope}", lab.dir());
@@ -426,7 +426,7 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
     }
     let lab = with_module();
     let here = lab.dir().canonicalize().expect("a path").display().to_string();
-    let link = Lab::as_me();
+    let link = TestEnv::as_me();
     symlink(lab.dir(), link.path("way")).expect("a link");
     let way = link.path("way").display().to_string();
     symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
@@ -557,7 +557,7 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
 }
 
 /// Writes a file of the lab, and makes the directories that it is in.
-fn put(lab: &Lab, name: &str, text: &str) {
+fn put(lab: &TestEnv, name: &str, text: &str) {
     fs::create_dir_all(lab.path(name).parent().expect("a directory")).expect("mkdir");
     lab.write(name, text);
 }

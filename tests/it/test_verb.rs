@@ -10,16 +10,16 @@ use quell_tests::{
     all_hold, eventually,
     evidence::{receipt, says_gone},
     host::has_program,
-    lab::Lab,
     oracle::Process,
     run::{Finished, PATIENCE, Quell},
     skip,
+    test_env::TestEnv,
 };
 use serde_json::{Value, json};
 
 /// A lab with directories that tests can be in.
-pub(crate) fn lab() -> Lab {
-    let lab = Lab::as_me();
+pub(crate) fn lab() -> TestEnv {
+    let lab = TestEnv::as_me();
     for dir in ["tests", "tests_evil", "src"] {
         fs::create_dir(lab.path(dir)).expect("mkdir");
     }
@@ -27,7 +27,7 @@ pub(crate) fn lab() -> Lab {
 }
 
 /// `pytest`, if it is there, without files that only it needs.
-fn pytest<'l>(lab: &'l Lab, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
+fn pytest<'l>(lab: &'l TestEnv, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
     if !has_program("pytest-3") {
         skip(test, "no pytest here");
         return None;
@@ -49,12 +49,12 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 /// The lines of the audit log about this verb.
-fn audit_of(lab: &Lab, verb: &str) -> Vec<Value> {
+fn audit_of(lab: &TestEnv, verb: &str) -> Vec<Value> {
     audit(lab).into_iter().filter(|line| line["verb"] == verb).collect()
 }
 
 /// The lines of the audit log.
-pub(crate) fn audit(lab: &Lab) -> Vec<Value> {
+pub(crate) fn audit(lab: &TestEnv) -> Vec<Value> {
     let text = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
@@ -69,7 +69,7 @@ pub(crate) fn fits(what: &str, value: &Value) {
     assert!(errors.is_empty(), "{what}: {errors:#?}\n{value:#}");
 }
 
-fn hanging(lab: &Lab) -> PathBuf {
+fn hanging(lab: &TestEnv) -> PathBuf {
     let nap = lab.oracle.nap();
     let text = format!(
         "import subprocess, time\n\

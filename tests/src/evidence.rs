@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{host, lab::Lab};
+use crate::{host, test_env::TestEnv};
 
 /// One job's directory in quell's state directory.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Record {
     pub state: String,
 }
 
-impl Lab {
+impl TestEnv {
     /// Every record in the lab's state directory.
     pub fn records(&self) -> Vec<Record> {
         self.records_in(&self.home())

@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::{lab::Lab, run::Quell};
+use crate::{run::Quell, test_env::TestEnv};
 
 /// The quell with points: `QUELL_FAULTS_BIN`, else built now, in a place of its own; or why there is none.
 pub fn binary() -> Result<&'static Path, String> {
@@ -58,7 +58,7 @@ pub struct Passed {
 #[derive(Clone, Debug, Default)]
 pub struct Fault(pub String);
 
-impl Lab {
+impl TestEnv {
     /// Starts the command line of a quell with points, with this fault.
     pub fn faulty(&self, verb: &str, fault: &Fault) -> Quell<'_> {
         let log = self.path("points");

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::lab::Lab;
+use crate::test_env::TestEnv;
 
 /// The uid and gid that stand for an ordinary user when the tests run as root.
 pub const NOBODY: u32 = 65534;
@@ -89,7 +89,7 @@ impl Contain {
     /// Only quell's own word that the host can't give it counts as "not available"; whatever else goes wrong is a
     /// failure, and so is any refusal of the reaper.
     fn try_it(self, user: User) -> Result<(), String> {
-        let lab = Lab::for_containment(user, self);
+        let lab = TestEnv::for_containment(user, self);
         let done = lab.run().args(["--json", "--contain", self.word()]).command(["true"]).finish();
         if done.code() == Some(0) {
             // Else everything that is tested with it would be tested with something weaker.

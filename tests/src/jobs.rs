@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::{
     eventually,
-    lab::Lab,
     oracle::Process,
     run::{Finished, PATIENCE, Quell, READER_PATIENCE, Running},
+    test_env::TestEnv,
 };
 
 /// A job that `quell start` has started. Stopped by the lab's end at the latest.
 #[derive(Debug)]
 pub struct Background<'l> {
-    lab: &'l Lab,
+    lab: &'l TestEnv,
     /// Its id.
     pub id: String,
     starter: Option<Running>,
@@ -38,7 +38,7 @@ impl<'l> Quell<'l> {
     }
 }
 
-impl Lab {
+impl TestEnv {
     /// Starts the command line of `quell start`.
     pub fn start(&self) -> Quell<'_> {
         self.quell("start")
@@ -94,8 +94,9 @@ impl Background<'_> {
     /// One of its processes as its record names it: `root`, `keeper`, `standby`.
     pub fn process(&self, role: &str) -> Option<Process> {
         let record = self.record()?;
-        let process = Process::now(record[role]["pid"].as_u64()? as u32)?;
-        (process.start == record[role]["start"].as_u64()?).then_some(process)
+        let id = if role == "root" { &record["tree"]["root"] } else { &record[role] };
+        let process = Process::now(id["pid"].as_u64()? as u32)?;
+        (process.start == id["start"].as_u64()?).then_some(process)
     }
 
     /// The names of its events, in order.

@@ -3,7 +3,7 @@
 //!
 //! - [`oracle`]: who is alive, found in `/proc` by a token that every process of a test carries.
 //! - [`host`]: what this machine lets the tests do: users, containments, the binary under test.
-//! - [`rig`]: a private systemd user manager, as on a desktop.
+//! - [`manager`]: a private systemd user manager, as on a desktop.
 //! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
 //! - [`jobs`]: jobs in the background.
@@ -16,12 +16,12 @@ pub mod evidence;
 pub mod faults;
 pub mod host;
 pub mod jobs;
-pub mod lab;
 pub mod oracle;
 pub mod outsider;
-pub mod rig;
 pub mod run;
+pub mod systemd_user;
 pub mod terminal;
+pub mod test_env;
 
 pub use jobs::last_json;
 

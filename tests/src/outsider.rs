@@ -7,9 +7,9 @@ use std::{
 
 use crate::{
     eventually,
-    lab::Lab,
     oracle::{Oracle, Process},
     run::PATIENCE,
+    test_env::TestEnv,
 };
 
 /// Something outside the job. Its own token ends it with the test.
@@ -23,7 +23,7 @@ pub struct Outsider {
 
 impl Outsider {
     /// Runs these words as the lab's user, in the lab's cgroup if it has one; `$N` is what to give `sleep`.
-    pub fn start(lab: &Lab, words: &[&str], variables: &[(&str, &str)]) -> Outsider {
+    pub fn start(lab: &TestEnv, words: &[&str], variables: &[(&str, &str)]) -> Outsider {
         let oracle = Oracle::new();
         let all: Vec<String> =
             lab.prefix().into_iter().chain(words.iter().map(|word| word.to_string())).collect();
@@ -34,12 +34,12 @@ impl Outsider {
     }
 
     /// Runs a script of bash's in a session of its own.
-    pub fn script(lab: &Lab, script: &str) -> Outsider {
+    pub fn script(lab: &TestEnv, script: &str) -> Outsider {
         Outsider::start(lab, &["setsid", "bash", "-c", script], &[])
     }
 
     /// A sleep in a session of its own, with these variables.
-    pub fn sleeper(lab: &Lab, variables: &[(&str, &str)]) -> (Outsider, Process) {
+    pub fn sleeper(lab: &TestEnv, variables: &[(&str, &str)]) -> (Outsider, Process) {
         let outsider = Outsider::start(lab, &["setsid", "bash", "-c", "exec sleep $N"], variables);
         let process = outsider.find("sleep");
         (outsider, process)

@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{lab::Lab, oracle::Process};
+use crate::{oracle::Process, test_env::TestEnv};
 
 /// Long enough for anything that a test waits for on a busy machine. Reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub const READER_PATIENCE: Duration = Duration::from_secs(10);
 /// A quell command line in the making.
 #[derive(Debug)]
 pub struct Quell<'l> {
-    lab: &'l Lab,
+    lab: &'l TestEnv,
     program: PathBuf,
     wrapper: Vec<OsString>,
     args: Vec<OsString>,
@@ -41,7 +41,7 @@ pub struct Quell<'l> {
 }
 
 impl<'l> Quell<'l> {
-    pub(crate) fn new(lab: &'l Lab, verb: &str) -> Quell<'l> {
+    pub(crate) fn new(lab: &'l TestEnv, verb: &str) -> Quell<'l> {
         Quell {
             lab,
             program: lab.quell_path(),
@@ -55,7 +55,7 @@ impl<'l> Quell<'l> {
         }
     }
 
-    pub(crate) fn lab(&self) -> &'l Lab {
+    pub(crate) fn lab(&self) -> &'l TestEnv {
         self.lab
     }
 

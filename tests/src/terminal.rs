@@ -6,17 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{UNIGNORED, lab::Lab, run::PATIENCE};
+use crate::{UNIGNORED, run::PATIENCE, test_env::TestEnv};
 
 /// A bash in a terminal of 80 by 24. Ended when dropped.
 #[derive(Debug)]
 pub struct Terminal<'l> {
-    lab: &'l Lab,
+    lab: &'l TestEnv,
 }
 
 impl<'l> Terminal<'l> {
     /// Opens it, in the lab's directory, with the variables of [`crate::run::Quell::script`].
-    pub fn open(lab: &'l Lab) -> Terminal<'l> {
+    pub fn open(lab: &'l TestEnv) -> Terminal<'l> {
         let terminal = Terminal { lab };
         let mut tmux = terminal.tmux();
         tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"]);

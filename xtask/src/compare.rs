@@ -30,6 +30,10 @@ const KINDS: [(&str, &str); 7] = [
     ("clear-env", "daemon, environment cleared"),
 ];
 
+/// Where the table is in README.md.
+const BEGIN: &str = "<!-- compare: written by `cargo xtask compare` -->";
+const END: &str = "<!-- /compare -->";
+
 /// How long a process may take to disappear after the tool has said that it is stopped.
 const SETTLE: Duration = Duration::from_millis(500);
 /// The grace of tools that have one, in seconds.
@@ -117,10 +121,18 @@ pub fn main(words: Vec<String>) -> Result<ExitCode, String> {
     }
     let table = table?;
     print!("{table}");
-    let file = root().join("docs/compared.md");
-    let text = format!("{}\n{table}", include_str!("compare/intro.md").trim_end());
-    fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
+    write_into_readme(&table)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Puts the table between the two markers of the README.
+fn write_into_readme(table: &str) -> Result<(), String> {
+    let file = root().join("README.md");
+    let readme = fs::read_to_string(&file).map_err(|why| format!("{}: {why}", file.display()))?;
+    let (head, rest) = readme.split_once(BEGIN).ok_or("README.md has no place for the table")?;
+    let (_, tail) = rest.split_once(END).ok_or("README.md has no end of the table")?;
+    let text = format!("{head}{BEGIN}\n{}\n{table}{END}{tail}", include_str!("compare/intro.md").trim_end());
+    fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))
 }
 
 fn compare(lab: &Lab<'_>) -> Result<String, String> {

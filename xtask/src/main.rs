@@ -27,7 +27,7 @@ cargo xtask bench [OPTIONS]   measure quell beside its peers; docs/benchmarks ge
 
 cargo xtask compare [--no-install] [--no-build] [--peers DIR]
                               stop misbehaving programs with quell and its peers, and count what is left alive;
-                              docs/compared.md gets the table
+                              README.md gets the table
 
 cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
                               (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])

@@ -1,4 +1,4 @@
-//! quell: start anything, stop everything. This file maps outcomes to exit codes; each verb has a file of its own.
+//! quell: start anything, stop everything. Each verb has a file of its own; errors.rs has hints and exit codes.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(
@@ -6,6 +6,7 @@
     allow(dead_code, unused_imports, reason = "what is read is not carried out there yet")
 )]
 mod args;
+mod errors;
 #[cfg(target_os = "linux")]
 mod open_line;
 #[cfg(not(target_os = "linux"))]
@@ -44,16 +45,12 @@ fn main() -> ExitCode {
 }
 
 fn too_small(limit: u64) -> ExitCode {
-    let error = quell::ErrorBody {
-        code: "system".into(),
-        message: format!("the stack limit of {} KiB is too small", limit / 1024),
-        hint: format!("allow at least {} KiB: `ulimit -s {0}`", STACK / 1024),
-        retryable: false,
-        details: serde_json::json!({}),
-    };
+    let message = format!("the stack limit of {} KiB is too small", limit / 1024);
+    let hint = format!("allow at least {} KiB: `ulimit -s {0}`", STACK / 1024);
+    let error = errors::said("system", message, hint);
     let words: Vec<_> = std::env::args_os().collect();
     let verb = words.get(1).map_or_else(|| "quell".into(), |verb| verb.to_string_lossy());
-    output::fail(&verb, args::wants_json(&words), output::FAILED, &error)
+    output::fail(&verb, args::wants_json(&words), errors::exit::FAILED, &error)
 }
 
 #[inline(never)]

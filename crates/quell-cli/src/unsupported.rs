@@ -7,10 +7,8 @@ pub mod run;
 
 use std::process::ExitCode;
 
-use quell::ErrorBody;
-use serde_json::json;
-
 use crate::args::{self, CliCommand};
+use crate::errors::{self, exit};
 use crate::output;
 
 /// Says that this can't be done here yet.
@@ -21,12 +19,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         _ => {}
     }
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
-    let error = ErrorBody {
-        code: "unsupported_platform".into(),
-        message: quell::binary::supported().err().map(|error| error.to_string()).unwrap_or_default(),
-        hint: "run quell on Linux".into(),
-        retryable: false,
-        details: json!({}),
-    };
-    output::fail("quell", json, output::FAILED, &error)
+    let message = quell::binary::supported().err().map(|error| error.to_string()).unwrap_or_default();
+    let error = errors::said("unsupported_platform", message, "run quell on Linux");
+    output::fail("quell", json, exit::FAILED, &error)
 }

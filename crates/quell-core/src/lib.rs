@@ -4,6 +4,7 @@
 //! The key types: [`JobId`], [`JobRequest`], [`Lifecycle`] (the lifecycle as a total state × event table), [`StopPlan`],
 //! [`Receipt`]. [`account`] turns a receipt into the few lines that a person reads.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod account;
 mod decision;
@@ -44,13 +45,15 @@ pub use receipt::{
     Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Output, ProcId,
     Receipt, RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
 };
-pub use record::{ContainmentKind, JobSpec, Record, SessionKind};
+pub use record::{ContainmentKind, JobSpec, SessionKind};
 pub use request::{
     Background, Contain, Foreground, JobRequest, Leak, Limits, MAX_LOG, Mode, ModeKind, OnOwnerExit, Owner,
     ReadyCheck, ReadyRules, ReceiptTarget, RestartPolicy, RestartRules, Stdin, StdoutUse, TestTerms, Until,
 };
 pub use signal::{InvalidSignal, Signal};
-pub use state::{InvalidState, JobState};
+pub use state::{
+    Ending, FinalVerdict, InvalidState, JobState, RecordedState, RecordedTree, RunEnd, StateRecord,
+};
 pub use text::{is_unsafe, printable, printable_lines, push_escape};
 pub use time::{InvalidTimestamp, Moment, Timestamp};
 pub use units::{

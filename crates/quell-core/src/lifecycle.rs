@@ -14,7 +14,10 @@
 
 use std::time::Duration;
 
-use crate::{Actor, AskScope, Cause, JobState, KillReason, RootOutcome, Signal, StopPlan, Until, Verdict};
+use crate::{
+    Actor, AskScope, Cause, Ending, KillReason, Moment, RecordedState, RecordedTree, RootOutcome, Signal,
+    StopPlan, Until, Verdict,
+};
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,20 +36,6 @@ pub enum Phase {
     Killing,
     /// Over; the verdict says what was proven.
     Ended,
-}
-
-impl Phase {
-    /// The state that is on record and shown. `ready` is whether the job has shown that it is ready.
-    pub fn job_state(self, ready: bool) -> JobState {
-        match self {
-            Phase::Created => JobState::Created,
-            Phase::Starting => JobState::Starting,
-            Phase::Running | Phase::Draining if ready => JobState::Ready,
-            Phase::Running | Phase::Draining => JobState::Running,
-            Phase::Asking | Phase::Killing => JobState::Stopping,
-            Phase::Ended => JobState::Ended,
-        }
-    }
 }
 
 /// How a stop is meant.
@@ -78,6 +67,8 @@ pub struct StopRequest {
 pub enum Count {
     /// So many are alive; the root's corpse does not count.
     Alive(usize),
+    /// So many are alive, and none of them may be signalled: another round would change nothing.
+    Refused(usize),
     /// It could not be counted. Never taken for zero.
     Unknown(String),
 }
@@ -202,6 +193,14 @@ impl Lifecycle {
         (life, actions)
     }
 
+    /// Processes that run already, and whose stop begins now. The first actions come with it.
+    pub fn adopted(plan: StopPlan) -> (Self, Vec<Action>) {
+        let rules = LifecycleRules { plan, until: Until::Tree, timeout: None };
+        let mut life = Self::new(rules);
+        let actions = life.ask_to_end(plan.grace);
+        (life, actions)
+    }
+
     /// Where it is.
     pub fn state(&self) -> Phase {
         self.state
@@ -235,6 +234,24 @@ impl Lifecycle {
     /// Why it is being killed, or was. The first reason stays; there is none where nothing had run.
     pub fn kill_reason(&self) -> Option<KillReason> {
         self.kill_reason
+    }
+
+    /// The state that goes on record while the job lives; none before its root exists, and after its end.
+    pub fn recorded(&self, tree: Option<RecordedTree>, ready: Option<Moment>) -> Option<RecordedState> {
+        let outcome = self.root.clone();
+        Some(match self.state {
+            Phase::Created | Phase::Ended => return None,
+            Phase::Starting => RecordedState::Starting { tree: tree? },
+            Phase::Running | Phase::Draining => match ready {
+                Some(ready) => RecordedState::Ready { tree: tree?, outcome, ready },
+                None => RecordedState::Running { tree: tree?, outcome },
+            },
+            Phase::Asking | Phase::Killing => {
+                let (cause, actor) = self.ending.clone()?;
+                let ending = Ending { cause, actor };
+                RecordedState::Stopping { tree, outcome, ready, ending, survivors: None }
+            }
+        })
     }
 
     /// What was proven; only an ended job has it.
@@ -349,6 +366,9 @@ impl Lifecycle {
             (Phase::Asking | Phase::Killing, LifecycleEvent::Counted(Count::Alive(0))) => {
                 self.end(Verdict::Gone)
             }
+            (Phase::Asking | Phase::Killing, LifecycleEvent::Counted(Count::Refused(count))) => {
+                self.end(Verdict::Survivors { count })
+            }
             (Phase::Asking, LifecycleEvent::Counted(count)) => {
                 self.last_count = count;
                 if self.rest_waits && self.root.is_some() { self.ask_the_rest() } else { vec![] }
@@ -378,7 +398,7 @@ impl Lifecycle {
             }
             (Phase::Killing, LifecycleEvent::Deadline) => {
                 let verdict = match &self.last_count {
-                    Count::Alive(count) => Verdict::Survivors { count: *count },
+                    Count::Alive(count) | Count::Refused(count) => Verdict::Survivors { count: *count },
                     Count::Unknown(why) => Verdict::Unproven { why: why.clone() },
                 };
                 self.end(verdict)

@@ -1,10 +1,8 @@
-//! What is on record of a job: what was asked for, and how it is.
-
-use std::path::PathBuf;
+//! A job as it was asked for, and what holds it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Actor, Cause, JobId, JobRequest, JobState, Moment, ProcId, RootOutcome, Timestamp, Verdict};
+use crate::{JobId, JobRequest, Timestamp};
 
 /// One job as it was asked for, written once. `spec.json` has the request as it may be shown ([`JobRequest::masked`]);
 /// `launch.private.json`, which only a background job has and which is shown to no process but `restart`, has the true one.
@@ -53,6 +51,29 @@ pub enum ContainmentKind {
     Pidns,
 }
 
+impl ContainmentKind {
+    /// The word for it in JSON, on the command line and in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reaper => "reaper",
+            Self::Cgroup => "cgroup",
+            Self::Scope => "scope",
+            Self::Pidns => "pidns",
+        }
+    }
+
+    /// Whether the process on record as the root is the init of a PID namespace. Then the root is its first child, and has no
+    /// PID of its own outside.
+    pub const fn has_init(self) -> bool {
+        matches!(self, Self::Pidns)
+    }
+
+    /// Whether the cgroup is removed by systemd when it is empty.
+    pub const fn is_removed_by_systemd(self) -> bool {
+        matches!(self, Self::Scope)
+    }
+}
+
 /// Whose session and group the root is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -62,69 +83,4 @@ pub enum SessionKind {
     Own,
     /// The caller's, so that the terminal's keys and the shell's job control reach it as without quell.
     Shared,
-}
-
-/// The job as it is now: the last line of `state.jsonl`, to which each transition adds one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
-    /// The schema of this file.
-    pub schema: String,
-    /// The job's id.
-    pub id: JobId,
-    /// Where it is in its life; never `lost`, which only a look at its lock can tell.
-    pub state: JobState,
-    /// When it came into this state.
-    pub since: Moment,
-    /// How it is held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<ContainmentKind>,
-    /// The cgroup that holds it, as a directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<PathBuf>,
-    /// The root's identity (in a PID namespace: that of its init).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<ProcId>,
-    /// Who keeps it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keeper: Option<ProcId>,
-    /// Who would finish the stop if the keeper were lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standby: Option<ProcId>,
-    /// Which run of the program this is, from 1 on.
-    #[serde(default = "first_run")]
-    pub run: u32,
-    /// When it was found ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<Moment>,
-    /// Whether the root leads a session and group of its own, so that its pid may be used as a group's number.
-    pub session: SessionKind,
-    /// The root's outcome, once it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<RootOutcome>,
-    /// Why it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Cause>,
-    /// Who asked for the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<Actor>,
-    /// What was proven about the tree.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    /// Who is not proven dead.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub survivors: Vec<ProcId>,
-    /// The marker of `spec.json` again, for the case that that file is damaged.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub marker: String,
-    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that carries
-    /// the marker is the job's only in one of these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub home_cgroups: Vec<String>,
-    /// Members besides the root that lived when the keeper last looked at the tree, up to a limit.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<ProcId>,
-}
-
-fn first_run() -> u32 {
-    1
 }

@@ -1,9 +1,14 @@
-//! Where a job is in its life, as people and programs read it.
+//! The state of a job: the word that people and programs read, and what is on disk.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    Actor, Cause, ContainmentKind, JobId, Moment, ProcId, Receipt, RootOutcome, SessionKind, Verdict,
+};
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,13 +29,13 @@ pub enum JobState {
     Waiting,
     /// It has ended.
     Ended,
-    /// It has not ended, and nobody keeps it.
+    /// It has not ended, and no process keeps it.
     Lost,
 }
 
 /// A text that is not a state of a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no state of a job: there are {all}", all = JobState::ALL.map(JobState::as_str).join(", "))]
+#[error("`{0}` is not a state of a job: the states are {all}", all = JobState::ALL.map(JobState::as_str).join(", "))]
 pub struct InvalidState(String);
 
 impl JobState {
@@ -75,6 +80,259 @@ impl FromStr for JobState {
             .into_iter()
             .find(|state| state.as_str() == text)
             .ok_or_else(|| InvalidState(text.to_owned()))
+    }
+}
+
+/// The last line of `state.jsonl`, to which each transition adds one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateRecord {
+    /// The schema of this file.
+    pub schema: String,
+    /// The job's id.
+    pub id: JobId,
+    /// Which run of the program this is, from 1 on.
+    pub run: u32,
+    /// When it came into this state.
+    pub since: Moment,
+    /// The process that keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<ProcId>,
+    /// The process that finishes the stop if the keeper is killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<ProcId>,
+    /// The marker of `spec.json` again, in case that file is damaged.
+    pub marker: String,
+    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that carries
+    /// the marker is the job's only in one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub home_cgroups: Vec<String>,
+    /// The state, with all that is known in it.
+    #[serde(flatten)]
+    pub state: RecordedState,
+}
+
+/// The state of a job on disk. A job without one is `created`; `lost` is never written, because only a look at the lock
+/// can tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RecordedState {
+    /// The root waits for permission to become the program.
+    Starting {
+        /// The tree.
+        tree: RecordedTree,
+    },
+    /// The program runs, or processes that it started and that the job waits for.
+    Running {
+        /// The tree.
+        tree: RecordedTree,
+        /// How the root ended, if it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<RootOutcome>,
+    },
+    /// It runs and has shown that it is ready.
+    Ready {
+        /// The tree.
+        tree: RecordedTree,
+        /// How the root ended, if it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<RootOutcome>,
+        /// When it was found ready.
+        ready: Moment,
+    },
+    /// It is being stopped, or has processes that could not be stopped.
+    Stopping {
+        /// The tree; none if the keeper was killed before it had told of one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tree: Option<RecordedTree>,
+        /// How the root ended, if it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<RootOutcome>,
+        /// When it was found ready.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ready: Option<Moment>,
+        /// Why it is stopped.
+        ending: Ending,
+        /// The processes that were still alive after the kill, as far as they can be named; none while that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        survivors: Option<Vec<ProcId>>,
+    },
+    /// It waits for its next run.
+    Waiting {
+        /// How the last run ended.
+        last: RunEnd,
+        /// The tree of the last run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tree: Option<RecordedTree>,
+    },
+    /// It has ended.
+    Ended {
+        /// How the last run ended.
+        last: RunEnd,
+        /// The tree of the last run; none if the program could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tree: Option<RecordedTree>,
+        /// When the last run was found ready.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ready: Option<Moment>,
+    },
+}
+
+/// What holds a tree, and how its processes are found without its keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedTree {
+    /// What holds it.
+    pub containment: ContainmentKind,
+    /// Whether the root leads a session and group of its own, so that its PID may be used as a group's number.
+    pub session: SessionKind,
+    /// The root's identity (in a PID namespace: that of its init).
+    pub root: ProcId,
+    /// The cgroup's directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// Other members that were alive when the keeper last looked at the tree, up to a limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ProcId>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// How the root ended.
+    pub outcome: RootOutcome,
+    /// Why the run ended.
+    pub ending: Ending,
+    /// What was proven about the tree.
+    pub verdict: FinalVerdict,
+}
+
+/// Why a run ended, and what brought that about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The reason.
+    pub cause: Cause,
+    /// What brought it about.
+    pub actor: Actor,
+}
+
+/// The verdict on a tree that has ended: one with survivors has not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum FinalVerdict {
+    /// Counted: no process is left.
+    Gone,
+    /// It could not be counted.
+    Unproven {
+        /// Why not.
+        why: String,
+    },
+}
+
+impl RecordedState {
+    /// The state after the run of `receipt`, if no other run follows: with survivors the job is not over.
+    pub fn after(receipt: &Receipt, tree: Option<RecordedTree>, ready: Option<Moment>) -> Self {
+        let ending = Ending { cause: receipt.cause, actor: receipt.actor.clone() };
+        let outcome = receipt.root.outcome.clone();
+        let verdict = match &receipt.verdict {
+            Verdict::Gone => FinalVerdict::Gone,
+            Verdict::Unproven { why } => FinalVerdict::Unproven { why: why.clone() },
+            Verdict::Survivors { .. } => {
+                // The next process that tries may learn how the root ended.
+                let outcome = Some(outcome).filter(|outcome| *outcome != RootOutcome::Unknown);
+                let survivors = Some(receipt.survivors.clone());
+                return Self::Stopping { tree, outcome, ready, ending, survivors };
+            }
+        };
+        Self::Ended { last: RunEnd { outcome, ending, verdict }, tree, ready }
+    }
+
+    /// The same state if another run follows.
+    #[must_use]
+    pub fn before_next_run(self) -> Self {
+        match self {
+            Self::Ended { last, tree, .. } => Self::Waiting { last, tree },
+            other => other,
+        }
+    }
+
+    /// The word for it.
+    pub fn job_state(&self) -> JobState {
+        match self {
+            Self::Starting { .. } => JobState::Starting,
+            Self::Running { .. } => JobState::Running,
+            Self::Ready { .. } => JobState::Ready,
+            Self::Stopping { .. } => JobState::Stopping,
+            Self::Waiting { .. } => JobState::Waiting,
+            Self::Ended { .. } => JobState::Ended,
+        }
+    }
+
+    /// Whether the job has ended.
+    pub fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
+
+    /// The tree of the present or last run.
+    pub fn tree(&self) -> Option<&RecordedTree> {
+        match self {
+            Self::Starting { tree } | Self::Running { tree, .. } | Self::Ready { tree, .. } => Some(tree),
+            Self::Stopping { tree, .. } | Self::Waiting { tree, .. } | Self::Ended { tree, .. } => {
+                tree.as_ref()
+            }
+        }
+    }
+
+    /// When the present run was found ready, or the last one of an ended job.
+    pub fn ready(&self) -> Option<&Moment> {
+        match self {
+            Self::Ready { ready, .. } => Some(ready),
+            Self::Stopping { ready, .. } | Self::Ended { ready, .. } => ready.as_ref(),
+            Self::Starting { .. } | Self::Running { .. } | Self::Waiting { .. } => None,
+        }
+    }
+
+    /// How the root of the present or last run ended.
+    pub fn outcome(&self) -> Option<&RootOutcome> {
+        match self {
+            Self::Starting { .. } => None,
+            Self::Running { outcome, .. } | Self::Ready { outcome, .. } | Self::Stopping { outcome, .. } => {
+                outcome.as_ref()
+            }
+            Self::Waiting { last, .. } | Self::Ended { last, .. } => Some(&last.outcome),
+        }
+    }
+
+    /// Why the present run ends, or the last one has ended.
+    pub fn ending(&self) -> Option<&Ending> {
+        match self {
+            Self::Starting { .. } | Self::Running { .. } | Self::Ready { .. } => None,
+            Self::Stopping { ending, .. } => Some(ending),
+            Self::Waiting { last, .. } | Self::Ended { last, .. } => Some(&last.ending),
+        }
+    }
+
+    /// The processes that a stop has left alive, as far as they can be named; none if no stop has.
+    pub fn survivors(&self) -> Option<&[ProcId]> {
+        match self {
+            Self::Stopping { survivors, .. } => survivors.as_deref(),
+            Self::Starting { .. }
+            | Self::Running { .. }
+            | Self::Ready { .. }
+            | Self::Waiting { .. }
+            | Self::Ended { .. } => None,
+        }
+    }
+
+    /// What was proven about the tree of the last run.
+    pub fn verdict(&self) -> Option<Verdict> {
+        match self {
+            Self::Waiting { last, .. } | Self::Ended { last, .. } => Some(match &last.verdict {
+                FinalVerdict::Gone => Verdict::Gone,
+                FinalVerdict::Unproven { why } => Verdict::Unproven { why: why.clone() },
+            }),
+            Self::Starting { .. } | Self::Running { .. } | Self::Ready { .. } | Self::Stopping { .. } => {
+                self.survivors().map(|named| Verdict::Survivors { count: named.len().max(1) })
+            }
+        }
     }
 }
 

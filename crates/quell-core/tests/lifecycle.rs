@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use quell_core::{
     Action, Actor, AskScope, Cause, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase,
-    RootOutcome, StopMode, StopPlan, StopRequest, Until, Verdict,
+    RootOutcome, Signal, StopMode, StopPlan, StopRequest, Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -395,6 +395,19 @@ fn an_orphaned_job_is_killed_at_once_and_says_why() {
     life.step(LifecycleEvent::Counted(Count::Alive(0)));
     assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));
     assert_eq!(life.verdict(), Some(&Verdict::Gone));
+}
+
+#[test]
+fn running_processes_are_asked_first_and_spared_ones_are_not_waited_for() {
+    let plan = StopPlan::default();
+    let (mut life, asked) = Lifecycle::adopted(plan);
+    let ask = Action::Ask { signal: plan.signal, to: plan.ask };
+    assert_eq!(asked, [Action::Publish, Action::Arm(plan.grace), ask, Action::Count]);
+    assert!(life.step(LifecycleEvent::Deadline).contains(&Action::Kill));
+    life.step(LifecycleEvent::Counted(Count::Refused(2)));
+    assert_eq!(life.verdict(), Some(&Verdict::Survivors { count: 2 }));
+    let kill = StopPlan { signal: Signal::KILL, ..plan };
+    assert!(Lifecycle::adopted(kill).1.contains(&Action::Kill));
 }
 
 #[test]

@@ -1,51 +1,47 @@
-//! Why something that touches the host, or its line in the log, could not be done.
+//! Why a process or a service could not be signalled or asked, or the audit log not be written.
 
 use std::io;
 use std::path::PathBuf;
 
 use quell_core::Decision;
 
-/// What most calls give.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What to do where this process or the host has too many files open.
-pub const MORE_DESCRIPTORS: &str = "raise the limit of open files (`ulimit -n`), or close some";
-
-/// Why it was not done.
+/// Why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The guard does not let it pass.
+    /// The guard refused it.
     #[error("{}", .0.reason)]
     Refused(Box<Decision>),
-    /// No process has this number.
+    /// No process has this PID.
     #[error("there is no process {0}")]
     NoSuchProcess(u32),
-    /// The kernel does not let this user do it.
+    /// The kernel does not allow it for this user.
     #[error("{0}")]
     NotPermitted(String),
-    /// systemd has no unit of this name.
+    /// systemd has no unit with this name.
     #[error("there is no service {0}")]
     NoSuchService(String),
-    /// There is no systemd to speak to.
-    #[error("there is no systemd here that could be asked: {message}")]
+    /// No systemd manager answers.
+    #[error("no systemd answers here: {message}")]
     NoSystemd {
-        /// How that is known.
+        /// What systemctl said.
         message: String,
-        /// Whether it was the user's own manager.
+        /// Whether the user's own manager was asked.
         user: bool,
     },
-    /// systemctl did something that it never should.
+    /// systemctl failed.
     #[error("{0}")]
     Systemctl(String),
-    /// The time was over before what was waited for happened.
+    /// The time was up first.
     #[error("{0}")]
     TimedOut(String),
     /// A file could not be read or written: of `/proc`, or the audit log.
     #[error("{}: {error}", .path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        #[source]
         error: io::Error,
     },
 }
@@ -57,12 +53,12 @@ impl Error {
         move |error| Self::Io { path, error }
     }
 
-    /// Whether it says nothing but that this process or the host has too many files open.
+    /// Whether this process or the host has too many files open.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { error, .. } if quell_sys::is_out_of_descriptors(error))
     }
 
-    /// The stable word for programs.
+    /// The stable code for programs.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(decision) => &decision.code,
@@ -73,31 +69,6 @@ impl Error {
             Self::Systemctl(_) => "systemctl",
             Self::TimedOut(_) => "timed_out",
             Self::Io { .. } => "io",
-        }
-    }
-
-    /// What to do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Refused(decision) => decision.hint.clone(),
-            Self::NoSuchProcess(_) => "it may have ended; its number may soon be another's".into(),
-            Self::NotPermitted(_) => "it is another user's; ask as that user, or as root".into(),
-            Self::NoSuchService(_) => {
-                "`systemctl list-units --all --type=service` shows them; those of a user need --user".into()
-            }
-            Self::NoSystemd { user: true, .. } => {
-                "log in as that user, or keep its manager running: `loginctl enable-linger`".into()
-            }
-            Self::NoSystemd { user: false, .. } => {
-                "in a container or without systemd, run the program itself: `quell start`".into()
-            }
-            Self::Systemctl(_) => "try the same with systemctl itself".into(),
-            Self::TimedOut(_) => "wait again, or longer".into(),
-            Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
-                "check that it is there".into()
-            }
-            Self::Io { .. } if self.is_out_of_descriptors() => MORE_DESCRIPTORS.into(),
-            Self::Io { .. } => "check that it is yours and that there is space".into(),
         }
     }
 }

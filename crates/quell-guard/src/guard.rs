@@ -115,7 +115,7 @@ impl Guard {
 
     /// Writes down that it came to nothing before anything could be decided or done, and gives the error back.
     pub fn failed(&self, verb: Verb, target: &str, error: Error) -> Error {
-        let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+        let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), "");
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         error
     }

@@ -28,7 +28,7 @@ mod verb;
 pub use audit_log::{Asker, AuditLine, Kind};
 pub use decide::{decide_verb, read_verb};
 #[cfg(target_os = "linux")]
-pub use error::{Error, MORE_DESCRIPTORS, Result};
+pub use error::{Error, Result};
 #[cfg(target_os = "linux")]
 pub use guard::{Guard, Permit, audit_log};
 pub use kill_rules::{Kin, ProcessFacts, ProcessOwner, decide_kill, read_pid};

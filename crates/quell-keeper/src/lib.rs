@@ -20,4 +20,4 @@ pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
 pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
 pub use platform::{check, find_program, run};
-pub use request::{ExecRemedy, Finished, RunError, StartMessage, StartReply};
+pub use request::{DESCRIPTOR, ExecRemedy, Finished, RunError, StartMessage, StartReply};

@@ -43,7 +43,7 @@ pub struct Finished {
 }
 
 /// How the place of a receipt is called that is a descriptor, before its number.
-pub(crate) const DESCRIPTOR: &str = "descriptor ";
+pub const DESCRIPTOR: &str = "descriptor ";
 
 /// What helps against a failed exec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,21 +57,6 @@ pub enum ExecRemedy {
     ClosedFile,
     /// Links, or interpreters, that come to an end.
     FewerLinks,
-}
-
-impl ExecRemedy {
-    fn hint(self) -> &'static str {
-        match self {
-            Self::Right => "make it executable (chmod +x), or name its interpreter first",
-            Self::ShorterArguments => {
-                "pass long data in a file or standard input, or use fewer variables: arguments and environment share one limit"
-            }
-            Self::ClosedFile => "a process has the file open for writing: close it there, and try again",
-            Self::FewerLinks => {
-                "look where its symbolic links lead, or the interpreters of its `#!` line: they never end, or are too many"
-            }
-        }
-    }
 }
 
 /// A run that did not come to be. Nothing is left behind.
@@ -209,64 +194,8 @@ impl RunError {
         }
     }
 
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::NotFound(_) => "check the name and PATH, or give the path of the file",
-            Self::NotExecutable { remedy, .. } => remedy.hint(),
-            Self::MaskedName => "`start.mask` says which variables are masked",
-            Self::Directory(_) => "name a program in it; `--cwd` is for the working directory",
-            Self::NoInterpreter { .. } => "install that interpreter, or name another one first",
-            Self::Cwd { .. } => "give --cwd a directory that exists and that you may enter",
-            Self::Nul(_) => "leave the NUL byte out",
-            Self::Proc(_) => "mount a /proc of this PID namespace (unshare has --mount-proc)",
-            Self::Containment(_) => {
-                "`quell doctor` says what this host can do; `--contain auto` takes the best of it"
-            }
-            Self::Limit(_) => "`quell doctor` says which limits this host can hold",
-            Self::NameTaken { .. } => "choose another name, or stop that job first",
-            Self::OwnerGone(_) => "give --owner a process that lives",
-            Self::Stdin { .. } => "give --stdin a file that exists and that you may read",
-            Self::Record { .. } => {
-                "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record"
-            }
-            Self::Receipt { target, .. } if target.starts_with(DESCRIPTOR) => {
-                "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE"
-            }
-            Self::Receipt { .. } => "give a path whose directory exists and that you may write",
-            Self::Start(_) | Self::System { .. } => {
-                "look at the system's limits (processes, open files, memory) and try again"
-            }
-            Self::Stopped(_) => "start it again if it should run; if its time was up, give it more",
-            Self::Unsupported(_) => "run it on Linux",
-        }
-    }
-
     /// Whether the same call may succeed later without anything being mended.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Start(_) | Self::Stopped(_) | Self::System { .. })
-    }
-
-    /// quell's exit code for it.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotFound(_) => 127,
-            Self::NotExecutable { .. } | Self::Directory(_) | Self::NoInterpreter { .. } => 126,
-            Self::NameTaken { .. } => 1,
-            Self::Cwd { .. }
-            | Self::Nul(_)
-            | Self::MaskedName
-            | Self::Proc(_)
-            | Self::Containment(_)
-            | Self::Limit(_)
-            | Self::OwnerGone(_)
-            | Self::Stdin { .. }
-            | Self::Record { .. }
-            | Self::Receipt { .. }
-            | Self::Start(_)
-            | Self::Stopped(_)
-            | Self::System { .. }
-            | Self::Unsupported(_) => 125,
-        }
     }
 }

@@ -15,7 +15,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{EventKind, JobEvent, JobState, Receipt, Record, Verdict};
+use quell_core::{EventKind, JobEvent, Receipt, RecordedState, StateRecord};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::job::{JobDir, Lock, now};
@@ -63,7 +63,7 @@ pub struct JobEnd<'a> {
     /// What happened.
     pub receipt: &'a Receipt,
     /// The state.
-    pub record: &'a Record,
+    pub record: &'a StateRecord,
     /// What goes to the history; nothing of it is there yet.
     pub events: &'a [JobEvent],
     /// When it is synced.
@@ -86,10 +86,10 @@ impl JobEnd<'_> {
             if self.sync == SyncWhen::BeforeMark {
                 sync(self.job);
             }
-            if self.is_over() { mark(self.job, self.lock) } else { Ok(()) }
+            if self.record.state.is_ended() { mark(self.job, self.lock) } else { Ok(()) }
         });
-        // One that waits for its next run has clients as before.
-        if self.record.state != JobState::Waiting {
+        // A job that waits for its next run keeps its clients.
+        if !matches!(self.record.state, RecordedState::Waiting { .. }) {
             tell(EndStep::Told);
         }
         if self.sync == SyncWhen::AfterMark {
@@ -103,10 +103,6 @@ impl JobEnd<'_> {
         self.insist(write)?;
         fault_point(FaultPoint::EndPublished);
         Ok(())
-    }
-
-    fn is_over(&self) -> bool {
-        self.record.state == JobState::Ended
     }
 
     /// Writes something, also to a disk that is full: the room that was put aside is used, and if another process is faster,
@@ -133,8 +129,7 @@ impl JobEnd<'_> {
         mut logged: impl FnMut(&JobEvent),
     ) -> io::Result<Option<Receipt>> {
         let (Ok(record), Ok(receipt)) = (job.record(), job.receipt()) else { return Ok(None) };
-        let survived = matches!(record.verdict, Some(Verdict::Survivors { .. }));
-        if record.state != JobState::Ended || survived {
+        if !record.state.is_ended() {
             return Ok(None);
         }
         // A job in the foreground has no history, and is not synced.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, JobState};
+use quell_core::JobId;
 use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 
@@ -166,7 +166,7 @@ impl Home {
         let mut all = self.all()?;
         let live = self.live()?;
         let has_ended = |job: JobDir| match job.record() {
-            Ok(record) => record.state == JobState::Ended,
+            Ok(record) => record.state.is_ended(),
             Err(_) => job.dir().join("receipt.json").exists(),
         };
         all.retain(|id| live.binary_search(id).is_err() && !has_ended(self.job(*id)));

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{JobEvent, JobId, JobSpec, JobState, ProcId, Receipt, Record, Timestamp};
+use quell_core::{JobEvent, JobId, JobSpec, ProcId, Receipt, StateRecord, Timestamp};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -207,7 +207,7 @@ impl JobDir {
         &self,
         lock: &mut Option<Lock>,
         spec: &JobSpec,
-        record: Option<&Record>,
+        record: Option<&StateRecord>,
     ) -> io::Result<()> {
         if let Some(lost) = lock.as_mut().filter(|lock| !lock.is_in_place()) {
             let new = self.make_lock()?;
@@ -266,7 +266,7 @@ impl JobDir {
     }
 
     /// The same for a caller that has just read the record.
-    pub fn liveness_by(&self, record: Option<&Record>) -> io::Result<Liveness> {
+    pub fn liveness_by(&self, record: Option<&StateRecord>) -> io::Result<Liveness> {
         let path = self.live_path();
         // Not for writing: who waits for a keeper to close it must not wake up for every look.
         match quell_sys::open_private(&path, OpenMode::Read) {
@@ -280,7 +280,7 @@ impl JobDir {
     /// and where they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
-            Ok(record) if record.state == JobState::Ended => {
+            Ok(record) if record.state.is_ended() => {
                 let kept = self.is_dir_held() && self.have_restored();
                 return Ok(if kept { Liveness::Supervised } else { Liveness::Ended });
             }
@@ -290,7 +290,9 @@ impl JobDir {
                 None
             }
         };
-        let alive = |record: &Record| record.keeper.into_iter().chain(record.standby).any(is_alive);
+        let alive = |record: &StateRecord| {
+            record.keeper.into_iter().chain(record.standby).any(|id| PidFd::of(id).is_some())
+        };
         let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
         if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
             return Ok(Liveness::Supervised);
@@ -312,10 +314,10 @@ impl JobDir {
 
     /// Whether its record says so.
     pub(crate) fn has_ended(&self) -> bool {
-        self.record().is_ok_and(|record| record.state == JobState::Ended)
+        self.record().is_ok_and(|record| record.state.is_ended())
     }
 
-    fn try_lock(&self, file: File, record: Option<&Record>) -> io::Result<Liveness> {
+    fn try_lock(&self, file: File, record: Option<&StateRecord>) -> io::Result<Liveness> {
         match file.try_lock() {
             Ok(()) => self.locked(file),
             Err(fs::TryLockError::WouldBlock)
@@ -344,7 +346,7 @@ impl JobDir {
 
     /// Publishes a state. It becomes the last line of a file, of which readers take the last whole line: a file of its own for
     /// each state would cost the making of one and the removal of another.
-    pub fn append_state(&self, record: &Record) -> io::Result<()> {
+    pub fn append_state(&self, record: &StateRecord) -> io::Result<()> {
         let line = line_of(record)?;
         if !self.append_state_line(&line)? {
             self.replace(STATES, &line, FaultPoint::StateWritten)?;
@@ -473,7 +475,7 @@ impl JobDir {
     }
 
     /// How it is.
-    pub fn record(&self) -> io::Result<Record> {
+    pub fn record(&self) -> io::Result<StateRecord> {
         let bytes = self.bytes(STATES)?;
         self.parse(STATES, last_line(&bytes))
     }
@@ -562,12 +564,6 @@ impl JobDir {
         }
         Ok(InDir { dir, name })
     }
-}
-
-/// Whether this very process is alive.
-fn is_alive(id: ProcId) -> bool {
-    let Ok(pidfd) = PidFd::open(id.pid) else { return false };
-    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start) && pidfd.is_alive()
 }
 
 /// A name in a directory that is open.

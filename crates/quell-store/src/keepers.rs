@@ -65,14 +65,12 @@ pub enum KeeperRole {
 }
 
 impl Keeper {
-    /// Pins the process that has this number now, if `is_it` holds for it before and behind the pin: then the number was
-    /// its own all along.
+    /// Pins the process that has this PID now, if `is_it` holds for it.
     fn pin(pid: u32, is_it: impl Fn(&Stat) -> bool) -> Option<Self> {
         quell_sys::stat(pid).ok().filter(&is_it)?;
-        let pidfd = PidFd::open(pid).ok()?;
-        let stat = quell_sys::stat(pid).ok().filter(is_it)?;
+        let (pidfd, stat) = PidFd::pin(pid, |stat| is_it(&stat).then_some(stat)).ok()??;
         let role = if stat.comm == NAMES[0] { KeeperRole::Keeper } else { KeeperRole::Standby };
-        Some(Self { id: ProcId { pid, start: stat.start }, role, pidfd })
+        Some(Self { id: stat.id(), role, pidfd })
     }
 
     /// Sends it a signal.

@@ -69,13 +69,16 @@ pub struct TestPlan {
     pub approved: bool,
     /// Whether it has to name a target in any case.
     pub require_target: bool,
+    /// What to do about an error, in the words of the interface that is used.
+    pub hint: fn(&Error) -> String,
 }
 
 impl TestPlan {
     /// A command with the defaults for everything else.
     pub fn new(request: JobRequest) -> Self {
         let (scope, junit, evidence, max_output) = (Vec::new(), None, None, MAX_OUTPUT);
-        Self { request, scope, junit, evidence, max_output, approved: false, require_target: false }
+        let hint = |_: &Error| String::new();
+        Self { request, scope, junit, evidence, max_output, approved: false, require_target: false, hint }
     }
 
     /// What a decision may quote, as it was given.
@@ -168,7 +171,7 @@ pub fn run_tests(
     }
 
     if let Err(error) = answer.carry_out(quell, &permit, &plan, checked.runner, &cwd, meet) {
-        answer.fail(&error);
+        answer.fail(&error, (plan.hint)(&error));
     }
     answer.mask(&mask);
     let result = serde_json::json!({
@@ -249,12 +252,11 @@ impl TestAnswer {
         self.ended = quell_store::now();
     }
 
-    fn fail(&mut self, error: &Error) {
+    fn fail(&mut self, error: &Error, hint: String) {
         self.status = TestStatus::Error;
         self.reason = error.to_string();
         self.ended = quell_store::now();
-        self.error =
-            Some(TestError { code: error.code().into(), message: error.to_string(), hint: error.hint() });
+        self.error = Some(TestError { code: error.code().into(), message: error.to_string(), hint });
     }
 
     /// Runs the command to its end, and fills in what it came to.

@@ -5,7 +5,7 @@ pub use quell_core::{
     BUILT_IN, InvalidAssignment, Mask, ReceiptTarget, SCHEMA, StdoutUse, account, failure, is_unsafe, json,
     parse_assignment, parse_environment, printable, printable_lines, push_escape, success,
 };
-pub use quell_keeper::{ExecRemedy, Finished};
+pub use quell_keeper::{DESCRIPTOR, ExecRemedy, Finished};
 pub use quell_sys::{closed_at_start, exit_by_signal, raised_rights, stack_limit, supported};
 
 #[cfg(not(target_os = "linux"))]
@@ -32,7 +32,8 @@ mod linux {
     #[cfg(feature = "faults")]
     pub use quell_sys::fault::names as fault_names;
     pub use quell_sys::{
-        Polled, SignalFd, Stat, columns, ignore, ignored_at_start, poll_until, stat, thread, unblock,
+        Polled, SignalFd, Stat, columns, ignore, ignored_at_start, is_out_of_descriptors, poll_until, stat,
+        thread, unblock,
     };
     pub use regex_lite::Regex;
 

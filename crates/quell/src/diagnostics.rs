@@ -1,7 +1,7 @@
-//! `QUELL_LOG=FILE`: what quell's own processes do, one line each: time, role, PID, job, event.
+//! `QUELL_LOG=FILE`: writes what quell's own processes do, one line per event: time, role, PID, job, event.
 //!
-//! The places that tell something are events of `tracing`. While nothing listens, each of them is one load of an atomic. They
-//! name steps, states, signals and PIDs, and no command line, variable, input or output of a job.
+//! The events are those of `tracing`. Without a listener each costs one load of an atomic. They name steps, states, signals and
+//! PIDs, but never a command line, variable, input or output of a job.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -18,10 +18,10 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::{Config, Error, Result};
 
-/// Begins to write events to the file that `QUELL_LOG` names; the first says what this process does. Without the variable
-/// nothing is done.
+/// Starts to write events to the file that `QUELL_LOG` names. The first event states the role of this process. Does nothing
+/// without the variable.
 ///
-/// The file is made for this user alone, or extended. A link, another user's file, and a file that quell itself reads are
+/// The file is created with mode 0600, or appended to. A link, a file of another user, and a file that quell itself reads are
 /// refused.
 pub fn log_to_variable(what: impl FnOnce() -> String) -> Result<()> {
     let Some(named) = std::env::var_os(LOG_VARIABLE).filter(|named| !named.is_empty()) else { return Ok(()) };
@@ -33,13 +33,13 @@ pub fn log_to_variable(what: impl FnOnce() -> String) -> Result<()> {
     };
     let path = std::path::absolute(&named).and_then(|path| check_place(&path)).map_err(refuse)?;
     quell_sys::open_private(&path, OpenMode::Append).map_err(refuse)?;
-    // A program that uses this library may listen already.
+    // A program that uses this library may have its own subscriber.
     let _ = tracing::subscriber::set_global_default(LogFile { path });
     tracing::debug!("begins: {}", what());
     Ok(())
 }
 
-/// The same place without links, unless it holds what quell goes by: to write there would change jobs or settings.
+/// The path without links. An error if quell reads jobs or settings from it: writing there would change them.
 fn check_place(path: &Path) -> io::Result<PathBuf> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -55,7 +55,7 @@ fn check_place(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Writes each event as a line of this file.
+/// A subscriber that writes each event as a line to a file.
 struct LogFile {
     path: PathBuf,
 }
@@ -76,9 +76,9 @@ impl Subscriber for LogFile {
         let job = if job.is_empty() { "-" } else { &job };
         let (time, role, pid) = (now(), fault::role(), quell_sys::pid());
         let line = format!("{time} {role} {pid} {job} {}\n", printable(&message.0));
-        // Opened for each line: a keeper closes every descriptor that it did not open itself.
+        // Opened for each line, because a keeper closes every inherited descriptor.
         if let Ok(mut file) = quell_sys::open_private(&self.path, OpenMode::Append) {
-            // Diagnostics that can't be written change nothing for the job.
+            // A failure to write diagnostics does not affect the job.
             let _ = file.write_all(line.as_bytes());
         }
     }

@@ -1,55 +1,46 @@
-//! What can go wrong, with a stable word for programs, a sentence for people and what to do about it.
+//! Why a call of the library failed: a stable code for programs, a sentence for people, and the facts. Hints and exit codes
+//! belong to the interface that shows the error.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quell_core::{Decision, ErrorBody, JobId};
+use quell_core::{Decision, JobId};
 use quell_guard::Error as Host;
 use quell_keeper::RunError;
 use serde_json::{Value, json};
 
-use crate::find;
-
-/// Why something could not be done. Nothing is half-done with it.
+/// Why a call failed. Nothing is left half done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The guard does not let it pass.
+    /// The guard refused it.
     #[error("{}", .0.reason)]
     Refused(Box<Decision>),
-    /// Something on the host could not be done.
+    /// A process or a service that quell did not start could not be signalled or asked.
     #[error(transparent)]
     Host(quell_guard::Error),
-    /// No job answers to this.
+    /// No job has this id or name.
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
     /// Several jobs begin with this.
     #[error("`{prefix}` is the beginning of {}{} jobs", if *.more { "more than " } else { "" }, .ids.len())]
     Ambiguous {
-        /// What was given.
+        /// The beginning of an id.
         prefix: String,
-        /// Some of those it may mean.
+        /// Some of the jobs that begin with it.
         ids: Vec<String>,
-        /// Whether there are others.
+        /// Whether there are more.
         more: bool,
     },
-    /// What was given is neither an id, nor the beginning of one, nor a name.
+    /// The text is neither an id, nor the beginning of one, nor a name.
     #[error("`{0}` can't be a job: it is neither an id nor a name")]
     InvalidJob(String),
-    /// A live job has this name.
-    #[error("the name `{name}` is that of the live job {by}")]
-    NameTaken {
-        /// The name.
-        name: String,
-        /// Who has it.
-        by: String,
-    },
     /// It can't be done in the state that the job is in.
     #[error("{0}")]
     State(String),
-    /// This home is a copy: the keeper of the job lives, and has its record in another one.
+    /// This home is a copy: the keeper of the job is alive and writes to another home.
     #[error("{id} is kept by process {keeper}, which has its record in {}, not in this home", .home.display())]
     KeptElsewhere {
-        /// Which job.
+        /// The job.
         id: JobId,
         /// Its keeper.
         keeper: u32,
@@ -59,61 +50,62 @@ pub enum Error {
     /// The job's processes are not proven dead.
     #[error("{0}")]
     NotProvenDead(String),
-    /// A job is over, and its record can't say so.
+    /// The job has ended, but its end could not be written.
     #[error("{id} was stopped{}, but its end can't be put on record: {}: {error}",
         if *.proven { " and is gone" } else { " (not proven gone)" }, .path.display())]
     EndNotRecorded {
-        /// Which job.
+        /// The job.
         id: JobId,
         /// Whether its processes are proven to be gone.
         proven: bool,
-        /// Where its record is.
+        /// The record.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
+        #[source]
         error: io::Error,
     },
-    /// The time was over before what was waited for happened.
+    /// The time was up first.
     #[error("{0}")]
     TimedOut(String),
     /// The program did not read what was sent to it.
-    #[error("{job} has made no room on its standard input in time: {sent} bytes went, the rest did not")]
+    #[error("{job} did not read its standard input in time: {sent} bytes were written, the rest was not")]
     NotRead {
-        /// Which job.
+        /// The job.
         job: String,
-        /// How many bytes are with the program.
+        /// How many bytes were written.
         sent: u64,
     },
-    /// A value makes no sense.
+    /// A value is not valid.
     #[error("{0}")]
     BadValue(String),
-    /// A variable of the environment makes no sense.
+    /// An environment variable is not valid.
     #[error("{name}: {message}")]
     Variable {
-        /// Which.
+        /// The variable.
         name: String,
         /// What is wrong.
         message: String,
-        /// What to do about it.
+        /// What would mend it.
         hint: String,
     },
-    /// A variable of the environment looks like one of quell's and is not.
+    /// An environment variable begins with `QUELL_` and is not a setting.
     #[error("{name}: there is no such setting")]
     UnknownVariable {
-        /// Its name.
+        /// The variable.
         name: String,
-        /// What to do about it.
+        /// What would mend it.
         hint: String,
     },
     /// A configuration file can't be used.
     #[error("{}: {message}", place(file, *line))]
     Config {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Where in it, from 1 on; 0 for the whole file.
+        /// The line, from 1 on; 0 for the whole file.
         line: usize,
         /// What is wrong.
         message: String,
-        /// What to do about it.
+        /// What would mend it.
         hint: String,
     },
     /// The program could not be started.
@@ -122,21 +114,22 @@ pub enum Error {
     /// A file of quell's could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// The index of finished jobs could not be used.
     #[error("the index of finished jobs: {0}")]
     Index(String),
-    /// The keeper did not do its part.
+    /// The keeper did not answer, or not as it should.
     #[error("{0}")]
     Keeper(String),
-    /// There is no place for jobs.
-    #[error("there is no place for quell's jobs")]
+    /// There is no home for jobs.
+    #[error("no directory for quell's jobs is known")]
     NoHome,
-    /// The program that keeps jobs can't be found.
+    /// The `quell` program, which keeps the jobs, was not found.
     #[error("can't find the `quell` program, which keeps the jobs: {0}")]
     NoProgram(String),
 }
@@ -165,12 +158,12 @@ impl Error {
         move |error| Self::Io { path, error }
     }
 
-    /// Whether it says nothing but that this process or the host has too many files open.
+    /// Whether this process or the host has too many files open.
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { error, .. } if quell_sys::is_out_of_descriptors(error))
     }
 
-    /// The stable word for programs.
+    /// The stable code for programs.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(decision) => &decision.code,
@@ -178,7 +171,6 @@ impl Error {
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::InvalidJob(_) => "bad_job",
-            Self::NameTaken { .. } => "name_taken",
             Self::State(_) | Self::KeptElsewhere { .. } => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
             Self::TimedOut(_) | Self::NotRead { .. } => "timed_out",
@@ -193,73 +185,28 @@ impl Error {
         }
     }
 
-    /// What to do about it.
-    pub fn hint(&self) -> String {
+    /// What would mend a setting, if the error is about one.
+    pub fn suggestion(&self) -> Option<&str> {
         match self {
-            Self::Refused(decision) => decision.hint.clone(),
-            Self::Host(error) => error.hint(),
-            Self::NoSuchJob(job) if find::is_too_short(job) => {
-                "`quell list --all` shows them; give at least 4 characters of an id".into()
-            }
-            Self::NoSuchJob(_) => "`quell list --all` shows them".into(),
-            Self::Ambiguous { ids, .. } => format!("give more of it: {}", ids.join(", ")),
-            Self::InvalidJob(_) => {
-                "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`"
-                    .into()
-            }
-            Self::NameTaken { by, .. } => format!("choose another name, or `quell stop {by}` first"),
-            Self::State(_) => "`quell status` says how it is".into(),
-            Self::KeptElsewhere { id, home, .. } => {
-                format!("it is stopped by `QUELL_HOME={} quell stop {id}`", home.display())
-            }
-            Self::NotProvenDead(_) => "`quell stop` tries again".into(),
-            Self::TimedOut(_) => "wait again, or longer".into(),
-            Self::NotRead { .. } => "send the rest when the program reads again, or wait longer".into(),
-            Self::BadValue(_) => "see --help".into(),
             Self::Variable { hint, .. } | Self::UnknownVariable { hint, .. } | Self::Config { hint, .. } => {
-                hint.clone()
+                Some(hint)
             }
-            // `--no-record` is an option of `quell run`.
-            Self::Start(RunError::Record { .. }) => {
-                "set QUELL_HOME to a directory that you may write and that has free space".into()
-            }
-            Self::Start(error) => error.hint().into(),
-            Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
-                "check that it is there".into()
-            }
-            Self::Io { path, error }
-                if error.kind() == io::ErrorKind::InvalidData && path.ends_with("spec.json") =>
-            {
-                "it is damaged, or another version of quell wrote it; `quell stop` and `quell rm` work".into()
-            }
-            Self::Io { .. } if self.is_out_of_descriptors() => quell_guard::MORE_DESCRIPTORS.into(),
-            Self::EndNotRecorded { .. } => {
-                "make it writable and see that there is space; `quell sweep` puts the end on record then".into()
-            }
-            Self::Io { error, .. } if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-                "mount its file system for writing, or set QUELL_HOME to a directory that you may write".into()
-            }
-            Self::Io { .. } => "check that it is yours and that there is space".into(),
-            Self::Index(_) => "remove index.db in quell's home; it is made again from the records".into(),
-            Self::Keeper(_) => "`quell sweep` finishes jobs whose keeper is lost".into(),
-            Self::NoHome => "set QUELL_HOME to a directory of yours".into(),
-            Self::NoProgram(_) => "put `quell` on the PATH, or set QUELL_BIN to its path".into(),
+            _ => None,
         }
     }
 
-    /// Whether the same call may succeed later without anything being mended.
+    /// Whether the same call may succeed later, without any change.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::TimedOut(_) | Self::NotProvenDead(_) | Self::Keeper(_) | Self::Index(_) => true,
             Self::Start(error) => error.is_retryable(),
-            // The same bytes again would be there twice.
+            // A second call would write the same bytes twice.
             Self::NotRead { .. }
             | Self::Refused(_)
             | Self::Host(_)
             | Self::NoSuchJob(_)
             | Self::Ambiguous { .. }
             | Self::InvalidJob(_)
-            | Self::NameTaken { .. }
             | Self::State(_)
             | Self::KeptElsewhere { .. }
             | Self::BadValue(_)
@@ -273,45 +220,19 @@ impl Error {
         }
     }
 
-    /// The exit code of a verb that fails with it.
-    pub fn exit_code(&self) -> u8 {
+    /// The facts of the error, for programs.
+    pub fn details(&self) -> Value {
         match self {
-            Self::NoSuchJob(_) | Self::Host(Host::NoSuchProcess(_) | Host::NoSuchService(_)) => 3,
-            Self::Refused(_) | Self::Host(Host::Refused(_) | Host::NotPermitted(_)) => 4,
-            Self::Ambiguous { .. }
-            | Self::InvalidJob(_)
-            | Self::BadValue(_)
-            | Self::Variable { .. }
-            | Self::UnknownVariable { .. }
-            | Self::Config { .. } => 2,
-            Self::NameTaken { .. } | Self::State(_) | Self::KeptElsewhere { .. } => 1,
-            Self::NotProvenDead(_) => 5,
-            Self::TimedOut(_) | Self::NotRead { .. } => 6,
-            Self::Start(error) => error.exit_code(),
-            Self::Host(Host::NoSystemd { .. } | Host::Systemctl(_) | Host::TimedOut(_) | Host::Io { .. })
-            | Self::Io { .. }
-            | Self::EndNotRecorded { .. }
-            | Self::Index(_)
-            | Self::Keeper(_)
-            | Self::NoHome
-            | Self::NoProgram(_) => 125,
-        }
-    }
-
-    /// As programs read it.
-    pub fn body(&self) -> ErrorBody {
-        let details: Value = match self {
             Self::Refused(decision) => json!({ "decision": decision }),
             Self::Host(Host::NoSuchProcess(pid)) => json!({ "pid": pid }),
             Self::Host(Host::NoSuchService(unit)) => json!({ "service": unit }),
             Self::Ambiguous { ids, more, .. } => json!({ "ids": ids, "more": more }),
-            Self::NameTaken { by, .. } => json!({ "by": by }),
             Self::KeptElsewhere { keeper, home, .. } => {
                 json!({ "keeper": keeper, "home": home.display().to_string() })
             }
             Self::NotRead { job, sent } => json!({ "job": job, "sent": sent }),
             Self::Variable { name, .. } | Self::UnknownVariable { name, .. } => json!({ "variable": name }),
-            // As text: a path that is no UTF-8 is no JSON, and `json!` would panic.
+            // As text: `json!` panics for a path that is not UTF-8.
             Self::Config { file, line, .. } => json!({ "file": file.display().to_string(), "line": line }),
             Self::Io { path, .. } | Self::EndNotRecorded { path, .. } => {
                 json!({ "path": path.display().to_string() })
@@ -327,13 +248,6 @@ impl Error {
             | Self::Keeper(_)
             | Self::NoHome
             | Self::NoProgram(_) => json!({}),
-        };
-        ErrorBody {
-            code: self.code().into(),
-            message: self.to_string(),
-            hint: self.hint(),
-            retryable: self.is_retryable(),
-            details,
         }
     }
 }

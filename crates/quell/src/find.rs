@@ -137,7 +137,7 @@ fn bears(home: &Home, id: JobId, name: &str) -> bool {
 }
 
 /// Whether it may be meant as the beginning of an id, and is too short for that.
-pub(crate) fn is_too_short(text: &str) -> bool {
+fn is_too_short(text: &str) -> bool {
     text.len() < SHORTEST_PREFIX
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use quell_core::{JobId, JobState, Verdict};
+use quell_core::{JobId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Deserialize, Serialize};
@@ -157,7 +157,7 @@ fn not_live(job: &JobDir) -> Result<()> {
     let deadline = Instant::now() + LAST_STROKE;
     loop {
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
-        let ended = || job.record().is_ok_and(|record| record.state == JobState::Ended);
+        let ended = || job.record().is_ok_and(|record| record.state.is_ended());
         match liveness {
             Liveness::Ended => return Ok(()),
             // Whoever has seen that it has ended may remove it.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use quell_core::{EventKind, JobEvent, JobId, JobState, Timestamp};
+use quell_core::{EventKind, JobEvent, JobId, RecordedState, StateRecord, Timestamp};
 use quell_store::Watch;
 use quell_sys::{Polled, poll_until};
 
@@ -48,8 +48,8 @@ impl Job {
             events.push(event(receipt.started.wall, EventKind::Started { root: receipt.root.id }));
             let ended = EventKind::ended(&receipt);
             events.push(event(receipt.ended.wall, ended));
-        } else if let Some(record) = record.filter(|record| record.state == JobState::Running) {
-            events.push(event(record.since.wall, EventKind::Started { root: record.root }));
+        } else if let Some(StateRecord { since, state: RecordedState::Running { tree, .. }, .. }) = record {
+            events.push(event(since.wall, EventKind::Started { root: Some(tree.root) }));
         }
         events
     }

@@ -29,6 +29,7 @@
 //! other calls can be made in `tokio::task::spawn_blocking`. A [`Job`] is cheap to clone and can be sent to other threads. No call
 //! forks the calling process or changes its signals, whatever its size and number of threads.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 #[cfg(feature = "binary")]
 #[doc(hidden)]

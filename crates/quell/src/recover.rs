@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{OrphanedJob, Recovered};
 use quell_core::{
-    Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, EventKind, Grace, JobBrief, JobEvent, JobId,
-    JobSpec, JobState, KillReason, Mask, Member, Moment, ProcId, Receipt, Record, RootOutcome, RootReport,
-    SCHEMA, SessionKind, Step, StepKind, StopPlan, Usage, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, EventKind, Grace, JobBrief, JobEvent, JobId, JobSpec,
+    KillReason, Mask, Member, Moment, ProcId, Receipt, RecordedState, RecordedTree, RootOutcome, RootReport,
+    SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Guard, Permit, Verb};
 use quell_keeper::{News, RunError};
@@ -85,7 +85,7 @@ pub(crate) enum Case {
 /// What is known of a lost job.
 pub(crate) struct Lost {
     pub(crate) spec: Option<Box<JobSpec>>,
-    pub(crate) record: Option<Box<Record>>,
+    pub(crate) record: Option<Box<StateRecord>>,
     /// Its marker, from whichever file of the record is whole.
     marker: String,
     /// Whether its PIDs are of this boot and of this PID namespace for certain.
@@ -122,19 +122,14 @@ impl Case {
         if may_be_kept && record.as_ref().is_some_and(|record| has_keeper(job, record)) {
             return Ok(Self::Kept);
         }
-        // One who took over before anybody was born had nobody to put on record, and nobody got a go. Of a run that is over the
-        // record names no root either.
-        let unmade = |record: &Record| {
-            let over = matches!(record.state, JobState::Ended | JobState::Waiting);
-            record.root.is_none() && record.run == 1 && !over
+        // A standby that took over before there was a root had no tree to put on record, and no root got its go.
+        let unmade = |record: &StateRecord| {
+            record.run == 1 && matches!(record.state, RecordedState::Stopping { tree: None, .. })
         };
         if record.as_ref().is_some_and(|record| unmade(record)) && is_unmade(job, lock, spec.as_deref()) {
             return Ok(Self::Unmade(spec));
         }
-        let over = |record: &Record| {
-            record.state == JobState::Ended && !matches!(record.verdict, Some(Verdict::Survivors { .. }))
-        };
-        let is_over = record.as_ref().is_some_and(|record| over(record));
+        let is_over = record.as_ref().is_some_and(|record| record.state.is_ended());
         let lost = Lost::new(job, spec, record);
         let root = lost.left(job).root.filter(|_| keepers == Keepers::Unknown);
         if let Some((keeper, home)) = root.and_then(|root| quell_contain::living_keeper(job.id(), root)) {
@@ -175,7 +170,7 @@ fn choose_marker(job: &JobDir, of_spec: Option<String>, of_record: Option<String
 }
 
 impl Lost {
-    pub(crate) fn new(job: &JobDir, spec: Option<Box<JobSpec>>, record: Option<Box<Record>>) -> Self {
+    pub(crate) fn new(job: &JobDir, spec: Option<Box<JobSpec>>, record: Option<Box<StateRecord>>) -> Self {
         let of_spec = spec.as_ref().map(|spec| spec.marker.clone());
         let of_record = record.as_ref().map(|record| record.marker.clone());
         let marker = choose_marker(job, of_spec, of_record);
@@ -191,19 +186,24 @@ impl Lost {
 
     /// Where to look for its processes. Where its PIDs may be of another boot or PID namespace, none of them is used.
     pub(crate) fn left(&self, job: &JobDir) -> OrphanedJob<'_> {
-        let record = self.record.as_deref();
-        let numbers = record.filter(|_| self.pids_count);
+        let (record, tree) = (self.record.as_deref(), self.tree());
+        let numbers = tree.filter(|_| self.pids_count);
+        let survivors = record.filter(|_| self.pids_count).and_then(|record| record.state.survivors());
         OrphanedJob {
             id: job.id(),
-            held: record.and_then(|record| record.held),
-            root: numbers.and_then(|record| record.root),
-            cgroup: record.and_then(|record| record.cgroup.as_deref()),
-            session: record.map_or(SessionKind::Shared, |record| record.session),
+            held: tree.map(|tree| tree.containment),
+            root: numbers.map(|tree| tree.root),
+            cgroup: tree.and_then(|tree| tree.cgroup.as_deref()),
+            session: tree.map_or(SessionKind::Shared, |tree| tree.session),
             marker: &self.marker,
             homes: record.map_or(&[], |record| &record.home_cgroups),
-            members: numbers.map_or(&[], |record| &record.members),
-            survivors: numbers.map_or(&[], |record| &record.survivors),
+            members: numbers.map_or(&[], |tree| &tree.members),
+            survivors: survivors.unwrap_or_default(),
         }
+    }
+
+    fn tree(&self) -> Option<&RecordedTree> {
+        self.record.as_deref().and_then(|record| record.state.tree())
     }
 
     fn plan(&self) -> StopPlan {
@@ -212,9 +212,7 @@ impl Lost {
 
     /// How long the job has lasted.
     fn age(&self) -> f64 {
-        let record = self.record.as_deref();
-        let since_birth =
-            record.and_then(|record| record.root).map(|root| quell_sys::seconds_since(root.start));
+        let since_birth = self.tree().map(|tree| quell_sys::seconds_since(tree.root.start));
         since_birth.unwrap_or(0.0).max(self.last_word())
     }
 
@@ -333,10 +331,8 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         let _ = permit.record(&id, &result, Some(id.clone()));
     }
     // Nothing is new: what was told of them when they were first met says more.
-    let told = lost.record.as_deref().is_some_and(|record| {
-        matches!(record.verdict, Some(Verdict::Survivors { .. })) && record.survivors == receipt.survivors
-    });
-    if told && !receipt.survivors.is_empty() {
+    let known = lost.record.as_deref().and_then(|record| record.state.survivors());
+    if !receipt.survivors.is_empty() && known == Some(&receipt.survivors[..]) {
         return Ok(Finish::Stopped(Box::new(receipt)));
     }
     put_on_record(job, &lock, &lost, &receipt).map_err(|error| {
@@ -446,9 +442,9 @@ pub(crate) fn settle(
         };
         if survivors == Survivors::Report
             && let Ok(record) = job.record()
-            && matches!(record.verdict, Some(Verdict::Survivors { .. }))
+            && let Some(survivors) = record.state.survivors()
         {
-            return Err(not_proven_dead(job.id(), &record.survivors));
+            return Err(not_proven_dead(job.id(), survivors));
         }
         return match finish(job, lock, keepers, finisher)? {
             Finish::Kept => Ok(Standing::Kept),
@@ -481,7 +477,7 @@ pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
 
 /// Whether one of the processes that should keep the job is alive and does. One that keeps a background job has its lock
 /// open; a front gets hold of it only when it takes over, so its identity has to do.
-fn has_keeper(job: &JobDir, record: &Record) -> bool {
+fn has_keeper(job: &JobDir, record: &StateRecord) -> bool {
     let in_front = || job.spec().is_ok_and(|spec| spec.request.is_foreground());
     let keeps = |id: ProcId| quell_contain::is_alive(id) && job.is_kept_by(id, None);
     let fronts = |id: ProcId| quell_contain::is_alive(id) && quell_sys::is_quell(id.pid) && in_front();
@@ -540,12 +536,14 @@ impl Done {
         let (spec, record) = (lost.spec.as_deref(), lost.record.as_deref());
         let Recovered { held, root, outcome, steps, members, members_omitted, survivors, verdict, .. } =
             self.recovered;
-        // A stop that was under way keeps its reason. That of a job which waits to be started again is the reason why its last
-        // run has ended, and not why there is no other one.
-        let stopping = record.filter(|record| record.state != JobState::Waiting);
-        let cause = stopping.and_then(|record| record.cause).unwrap_or(self.cause);
-        let actor = stopping.and_then(|record| record.actor.clone()).unwrap_or(Actor::Unknown);
-        let outcome = record.and_then(|record| record.outcome.clone()).or(outcome);
+        let state = record.map(|record| &record.state);
+        // A stop that was under way keeps its reason. Between two runs, the reason on record is why the last run has ended,
+        // and not why there is no other one.
+        let of_job = state.filter(|state| !matches!(state, RecordedState::Waiting { .. }));
+        let ending = of_job.and_then(RecordedState::ending);
+        let cause = ending.map_or(self.cause, |ending| ending.cause);
+        let actor = ending.map_or(Actor::Unknown, |ending| ending.actor.clone());
+        let outcome = state.and_then(RecordedState::outcome).cloned().or(outcome);
         let mut warnings = self.recovered.warnings;
         if spec.is_none() {
             warnings.push("spec.json can't be read: what was run is not known".into());
@@ -596,11 +594,11 @@ fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
     let ended = Moment { at: lost.last_word(), wall: now() };
     let note = "its host was restarted: none of its processes can be alive".into();
     let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
-    let containment = left.held.unwrap_or(ContainmentKind::Reaper);
+    let containment = left.kind(None);
     let cgroup = left.cgroup.map(Path::display).map(|path| path.to_string());
     let recovered = Recovered {
         held: ContainmentInfo { containment, session: left.session, cgroup, defeated_by: Vec::new() },
-        root: left.root.filter(|_| containment != ContainmentKind::Pidns),
+        root: left.root.filter(|_| !containment.has_init()),
         outcome: None,
         steps: vec![step],
         members: Vec::<Member>::new(),
@@ -617,30 +615,17 @@ fn ended_with_host(lost: &Lost, job: &JobDir) -> Done {
 fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> io::Result<()> {
     let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
     let old = lost.record.as_deref();
-    let record = Record {
+    let ready = old.and_then(|old| old.state.ready()).cloned();
+    let record = StateRecord {
         schema: SCHEMA.into(),
         id: job.id(),
-        state: if survived { JobState::Stopping } else { JobState::Ended },
+        run: receipt.run,
         since: receipt.ended.clone(),
-        held: old.and_then(|old| old.held),
-        cgroup: old.and_then(|old| old.cgroup.clone()),
-        root: old.and_then(|old| old.root),
         keeper: None,
         standby: None,
-        run: receipt.run,
-        ready: old.and_then(|old| old.ready.clone()),
-        session: receipt.held.session,
-        outcome: match &receipt.root.outcome {
-            RootOutcome::Unknown if survived => None,
-            outcome => Some(outcome.clone()),
-        },
-        cause: Some(receipt.cause),
-        actor: Some(receipt.actor.clone()),
-        verdict: Some(receipt.verdict.clone()),
-        survivors: receipt.survivors.clone(),
-        marker: old.map(|old| old.marker.clone()).unwrap_or_default(),
+        marker: lost.marker.clone(),
         home_cgroups: old.map(|old| old.home_cgroups.clone()).unwrap_or_default(),
-        members: old.map(|old| old.members.clone()).unwrap_or_default(),
+        state: RecordedState::after(receipt, lost.tree().cloned(), ready),
     };
     job.make_dir()?;
     // It was put aside for this.

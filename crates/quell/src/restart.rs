@@ -91,7 +91,7 @@ impl Job {
             Stdin::File(path) => open_input(path),
             // Whatever that was, it is not this process's.
             Stdin::Inherited => Err(Error::State(format!(
-                "{} reads what its starter had for it (--stdin -), which nobody can give it again: start it anew",
+                "{} reads the standard input of the process that started it, which can't be opened again: start it as a new job",
                 self.id()
             ))),
             Stdin::Null | Stdin::Pipe => open_input("/dev/null".as_ref()),

@@ -128,6 +128,9 @@ fn log_decision(
     decision: Result<Decision>,
 ) -> Result<Permit> {
     let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
-    let unreadable = |error: Error| Decision::refuse(error.code(), BUILT_IN, error.to_string(), error.hint());
+    let unreadable = |error: Error| {
+        let hint = error.suggestion().unwrap_or_default();
+        Decision::refuse(error.code(), BUILT_IN, error.to_string(), hint)
+    };
     Ok(guard.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

@@ -66,7 +66,7 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
         return bad(format!("a log of {} bytes is too small: give at least 4K", background.max_log));
     }
     if background.pty && !matches!(background.stdin, Stdin::Null | Stdin::Pipe) {
-        return bad("a terminal is its own standard input: leave --stdin out".into());
+        return bad("a terminal is its own standard input, so it can't have another one".into());
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
 /// The identity of the process `pid`, to be given as the owner of a job.
 pub fn owner_process(pid: u32) -> Result<ProcId> {
     let stat = quell_sys::stat(pid).map_err(|_| RunError::OwnerGone(format!("there is no process {pid}")))?;
-    Ok(ProcId { pid, start: stat.start })
+    Ok(stat.id())
 }
 
 /// The parent of the process `pid`. In a container process 1 can be a parent like any other; elsewhere it is the parent of
@@ -265,13 +265,16 @@ impl Quell {
         fault_point(FaultPoint::KeepExecuted);
         // Else the keeper's end would be open here as long as the command.
         drop(command);
-        // What was executed forks and exits; it is the keeper's standby that goes on, as nobody's child.
+        // What was executed forks, and exits when the job is on record. Its child goes on as the standby.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(message).and_then(|()| {
             fault_point(FaultPoint::RequestSent);
             BufReader::new(&ours).read_line(&mut line)
         });
+        if told.is_err() {
+            let _ = keeper.kill();
+        }
         let _ = keeper.wait();
         told.map_err(|error| Error::Keeper(format!("the keeper does not answer: {error}")))?;
         match serde_json::from_str(&line) {

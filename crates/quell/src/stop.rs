@@ -363,7 +363,7 @@ impl<'a> StopUnderWay<'a> {
             return Ok(false);
         }
         let Some(front) = record.standby else { return Ok(false) };
-        let here = pin(front).filter(|_| dir.is_kept_by(front, record.keeper));
+        let here = PidFd::of(front).filter(|_| dir.is_kept_by(front, record.keeper));
         let signal: Box<dyn Fn(Signal) -> Sent> = match here {
             Some(front) => Box::new(move |signal| front.signal(signal)),
             // A front in another PID namespace has another number here than on record.
@@ -373,7 +373,7 @@ impl<'a> StopUnderWay<'a> {
             },
         };
         // A second request would kill it.
-        if !self.options.kill && record.state == JobState::Stopping {
+        if !self.options.kill && record.state.job_state() == JobState::Stopping {
             return Ok(true);
         }
         let asked = signal(Signal::TERM) == Sent::Yes;
@@ -386,18 +386,12 @@ impl<'a> StopUnderWay<'a> {
     }
 }
 
-/// The process with this identity, pinned, if it is still there.
-fn pin(id: ProcId) -> Option<PidFd> {
-    let pidfd = PidFd::open(id.pid).ok()?;
-    quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start).then_some(pidfd)
-}
-
 /// Continues the standby of a job that is over, if it was stopped by a signal: it could not exit with its job. There is no lock any
 /// more that proves its role, so its identity and its program have to do.
 fn continue_standby(id: &ProcId) {
     let is_stopped = |stat: quell_sys::Stat| stat.start == id.start && stat.state == b'T';
     if quell_sys::stat(id.pid).is_ok_and(is_stopped)
-        && let Some(standby) = pin(*id).filter(|_| quell_sys::is_quell(id.pid))
+        && let Some(standby) = PidFd::of(*id).filter(|_| quell_sys::is_quell(id.pid))
     {
         standby.signal(Signal::CONT);
     }

@@ -142,7 +142,9 @@ impl SweptJob {
     /// What the record says by now.
     fn with_record(mut self, job: &JobDir) -> Self {
         if let Ok(record) = job.record() {
-            (self.cause, self.verdict, self.survivors) = (record.cause, record.verdict, record.survivors);
+            self.cause = record.state.ending().map(|ending| ending.cause);
+            self.verdict = record.state.verdict();
+            self.survivors = record.state.survivors().map(<[_]>::to_vec).unwrap_or_default();
         }
         self
     }
@@ -219,7 +221,9 @@ fn unproven(home: &Home) -> Result<Vec<JobId>> {
     let boot = quell_sys::boot_id();
     let mut found = index::with(home, |index| index.unproven(&boot))?;
     found.retain(|id| {
-        home.job(*id).record().is_ok_and(|record| matches!(record.verdict, Some(Verdict::Unproven { .. })))
+        home.job(*id)
+            .record()
+            .is_ok_and(|record| matches!(record.state.verdict(), Some(Verdict::Unproven { .. })))
     });
     Ok(found)
 }
@@ -227,7 +231,7 @@ fn unproven(home: &Home) -> Result<Vec<JobId>> {
 /// The cgroups below which live jobs say that theirs are.
 fn recorded_places(home: &Home) -> Result<Vec<PathBuf>> {
     let live = home.live().map_err(|error| Error::Io { path: home.dir().to_owned(), error })?;
-    let cgroups = live.into_iter().filter_map(|id| home.job(id).record().ok()?.cgroup);
+    let cgroups = live.into_iter().filter_map(|id| home.job(id).record().ok()?.state.tree()?.cgroup.clone());
     Ok(cgroups.filter_map(|path| Some(path.parent()?.to_owned())).collect())
 }
 

@@ -1,6 +1,6 @@
 //! Who is in a job, and who was.
 
-use quell_core::{JobSpec, ModeKind, Receipt, Record};
+use quell_core::{JobSpec, ModeKind, Receipt};
 use quell_keeper::control::LiveMember;
 
 use quell_guard::Verb;
@@ -45,7 +45,7 @@ impl Job {
     fn seen_from_outside(&self) -> Result<Vec<LiveMember>> {
         let at = |name: &str| Error::io(self.dir().dir().join(name));
         let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
-        let record: Record = self.dir().record().map_err(at("state.jsonl"))?;
+        let record = self.dir().record().map_err(at("state.jsonl"))?;
         let mask = mask_of(self.dir(), &spec);
         let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());

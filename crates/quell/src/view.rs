@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quell_core::{
     Actor, Cause, ContainmentKind, JobId, JobSpec, JobState, Limits, ModeKind, Output, Owner, ProcId,
-    Receipt, Record, RestartPolicy, RootOutcome, Stdin, Timestamp, Verdict,
+    Receipt, RecordedState, RestartPolicy, RootOutcome, StateRecord, Stdin, Timestamp, Verdict,
 };
 use quell_store::{JobDir, Liveness};
 use serde::{Deserialize, Serialize};
@@ -192,8 +192,7 @@ impl JobView {
 /// What is on record about a job.
 pub(crate) struct Records {
     pub spec: JobSpec,
-    pub record: Option<Record>,
-    state: JobState,
+    pub record: Option<StateRecord>,
     /// That of the last run; only where the job has ended.
     pub receipt: Option<Receipt>,
 }
@@ -212,31 +211,24 @@ impl Records {
             return Err(Error::Io { path: at("spec.json"), error });
         }
         let record = absent(job.record()).map_err(about(&at("state.jsonl")))?;
-        let state = record.as_ref().map_or(JobState::Created, |record| record.state);
-        let receipt = match state {
-            JobState::Ended => absent(job.receipt()).map_err(about(&at("receipt.json")))?,
-            // What lies there now is of a run before this one.
-            JobState::Created
-            | JobState::Starting
-            | JobState::Running
-            | JobState::Ready
-            | JobState::Stopping
-            | JobState::Waiting
-            | JobState::Lost => None,
-        };
-        Ok(Self { spec, record, state, receipt })
+        // Before the end the receipt is that of an earlier run.
+        let ended = record.as_ref().is_some_and(|record| record.state.is_ended());
+        let receipt = if ended { absent(job.receipt()).map_err(about(&at("receipt.json")))? } else { None };
+        Ok(Self { spec, record, receipt })
     }
 
     pub fn have_ended(&self) -> bool {
-        self.state == JobState::Ended
+        self.record.as_ref().is_some_and(|record| record.state.is_ended())
     }
 
     pub fn view(&self) -> JobView {
-        let Self { spec, record, state, receipt } = self;
-        let (state, record, receipt) = (*state, record.as_ref(), receipt.as_ref());
+        let Self { spec, record, receipt } = self;
+        let (record, receipt) = (record.as_ref(), receipt.as_ref());
+        let state = record.map(|record| &record.state);
+        let tree = state.and_then(RecordedState::tree);
+        let ending = state.and_then(RecordedState::ending);
         let request = &spec.request;
         let background = request.as_background();
-        let over = || matches!(state, JobState::Ended);
         JobView {
             id: spec.id,
             name: request.name.clone(),
@@ -245,24 +237,17 @@ impl Records {
             mode: request.mode_kind(),
             command: request.words(),
             cwd: request.cwd.clone().unwrap_or_default(),
-            state,
+            state: state.map_or(JobState::Created, RecordedState::job_state),
             since: record.map_or(spec.created, |record| record.since.wall),
             created: spec.created,
             started: match receipt {
                 Some(receipt) => Some(receipt.started.wall),
-                None => record.filter(|_| runs(state)).map(|record| record.since.start()),
+                None => record.filter(|record| has_run(&record.state)).map(|record| record.since.start()),
             },
-            ready: record.and_then(|record| record.ready.as_ref()).map(|moment| moment.wall),
-            ended: match receipt {
-                Some(receipt) => Some(receipt.ended.wall),
-                None => record.filter(|_| over()).map(|record| record.since.wall),
-            },
-            held: record
-                .and_then(|record| record.held)
-                .or_else(|| receipt.map(|receipt| receipt.held.containment)),
-            root: record
-                .and_then(|record| record.root)
-                .or_else(|| receipt.and_then(|receipt| receipt.root.id)),
+            ready: state.and_then(RecordedState::ready).map(|moment| moment.wall),
+            ended: record.filter(|record| record.state.is_ended()).map(|record| record.since.wall),
+            held: tree.map(|tree| tree.containment),
+            root: tree.map(|tree| tree.root),
             keeper: record.and_then(|record| record.keeper),
             standby: record.and_then(|record| record.standby),
             owner: background.and_then(|background| background.owner),
@@ -276,33 +261,21 @@ impl Records {
             timeout: request.timeout.map(|timeout| timeout.as_secs_f64()),
             stdin: background.map(|background| background.stdin.clone()),
             pty: background.is_some_and(|background| background.pty),
-            outcome: record
-                .and_then(|record| record.outcome.clone())
-                .or_else(|| receipt.map(|receipt| receipt.root.outcome.clone())),
-            cause: record.and_then(|record| record.cause).or_else(|| receipt.map(|receipt| receipt.cause)),
-            actor: record
-                .and_then(|record| record.actor.clone())
-                .or_else(|| receipt.map(|receipt| receipt.actor.clone())),
-            verdict: record
-                .and_then(|record| record.verdict.clone())
-                .or_else(|| receipt.map(|receipt| receipt.verdict.clone())),
+            outcome: state.and_then(RecordedState::outcome).cloned(),
+            cause: ending.map(|ending| ending.cause),
+            actor: ending.map(|ending| ending.actor.clone()),
+            verdict: state.and_then(RecordedState::verdict),
             outlived: receipt.map(|receipt| receipt.outlived() as u64).filter(|count| *count > 0),
-            survivors: match record {
-                Some(record) if !record.survivors.is_empty() => record.survivors.clone(),
-                Some(_) | None => receipt.map(|receipt| receipt.survivors.clone()).unwrap_or_default(),
-            },
+            survivors: state.and_then(RecordedState::survivors).map(<[_]>::to_vec).unwrap_or_default(),
             output: receipt.and_then(|receipt| receipt.output),
             size_on_disk: None,
         }
     }
 }
 
-/// Whether a program runs in this state, or ran until it.
-fn runs(state: JobState) -> bool {
-    match state {
-        JobState::Running | JobState::Ready | JobState::Stopping | JobState::Ended => true,
-        JobState::Created | JobState::Starting | JobState::Waiting | JobState::Lost => false,
-    }
+/// Whether the program has run in the run that the state is about.
+fn has_run(state: &RecordedState) -> bool {
+    !matches!(state, RecordedState::Starting { .. } | RecordedState::Waiting { .. })
 }
 
 fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {

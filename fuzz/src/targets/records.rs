@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quell_core::{JobEvent, JobSpec, Receipt, Record, StopPlan, account};
+use quell_core::{JobEvent, JobSpec, Receipt, StateRecord, StopPlan, account};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn same(one: &Value, two: &Value) -> bool {
 /// state.jsonl, spec.json, launch.private.json, receipt.json and a line of events.jsonl: the first byte does not choose, since each
 /// of them may be in the place of another.
 pub fn records(input: &[u8]) {
-    round_trip::<Record>(input);
+    round_trip::<StateRecord>(input);
     if let Some(spec) = round_trip::<JobSpec>(input) {
         // The process that finishes the job uses these.
         let StopPlan { grace, brief, verify, .. } = spec.request.stop;

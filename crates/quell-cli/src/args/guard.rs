@@ -1,16 +1,8 @@
 //! The arguments of `guard`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
-use quell::units::parse_duration;
 
-use super::LeakArg;
-use super::common::timeout;
-use super::kill::KillHow;
-use super::service::ServiceWhat;
+use super::{KillArgs, ServiceArgs, TestArgs};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -40,87 +32,20 @@ pub enum GuardVerb {
     Check(CheckVerb),
 }
 
-/// What is to be checked.
+/// What is to be checked. The arguments are those of the verb itself, so that a command line can be checked as it is.
 #[derive(Subcommand)]
 pub enum CheckVerb {
     /// Check whether a process may be signalled
-    Kill(CheckKillArgs),
+    #[command(after_help = "")]
+    Kill(KillArgs),
     /// Check whether a service may be controlled
-    Service(CheckServiceArgs),
+    #[command(after_help = "")]
+    Service(ServiceArgs),
     /// Check whether tests may be run
-    Test(CheckTestArgs),
+    #[command(after_help = "", override_usage = "quell guard check test [OPTIONS] -- CMD…")]
+    Test(TestArgs),
     /// Check whether a command of quell may be used
     Verb(CheckVerbArgs),
-}
-
-#[derive(Args)]
-pub struct CheckKillArgs {
-    /// Process id
-    #[arg(value_name = "PID", allow_negative_numbers = true)]
-    pub pid: String,
-    #[command(flatten)]
-    pub how: KillHow,
-    /// As for `kill`; has no effect on the decision
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
-    pub grace: Option<Duration>,
-    /// As for `kill`; has no effect on the decision
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct CheckServiceArgs {
-    #[command(flatten)]
-    pub what: ServiceWhat,
-    /// As for `service`; has no effect on the decision
-    #[arg(long, value_name = "DUR", value_parser = timeout)]
-    pub timeout: Option<Duration>,
-    /// As for `service`; has no effect on the decision
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct CheckTestArgs {
-    /// Directory that targets must be in (repeatable)
-    #[arg(long, value_name = "DIR")]
-    pub scope: Vec<PathBuf>,
-    /// State that this run is approved
-    #[arg(long)]
-    pub approve: bool,
-    /// Refuse a command without a target
-    #[arg(long)]
-    pub require_target: bool,
-    /// As for `test`; has no effect on the decision
-    #[arg(long, value_name = "DUR", value_parser = timeout)]
-    pub timeout: Option<Duration>,
-    /// As for `test`; has no effect on the decision
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
-    pub grace: Option<Duration>,
-    /// As for `test`; has no effect on the decision
-    #[arg(long, value_enum)]
-    pub leak: Option<LeakArg>,
-    /// As for `test`; has no effect on the decision
-    #[arg(long, value_name = "FILE")]
-    pub evidence: Option<PathBuf>,
-    /// Report that the command would write
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-    /// As for `test`; has no effect on the decision
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
 }
 
 #[derive(Args)]

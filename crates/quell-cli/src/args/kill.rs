@@ -32,8 +32,12 @@ pub struct KillArgs {
     /// Process id
     #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub pid: String,
-    #[command(flatten)]
-    pub how: KillHow,
+    /// Signal to send first: TERM, SIGTERM, 15
+    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::common::signal)]
+    pub signal: Signal,
+    /// Include all descendants; each of them must be allowed
+    #[arg(long)]
+    pub tree: bool,
     /// Time between the request to exit and the kill [default: stop.grace, 5s]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub grace: Option<Duration>,
@@ -43,14 +47,4 @@ pub struct KillArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Args)]
-pub struct KillHow {
-    /// Signal to send first: TERM, SIGTERM, 15
-    #[arg(long, short = 's', value_name = "SIG", default_value = "TERM", value_parser = super::common::signal)]
-    pub signal: Signal,
-    /// Include all descendants; each of them must be allowed
-    #[arg(long)]
-    pub tree: bool,
 }

@@ -44,7 +44,7 @@ pub use doctor::DoctorArgs;
 pub use events::EventsArgs;
 pub use gc::{GcArgs, RuleArg};
 pub use guard::{CheckVerb, GuardArgs, GuardVerb};
-pub use kill::{KillArgs, KillHow};
+pub use kill::KillArgs;
 pub use list::ListArgs;
 pub use logs::LogsArgs;
 pub use man::ManArgs;

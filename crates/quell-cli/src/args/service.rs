@@ -32,22 +32,6 @@ Examples:
 #[derive(Args)]
 #[command(after_help = SERVICE_HELP)]
 pub struct ServiceArgs {
-    #[command(flatten)]
-    pub what: ServiceWhat,
-    /// Time that systemd may take
-    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "90s")]
-    pub timeout: Duration,
-    /// Reason, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Which service, and what is meant to be done with it.
-#[derive(Args)]
-pub struct ServiceWhat {
     /// What to do
     #[arg(value_name = "ACTION")]
     pub action: ServiceAction,
@@ -58,6 +42,15 @@ pub struct ServiceWhat {
     /// A service of your user manager, not of the system
     #[arg(long)]
     pub user: bool,
+    /// Time that systemd may take
+    #[arg(long, value_name = "DUR", value_parser = patience, default_value = "90s")]
+    pub timeout: Duration,
+    /// Reason, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be done with a service.

@@ -28,7 +28,7 @@ mod here {
     pub(super) fn show(json: bool) -> ExitCode {
         let loaded = match Config::load_here() {
             Ok(loaded) => loaded,
-            Err(error) => return output::fail("config", json, error.exit_code(), &error.body()),
+            Err(error) => return crate::verbs::fail("config", json, &error),
         };
         let text = if json {
             format!("{}\n", quell::binary::success("config", &ConfigAnswer::from(&loaded)))

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use quell::ContainmentKind;
 use quell::binary::Doctor;
 
 use crate::args::DoctorArgs;
@@ -14,7 +13,8 @@ pub fn doctor(args: &DoctorArgs) -> ExitCode {
     let found = quell::binary::doctor();
     let text =
         if args.json { format!("{}\n", quell::binary::success("doctor", &found)) } else { describe(&found) };
-    let strong = found.containments.iter().any(|held| *held != ContainmentKind::Reaper);
+    // The reaper is the first of them, and always there.
+    let strong = found.containments.len() > 1;
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
     output::to_stdout(&text).unwrap_or(verdict)
 }
@@ -44,14 +44,11 @@ fn describe(found: &Doctor) -> String {
         let detail = wrapped(&ability.detail, indent);
         let _ = writeln!(text, "  {mark}  {:width$}  {detail}", ability.name);
     }
-    let word = |held: &ContainmentKind| {
-        serde_json::to_value(held).ok().and_then(|word| word.as_str().map(str::to_owned))
-    };
-    let list: Vec<String> = found.containments.iter().filter_map(word).collect();
+    let list: Vec<&str> = found.containments.iter().map(|held| held.as_str()).collect();
     let _ = writeln!(text, "\nheld by: {}", if list.is_empty() { "nothing".into() } else { list.join(", ") });
     match &found.auto {
         Some(held) => {
-            let _ = writeln!(text, "`--contain auto` takes: {}", word(held).unwrap_or_default());
+            let _ = writeln!(text, "`--contain auto` takes: {}", held.as_str());
             let _ = writeln!(text, "what could defeat it:");
             for way in &found.defeated_by {
                 let _ = writeln!(text, "  - {}", wrapped(way, 4));

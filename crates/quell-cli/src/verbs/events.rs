@@ -9,6 +9,7 @@ use quell::{AskScope, Error, EventKind, EventWatch, Filter, Job, JobEvent, Quell
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::EventsArgs;
+use crate::errors;
 use crate::output;
 use crate::render::format;
 
@@ -50,7 +51,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
                 job_selection::tell_unfinished(&error);
-                end = ExitCode::from(error.exit_code());
+                end = ExitCode::from(errors::exit_code(&error));
             }
             settled => drop(settled?),
         }

@@ -9,19 +9,15 @@ use quell_test::{TestPlan, check_tests};
 
 use super::{envelope, fail, guard_check, quell};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
+use crate::errors::exit;
 use crate::{output, render};
-
-/// Exit code: refused.
-const REFUSED: u8 = 4;
 
 /// Asks, and says the answer.
 pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
-        CheckVerb::Service(args) => {
-            (args.json, args.what.action.verb().verb().word(), args.what.name.clone())
-        }
+        CheckVerb::Service(args) => (args.json, args.action.verb().verb().word(), args.name.clone()),
         CheckVerb::Test(args) => {
             let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
             (args.json, "test", words.join(" "))
@@ -30,7 +26,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     };
     match decide(check) {
         Ok(decision) => {
-            let code = if decision.allowed { 0 } else { REFUSED };
+            let code = if decision.allowed { 0 } else { exit::REFUSED };
             let text = if json {
                 envelope("guard", &CheckAnswer { verb: verb.into(), target, decision })
             } else {
@@ -45,11 +41,10 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
     let gate = guard_check::of(&quell()?, None)?;
     match check {
-        CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(&args.how))?),
+        CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(args))?),
         CheckVerb::Service(args) => {
-            let options =
-                service::ServiceOptions { user: args.what.user, ..service::ServiceOptions::default() };
-            Ok(service::check(&gate, args.what.action.verb(), &args.what.name, &options)?)
+            let options = service::ServiceOptions { user: args.user, ..service::ServiceOptions::default() };
+            Ok(service::check(&gate, args.action.verb(), &args.name, &options)?)
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {

@@ -5,30 +5,28 @@ use std::process::ExitCode;
 use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
 use super::{envelope, fail, guard_check, quell};
-use crate::args::{KillArgs, KillHow};
+use crate::args::KillArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render;
 
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
-
-/// What the words mean.
-pub fn how(how: &KillHow) -> Kill {
-    Kill { signal: how.signal, tree: how.tree, ..Kill::default() }
+/// What the guard decides about: signal and tree.
+pub fn how(args: &KillArgs) -> Kill {
+    Kill { signal: args.signal, tree: args.tree, ..Kill::default() }
 }
 
 /// Ends it, and says what came of it.
 pub fn kill(args: &KillArgs) -> ExitCode {
     let done = quell().and_then(|quell| {
         let stop = &guard_check::settings()?.config.stop;
-        let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(&args.how) };
+        let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(args) };
         let gate = guard_check::of(&quell, args.reason.clone())?;
         Ok(quell_guard::kill::kill(&gate, &args.pid, &wish)?)
     });
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("kill", &answer) } else { describe(&answer) };
-            let code = if answer.success { 0 } else { NOT_PROVEN_DEAD };
+            let code = if answer.success { 0 } else { exit::NOT_PROVEN_DEAD };
             output::to_stdout(&text).unwrap_or(ExitCode::from(code))
         }
         Err(error) => fail("kill", args.json, &error),

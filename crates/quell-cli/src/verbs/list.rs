@@ -3,17 +3,13 @@
 use std::process::ExitCode;
 
 use quell::binary::QuellInternals;
-use quell::{
-    ContainmentKind, Error, Filter, JobState, JobView, Quell, RootOutcome, Settled, Timestamp, Verdict,
-};
+use quell::{Error, Filter, JobState, JobView, Quell, RootOutcome, Settled, Timestamp, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render::{self, Cell, Reader, Style, Table};
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Lists them.
 pub fn list(args: &ListArgs) -> ExitCode {
@@ -29,7 +25,7 @@ pub fn list(args: &ListArgs) -> ExitCode {
             output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
-        let code = if unproven { NOT_PROVEN_DEAD } else { 0 };
+        let code = if unproven { exit::NOT_PROVEN_DEAD } else { 0 };
         if args.json {
             return Ok((envelope("list", &listing), code));
         }
@@ -94,7 +90,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
             job.name.as_deref().unwrap_or("-").into(),
             state(job),
             age(job, now).into(),
-            job.held.map_or("-", held).into(),
+            job.held.map_or("-", |held| held.as_str()).into(),
             render::command_line(&job.command).into(),
         ]);
     }
@@ -104,16 +100,6 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
 /// Since its end, or its beginning.
 fn age(job: &JobView, now: Timestamp) -> String {
     render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
-}
-
-/// How a tree is held, in a word.
-pub fn held(held: ContainmentKind) -> &'static str {
-    match held {
-        ContainmentKind::Reaper => "reaper",
-        ContainmentKind::Cgroup => "cgroup",
-        ContainmentKind::Scope => "scope",
-        ContainmentKind::Pidns => "pidns",
-    }
 }
 
 /// The state, with the outcome of what has ended: `ended 0`, `ended SIGKILL`, `lost`.

@@ -39,6 +39,7 @@ use quell::{Error, Quell};
 use serde::Serialize;
 
 use crate::args::{self, CliCommand};
+use crate::errors::{self, exit};
 use crate::output;
 
 /// Carries a verb out, and gives the exit code.
@@ -62,9 +63,9 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
     if let Err(error) = logged.and_then(|()| guard_check::admit(&verb, job)) {
         // The codes of `run` are those of its command.
         let (code, body) = match (&verb, &error) {
-            (CliCommand::Run(_), Error::Start(error)) => (output::FAILED, crate::verbs::run::body_of(error)),
-            (CliCommand::Run(_), _) => (output::FAILED, error.body()),
-            _ => (error.exit_code(), error.body()),
+            (CliCommand::Run(_), Error::Start(error)) => (exit::FAILED, errors::of_run(error).1),
+            (CliCommand::Run(_), _) => (exit::FAILED, errors::body(&error)),
+            _ => (errors::exit_code(&error), errors::body(&error)),
         };
         let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
         return output::fail(&called(), json, code, &body);
@@ -123,7 +124,7 @@ fn quell() -> Result<Quell, Error> {
 
 /// Says an error, and gives its exit code.
 fn fail(verb: &str, json: bool, error: &Error) -> ExitCode {
-    output::fail(verb, json, error.exit_code(), &error.body())
+    output::fail(verb, json, errors::exit_code(error), &errors::body(error))
 }
 
 /// A success as programs read it, on a line of its own.

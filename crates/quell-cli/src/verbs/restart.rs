@@ -12,10 +12,9 @@ use super::start::tell_running;
 use super::stop;
 use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::RestartArgs;
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::format;
-
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// What became of one job: the new one, and what the wait for it came to.
 type Restarted = Result<(Job, Option<Waited>), Error>;
@@ -61,14 +60,14 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         Ok(done) => done,
         Err(error) => {
             fail("restart", json, &error);
-            return error.exit_code();
+            return errors::exit_code(&error);
         }
     };
     let mut old_code = 0;
     if let Ok(receipt) = old.receipt()
         && let Verdict::Unproven { .. } = receipt.verdict
     {
-        old_code = NOT_PROVEN_DEAD;
+        old_code = exit::NOT_PROVEN_DEAD;
         let verdict = format::verdict(&receipt.verdict);
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
@@ -81,7 +80,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     };
     if output::to_stdout(&text).is_some() {
         tell_running(&new);
-        return output::FAILED;
+        return exit::FAILED;
     }
     let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(&new, &waited));
     output::to_stderr(&words);

@@ -9,6 +9,7 @@ use quell::{Error, Job, JobState, Removal};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::RmArgs;
+use crate::errors::{self, exit};
 use crate::output;
 
 /// Removes each, and gives the highest exit code. If one of the words means no job, nothing is removed.
@@ -36,11 +37,11 @@ pub fn rm(args: &RmArgs) -> ExitCode {
                 let id = job.id();
                 let said =
                     if args.json { envelope("rm", &RmAnswer { id }) } else { format!("{id} removed\n") };
-                if output::to_stdout(&said).is_some() { output::FAILED } else { 0 }
+                if output::to_stdout(&said).is_some() { exit::FAILED } else { 0 }
             }
             Err(error) => {
                 fail("rm", args.json, &error);
-                error.exit_code()
+                errors::exit_code(&error)
             }
         };
         worst = worst.max(code);

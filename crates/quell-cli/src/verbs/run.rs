@@ -10,18 +10,11 @@ use quell::{
     Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, RootOutcome,
     RunError, Signal, Until, Verdict,
 };
-use serde_json::json;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
+use crate::errors::{self, exit};
 use crate::open_line;
-use crate::output::{self, FAILED};
-
-/// Exit code: not proven dead.
-const SURVIVORS: u8 = 122;
-/// Exit code: something outlived the command, and that was to be a failure.
-const LEAKED: u8 = 123;
-/// Exit code: timed out.
-const TIMED_OUT: u8 = 124;
+use crate::output;
 
 /// Runs the command and gives the exit code. `id` is that of the job, if it has one already.
 pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
@@ -31,18 +24,21 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
         return output::fail(
             "run",
             false,
-            FAILED,
-            &body("stdout_closed", message, "open it, or use --receipt FILE"),
+            exit::FAILED,
+            &errors::said("stdout_closed", message, "open it, or use --receipt FILE"),
         );
     }
     let (request, home) = match request(args, id) {
         Ok(request) => request,
-        Err(error) => return output::fail("run", json, FAILED, &error),
+        Err(error) => return output::fail("run", json, exit::FAILED, &error),
     };
     let leak = request.leak;
     match keep(request, home) {
         Ok(finished) => report(&finished, leak, quiet, json),
-        Err(error) => output::fail("run", json, error.exit_code(), &body_of(&error)),
+        Err(error) => {
+            let (code, error) = errors::of_run(&error);
+            output::fail("run", json, code, &error)
+        }
     }
 }
 
@@ -74,7 +70,7 @@ pub fn configure(request: &mut JobRequest, config: &quell::binary::Config) {
 
 #[cfg(target_os = "linux")]
 fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
-    let loaded = crate::verbs::guard_check::settings().map_err(|error| error.body())?;
+    let loaded = crate::verbs::guard_check::settings().map_err(|error| errors::body(&error))?;
     configure(request, &loaded.config);
     if quell::binary::is_inside_a_job() {
         // The helper would be one of that job's processes, and count as left behind when the job ends.
@@ -144,9 +140,9 @@ fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
         None => Ok(None),
         Some(OwnerArg::Session(_)) => {
             let message = "only a job in the background can be part of a session";
-            Err(body("bad_value", message, "use `quell start --owner session:NAME`"))
+            Err(errors::said("bad_value", message, "use `quell start --owner session:NAME`"))
         }
-        Some(arg) => owner(arg).map_err(|error| error.body()),
+        Some(arg) => owner(arg).map_err(|error| errors::body(&error)),
     }
 }
 
@@ -175,7 +171,7 @@ fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathB
 fn home() -> Result<PathBuf, ErrorBody> {
     let home = quell::binary::Home::find().map(|home| home.dir().to_owned());
     home.ok_or_else(|| {
-        body("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
+        errors::said("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
     })
 }
 
@@ -190,7 +186,11 @@ const ENV_FILE_CAP: u64 = 16 * 1024 * 1024;
 fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
     let bad = |why: String| {
         let message = format!("can't use the environment file {}: {why}", file.display());
-        body("bad_env_file", &message, "write one KEY=VALUE a line; lines that begin with # are comments")
+        errors::said(
+            "bad_env_file",
+            &message,
+            "write one KEY=VALUE a line; lines that begin with # are comments",
+        )
     };
     // As far as an environment can get; a device has no end.
     let mut text = String::new();
@@ -228,23 +228,23 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         }
     }
     if receipt.verdict != Verdict::Gone {
-        return ExitCode::from(SURVIVORS);
+        return ExitCode::from(exit::RUN_NOT_PROVEN_DEAD);
     }
     if finished.unwritten {
-        return ExitCode::from(FAILED);
+        return ExitCode::from(exit::FAILED);
     }
     if timed_out {
-        return ExitCode::from(TIMED_OUT);
+        return ExitCode::from(exit::RUN_TIMED_OUT);
     }
     if finished.leaked && leak == Leak::Fail {
-        return ExitCode::from(LEAKED);
+        return ExitCode::from(exit::RUN_LEAKED);
     }
     // The root's own word is true, but the run was cut short by a loss of ours.
     if receipt.cause == Cause::KeeperLost
         && receipt.killed()
         && matches!(receipt.root.outcome, RootOutcome::Exited { .. })
     {
-        return ExitCode::from(FAILED);
+        return ExitCode::from(exit::FAILED);
     }
     match receipt.root.outcome {
         RootOutcome::Exited { code } => ExitCode::from(code as u8),
@@ -259,10 +259,10 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         RootOutcome::NotStarted { .. } => match receipt.actor {
             Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
             Actor::Program | Actor::Client { .. } | Actor::Quell | Actor::Kernel | Actor::Unknown => {
-                ExitCode::from(FAILED)
+                ExitCode::from(exit::FAILED)
             }
         },
-        RootOutcome::Unknown => ExitCode::from(FAILED),
+        RootOutcome::Unknown => ExitCode::from(exit::FAILED),
     }
 }
 
@@ -274,18 +274,4 @@ fn columns() -> Option<usize> {
 #[cfg(not(target_os = "linux"))]
 fn columns() -> Option<usize> {
     None
-}
-
-fn body(code: &str, message: &str, hint: &str) -> ErrorBody {
-    ErrorBody {
-        code: code.into(),
-        message: message.into(),
-        hint: hint.into(),
-        retryable: false,
-        details: json!({}),
-    }
-}
-
-pub fn body_of(error: &RunError) -> ErrorBody {
-    ErrorBody { retryable: error.is_retryable(), ..body(error.code(), &error.to_string(), error.hint()) }
 }

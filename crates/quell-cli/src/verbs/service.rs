@@ -11,10 +11,10 @@ use crate::{output, render};
 
 /// Does it, and says how the service is.
 pub fn service(args: &ServiceArgs) -> ExitCode {
-    let options = ServiceOptions { user: args.what.user, timeout: args.timeout };
+    let options = ServiceOptions { user: args.user, timeout: args.timeout };
     let done = quell()
         .and_then(|quell| guard_check::of(&quell, args.reason.clone()))
-        .and_then(|gate| Ok(act(&gate, args.what.action.verb(), &args.what.name, &options)?));
+        .and_then(|gate| Ok(act(&gate, args.action.verb(), &args.name, &options)?));
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };

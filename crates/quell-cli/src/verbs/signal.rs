@@ -8,11 +8,9 @@ use serde_json::json;
 
 use super::{envelope, fail, quell};
 use crate::args::SignalArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render::format;
-
-/// Exit code: no process got it.
-const NO: u8 = 1;
 
 /// Sends it, and says to how many.
 pub fn signal(args: &SignalArgs) -> ExitCode {
@@ -21,7 +19,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
         Ok((job, sent))
     });
     match sent {
-        Ok((job, 0)) => output::fail("signal", args.json, NO, &reached_nobody(args, &job)),
+        Ok((job, 0)) => output::fail("signal", args.json, exit::NO, &reached_nobody(args, &job)),
         Ok((job, sent)) => {
             let text = if args.json {
                 let data = SignalAnswer { id: job.id(), signal: args.signal, tree: args.tree, sent };

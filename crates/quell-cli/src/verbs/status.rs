@@ -12,12 +12,10 @@ use quell::{
 
 use super::{envelope, fail, job_selection, list, quell};
 use crate::args::StatusArgs;
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::format;
 use crate::render::{self, Cell, Reader, Style, fields, printable};
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Says it for each, and gives the highest exit code.
 pub fn status(args: &StatusArgs) -> ExitCode {
@@ -36,11 +34,11 @@ pub fn status(args: &StatusArgs) -> ExitCode {
                     format!("{gap}{}", describe(&status, Reader::of_stdout()))
                 };
                 let code = exit_code(&status.job);
-                if output::painted_to_stdout(&said).is_some() { output::FAILED } else { code }
+                if output::painted_to_stdout(&said).is_some() { exit::FAILED } else { code }
             }
             Err(error) => {
                 fail("status", args.json, &error);
-                error.exit_code()
+                errors::exit_code(&error)
             }
         };
         worst = worst.max(code);
@@ -54,10 +52,10 @@ fn one(quell: &Quell, text: &str) -> Result<StatusAnswer, Error> {
 
 fn exit_code(job: &JobView) -> u8 {
     if job.is_not_proven_dead() {
-        return NOT_PROVEN_DEAD;
+        return exit::NOT_PROVEN_DEAD;
     }
     match (job.state, &job.outcome) {
-        (JobState::Lost, _) => NOT_PROVEN_DEAD,
+        (JobState::Lost, _) => exit::NOT_PROVEN_DEAD,
         (JobState::Ended, Some(RootOutcome::Exited { code: 0 })) => 0,
         (JobState::Ended, _) => 1,
         (
@@ -94,7 +92,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
         Some(&job.survivors).filter(|ids| !ids.is_empty()).map(|ids| format!("pid {}", pids(ids))),
     );
     row("ready", ready(job, status.ready_rules.as_ref()));
-    row("held by", job.held.map(|held| list::held(held).into()));
+    row("held by", job.held.map(|held| held.as_str().into()));
     let ways: Vec<String> = status.defeated_by.iter().map(|way| format!("- {way}")).collect();
     row("defeated by", Some(ways.join("\n")).filter(|text| !text.is_empty()));
     let alive = job.state != JobState::Ended;

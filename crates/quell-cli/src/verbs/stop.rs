@@ -13,12 +13,10 @@ use serde_json::json;
 
 use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::StopArgs;
+use crate::errors::{self, exit};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::{self, format};
-
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
 
 /// Stops the jobs, and says what became of each.
 pub fn stop(args: &StopArgs) -> ExitCode {
@@ -90,7 +88,7 @@ impl Teller {
     fn stopped(&mut self, job: &Job, stopped: Stopped) {
         let (was_over, receipt) = (stopped.already_ended(), stopped.into_receipt());
         if receipt.verdict != Verdict::Gone {
-            self.worst = self.worst.max(NOT_PROVEN_DEAD);
+            self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }
         if self.json {
             return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
@@ -109,16 +107,16 @@ impl Teller {
             (false, _) => account::account(&receipt, columns),
         };
         if output::to_stdout(&text).is_some() {
-            self.worst = output::FAILED;
+            self.worst = exit::FAILED;
         }
     }
 
     fn failed(&mut self, error: Error) {
-        self.worst = self.worst.max(error.exit_code());
+        self.worst = self.worst.max(errors::exit_code(&error));
         if !self.json {
             fail("stop", false, &error);
         }
-        self.failed.push(error.body());
+        self.failed.push(errors::body(&error));
     }
 
     /// The exit code.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::args::SweepArgs;
+use crate::errors::exit;
 use crate::output;
 
 /// Sweeps, and says what was found and done.
@@ -10,14 +11,14 @@ pub fn sweep(args: &SweepArgs) -> ExitCode {
     let swept = super::quell();
     let report = match swept.and_then(|quell| quell.sweep(args.dry_run.into())) {
         Ok(report) => report,
-        Err(error) => return output::fail("sweep", args.json, error.exit_code(), &error.body()),
+        Err(error) => return super::fail("sweep", args.json, &error),
     };
     let text = if args.json {
         format!("{}\n", quell::binary::success("sweep", &report))
     } else {
         words::describe(&report)
     };
-    let verdict = if report.all_gone() { ExitCode::SUCCESS } else { ExitCode::from(words::NOT_PROVEN_DEAD) };
+    let verdict = if report.all_gone() { ExitCode::SUCCESS } else { ExitCode::from(exit::NOT_PROVEN_DEAD) };
     output::to_stdout(&text).unwrap_or(verdict)
 }
 
@@ -27,9 +28,6 @@ mod words {
     use quell::binary::printable;
     use quell::{Cause, Verdict};
     use quell::{LeftoverAction, SweepAction, SweepReport, SweptJob};
-
-    /// Exit code: not proven dead.
-    pub const NOT_PROVEN_DEAD: u8 = 5;
 
     /// The report for people.
     pub fn describe(report: &SweepReport) -> String {

@@ -12,16 +12,10 @@ use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 use super::interrupts::Interrupts;
 use super::{envelope, fail, guard_check, quell};
 use crate::args::{LeakArg, TestArgs};
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::ControlFilter;
 use crate::render::format;
-
-/// Exit code: tests failed, or left something behind.
-const FAILED_TESTS: u8 = 1;
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
-/// Exit code: timed out.
-const TIMED_OUT: u8 = 124;
 
 /// How many names of failed tests are printed for people.
 const NAMES: usize = 20;
@@ -68,6 +62,7 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         max_output: args.max_output,
         approved: args.approve,
         require_target: args.require_target,
+        hint: errors::hint,
         ..TestPlan::new(request)
     };
     let gate = guard_check::of(&quell, args.reason)?;
@@ -122,18 +117,18 @@ fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
     let unproven = answer.receipt.as_ref().is_some_and(|receipt| receipt.verdict != Verdict::Gone)
         || answer.error.as_ref().is_some_and(|error| error.code == "not_proven_dead");
     if unproven {
-        return NOT_PROVEN_DEAD;
+        return exit::NOT_PROVEN_DEAD;
     }
     // What the tests came to by themselves stands, also if a signal came right behind.
     let stopped = answer.receipt.as_ref().is_some_and(|receipt| receipt.cause == Cause::User);
     match answer.status {
         TestStatus::Error if stopped && signal.is_some() => {
-            signal.map_or(output::FAILED, |signal| 128 + signal.number() as u8)
+            signal.map_or(exit::FAILED, |signal| 128 + signal.number() as u8)
         }
         TestStatus::Pass => 0,
-        TestStatus::Fail | TestStatus::Leak => FAILED_TESTS,
-        TestStatus::Timeout => TIMED_OUT,
-        TestStatus::Error | TestStatus::Refused => output::FAILED,
+        TestStatus::Fail | TestStatus::Leak => exit::NO,
+        TestStatus::Timeout => exit::RUN_TIMED_OUT,
+        TestStatus::Error | TestStatus::Refused => exit::FAILED,
     }
 }
 

@@ -8,6 +8,7 @@ use quell::{Error, JobId, LiveMember, ProcessTree, Quell};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::TreeArgs;
+use crate::errors::{self, exit};
 use crate::output;
 use crate::render::{self, Cell, Reader, Style, Table};
 
@@ -30,11 +31,11 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
                 } else {
                     format!("{gap}{}", describe(id, &tree, Reader::of_stdout()))
                 };
-                if output::painted_to_stdout(&said).is_some() { output::FAILED } else { 0 }
+                if output::painted_to_stdout(&said).is_some() { exit::FAILED } else { 0 }
             }
             Err(error) => {
                 fail("tree", args.json, &error);
-                error.exit_code()
+                errors::exit_code(&error)
             }
         };
         worst = worst.max(code);

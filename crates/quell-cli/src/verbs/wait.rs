@@ -10,16 +10,10 @@ use quell::{Condition, Error, Job, WaitFor, WaitMode, Waited};
 
 use super::{envelope, fail, quell};
 use crate::args::WaitArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::progress::Progress;
 use crate::render::format;
-
-/// Exit code: it was otherwise.
-const NO: u8 = 1;
-/// Exit code: not proven dead.
-const NOT_PROVEN_DEAD: u8 = 5;
-/// Exit code: the time ran out.
-const TIMED_OUT: u8 = 6;
 
 /// Waits, and says what each job came to.
 pub fn wait(args: &WaitArgs) -> ExitCode {
@@ -34,7 +28,7 @@ pub fn wait(args: &WaitArgs) -> ExitCode {
         waited.iter().map(describe).collect()
     };
     let code = verdict(&waited, &wanted, mode(args));
-    if code == TIMED_OUT && !args.json {
+    if code == exit::TIMED_OUT && !args.json {
         let time = quell::units::format_duration(args.timeout);
         output::to_stderr(&format!("quell: the time ran out ({time}); the jobs go on\n"));
     }
@@ -84,9 +78,9 @@ fn verdict(waited: &[Waited], wanted: &WaitFor, mode: WaitMode) -> u8 {
     };
     match (yes, out_of_time) {
         (true, _) => 0,
-        (false, true) => TIMED_OUT,
-        (false, false) if waited.iter().any(is_unproven) => NOT_PROVEN_DEAD,
-        (false, false) => NO,
+        (false, true) => exit::TIMED_OUT,
+        (false, false) if waited.iter().any(is_unproven) => exit::NOT_PROVEN_DEAD,
+        (false, false) => exit::NO,
     }
 }
 

@@ -4,16 +4,16 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quell_core::{ProcId, Signal, SignalResult};
-use quell_sys::{PidFd, Polled, Stat};
+use quell_sys::{Polled, Stat};
 
 use super::cgroup_fs::processes_in;
 use super::keeper_cgroup::{Origin, cgroups_of, origin};
 use super::member_log::{MemberLog, identity};
 use super::stop::Round;
+use super::walk::{Pinned, pin};
 
 /// The variable that marks a job's processes: the markers of all jobs that they are in, the outermost first, with colons
 /// between them.
@@ -96,11 +96,8 @@ pub(super) fn audit(
             {
                 continue;
             }
-            let Ok(pidfd) = PidFd::open(pid) else { continue };
-            let Ok(stat) = quell_sys::stat(pid) else { continue };
-            if mark.is_on(&stat) && mark.is_at_home(pid) && pidfd.is_alive() {
-                found.push((stat, Rc::new(pidfd)));
-            }
+            let is_marked = |stat: &Stat| mark.is_on(stat) && mark.is_at_home(pid);
+            found.extend(pin(pid, is_marked).map(|Pinned { stat, pidfd }| (stat, pidfd)));
         }
         if found.is_empty() {
             return (round, Ok(Vec::new()));

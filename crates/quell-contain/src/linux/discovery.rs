@@ -62,6 +62,17 @@ pub struct OrphanedJob<'a> {
 }
 
 impl OrphanedJob<'_> {
+    /// Whether its recorded root is the init of a PID namespace.
+    pub(super) fn has_init(&self) -> bool {
+        self.held.is_some_and(ContainmentKind::has_init)
+    }
+
+    /// What held it. If that was not written down, a cgroup that was found says so.
+    pub fn kind(&self, found: Option<&Path>) -> ContainmentKind {
+        let presumed = if found.is_some() { ContainmentKind::Cgroup } else { ContainmentKind::Reaper };
+        self.held.unwrap_or(presumed)
+    }
+
     /// What is known of every process of the job.
     pub(super) fn doubt(&self) -> Doubt {
         Doubt::of(self.id, self.root, self.session)
@@ -109,7 +120,7 @@ impl<'a> Discovery<'a> {
         if let Some(root) = self.left.root
             && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
-            let init = self.left.held == Some(ContainmentKind::Pidns);
+            let init = self.left.has_init();
             let via = if init { HeldVia::Init } else { self.via(root.pid) };
             pass.meet(&seen, via, &mut show);
             if init {
@@ -182,7 +193,7 @@ impl<'a> Discovery<'a> {
 
     /// The root, if it made a session.
     fn own_session(&self) -> Option<ProcId> {
-        let own = self.left.session == SessionKind::Own && self.left.held != Some(ContainmentKind::Pidns);
+        let own = self.left.session == SessionKind::Own && !self.left.has_init();
         self.left.root.filter(|_| own)
     }
 
@@ -278,7 +289,7 @@ impl<'a> Discovery<'a> {
         if self.left.root != Some(identity(stat)) || stat.pid == 1 {
             return false;
         }
-        if self.left.held == Some(ContainmentKind::Pidns) {
+        if self.left.has_init() {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
         let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);

@@ -5,10 +5,11 @@
 //! its PID namespace, or a subreaper above the job, which is older than the job.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use quell_core::{JobId, ProcId, SessionKind};
-use quell_sys::Stat;
+use quell_sys::{PidFd, Polled, Stat};
 
 use super::cgroup_fs::v2_path;
 use super::keeper_cgroup::cgroups_of;
@@ -17,6 +18,8 @@ use super::keeper_cgroup::cgroups_of;
 const LAST_LOOK: Duration = Duration::from_secs(2);
 /// How often the processes in namespaces of others are read again because one of them had exited meanwhile.
 const FEW_PASSES: usize = 16;
+/// How long a process that exits is waited for, before it is looked at again.
+const EXIT: Duration = Duration::from_millis(10);
 /// No host starts more processes in a second. It says how soon PIDs can be used again.
 const STARTS_PER_SECOND: u64 = 10_000;
 /// How many PIDs are given out, at most, while all processes are listed.
@@ -181,7 +184,7 @@ impl Doubt {
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
             && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
-            && !is_of_another_job(stat)
+            && !super::remains::keeps_a_job(stat)
     }
 
     /// Whether an orphan of the job can look like this.
@@ -210,15 +213,14 @@ fn is_foreign(pid: u32, here: u64) -> bool {
     }
 }
 
-/// Whether it is a process of quell's own that keeps another job, or is about to: what is below it is that job's.
-fn is_of_another_job(stat: &Stat) -> bool {
-    let starts = || quell_sys::is_quell(stat.pid) && quell_sys::is_quell(stat.ppid);
-    super::remains::keeps_a_job(stat) || starts()
-}
-
-/// Whether this very process has not exited since it was read.
+/// Whether this very process has neither exited since it was read, nor is about to. If it is, this waits for that a moment.
 fn lives(stat: &Stat) -> bool {
-    quell_sys::stat(stat.pid).is_ok_and(|now| now.start == stat.start && !now.is_dead())
+    let now = quell_sys::stat(stat.pid).ok().filter(|now| now.start == stat.start && !now.is_dead());
+    let leaves = now.as_ref().is_some_and(|now| now.is_exiting() && now.state != b'Z');
+    if leaves && let Ok(pidfd) = PidFd::open(stat.pid) {
+        let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(Instant::now() + EXIT));
+    }
+    now.is_some() && !leaves
 }
 
 /// Where a process is settled besides its PID namespace.

@@ -160,17 +160,17 @@ pub(super) fn usual_homes() -> Vec<String> {
             |line: &str| if line.starts_with("0::") { format!("0::/{below}") } else { line.to_owned() };
         Some(cgroups.lines().map(line).collect::<Vec<_>>().join("\n"))
     };
-    nests().into_iter().filter_map(in_nest).chain([cgroups.clone()]).collect()
+    keeper_cgroups().into_iter().filter_map(in_nest).chain([cgroups.clone()]).collect()
 }
 
 /// The cgroups of keepers that this process would use. What their hooks run is below them.
-pub(super) fn nests() -> Vec<PathBuf> {
+pub(super) fn keeper_cgroups() -> Vec<PathBuf> {
     origin().above().into_iter().map(|base| base.join(NAME)).collect()
 }
 
 /// Removes those of them in which nobody is.
 pub fn remove_empty_keeper_cgroups() {
-    for keeper_cgroup in nests() {
+    for keeper_cgroup in keeper_cgroups() {
         // Fails while somebody is in it.
         let _ = fs::remove_dir(keeper_cgroup);
     }

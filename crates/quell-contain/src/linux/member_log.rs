@@ -34,7 +34,7 @@ pub struct MemberLog {
 
 /// The identity in a stat line.
 pub fn identity(stat: &Stat) -> ProcId {
-    ProcId { pid: stat.pid, start: stat.start }
+    stat.id()
 }
 
 /// Cuts a command line to what is kept of it.

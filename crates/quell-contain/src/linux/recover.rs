@@ -302,7 +302,7 @@ impl Recovery<'_> {
     /// Whether the init of a PID namespace should have ended by now with all that is below it. A tracer there can keep it
     /// from its end: then those are killed one by one.
     fn is_overdue(&self, killed: Instant) -> bool {
-        self.left.held == Some(ContainmentKind::Pidns) && killed.elapsed() > INIT_EXIT
+        self.left.has_init() && killed.elapsed() > INIT_EXIT
     }
 
     fn search(&mut self) {
@@ -353,7 +353,7 @@ impl Recovery<'_> {
     /// holds is stopped, over and over, until neither a pass nor a chase finds anybody new.
     fn brake(&mut self, deadline: Instant) -> Vec<(ProcessRef, HeldVia)> {
         self.cgroups.iter().for_each(Cgroup::brake);
-        let may_flee = self.cgroups.is_empty() && self.left.held != Some(ContainmentKind::Pidns);
+        let may_flee = self.cgroups.is_empty() && !self.left.has_init();
         let init_is_held = self.is_init_held();
         let mut caught = Caught {
             root: self.left.root,
@@ -390,7 +390,7 @@ impl Recovery<'_> {
 
     /// Whether the init of the job's PID namespace has outlived a KILL.
     fn is_init_held(&self) -> bool {
-        self.left.held == Some(ContainmentKind::Pidns) && self.looks > 1
+        self.left.has_init() && self.looks > 1
     }
 
     fn survivors(&mut self) -> Vec<ProcId> {
@@ -452,7 +452,7 @@ impl Recovery<'_> {
     fn close(self, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
         let mut warnings = Vec::new();
         let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
-        let scope = self.left.held == Some(ContainmentKind::Scope);
+        let scope = self.left.held.is_some_and(ContainmentKind::is_removed_by_systemd);
         // A scope's directory is systemd's to remove, when it sees it empty.
         for cgroup in self.cgroups.iter().filter(|_| survivors.is_empty() && !scope) {
             if unlike_empty(cgroup).is_none()
@@ -463,14 +463,9 @@ impl Recovery<'_> {
             }
         }
         let found = self.cgroups.first().map(Cgroup::path);
-        let containment = match (self.left.held, found) {
-            (Some(held), _) => held,
-            (None, Some(_)) => ContainmentKind::Cgroup,
-            (None, None) => ContainmentKind::Reaper,
-        };
+        let containment = self.left.kind(found);
         let path = found.or(self.left.cgroup);
         let (members, members_omitted) = self.tally.member_log.close(&survivors, Duration::ZERO);
-        let pidns = containment == ContainmentKind::Pidns;
         let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
         Recovered {
             held: ContainmentInfo {
@@ -479,7 +474,7 @@ impl Recovery<'_> {
                 cgroup: path.map(|path| path.display().to_string()),
                 defeated_by: super::defeated_by(containment),
             },
-            root: if pidns { self.tally.inner } else { self.left.root },
+            root: if containment.has_init() { self.tally.inner } else { self.left.root },
             outcome: self.tally.outcome.filter(|_| !alive),
             steps: self.steps,
             members,

@@ -81,17 +81,19 @@ fn has_no_quell_above(pid: u32) -> bool {
     }
 }
 
-/// Whether it is a quell that has the lock of a job open: a keeper or a standby.
+/// Whether it is a keeper or a standby: it executes the same file as this process, and has the lock of a job open. Another program
+/// of that name could be a process of any job.
 pub(super) fn keeps_a_job(stat: &Stat) -> bool {
-    quell_sys::is_quell(stat.pid)
+    quell_sys::same_executable_file(stat.pid, quell_sys::pid())
         && quell_sys::open_files(stat.pid).any(|(_, path)| job_of_lock(&path).is_some())
 }
 
-/// The job whose lock a process has open at this path.
+/// The job whose lock a process has open at this path. The lock of a job that has ended is in `done` until its keepers exit.
 fn job_of_lock(path: &Path) -> Option<JobId> {
     let name = path.file_name()?.to_str()?;
     let id = name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?;
-    path.parent()?.ends_with("live").then_some(id)
+    let dir = path.parent()?;
+    (dir.ends_with("live") || dir.ends_with("done")).then_some(id)
 }
 
 /// The keeper of job `id`, if it lives: the parent of its root, and a quell that has a lock of the job open, in whatever

@@ -1,22 +1,22 @@
-//! Cgroups of quell's that were left lying about: by a keeper that was killed before there was a record, or by one that
-//! could not remove its own.
+//! Cgroups of quell that were left behind: by a keeper that was killed before it wrote a record, or that could not remove
+//! its own cgroup.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_core::JobId;
-use quell_sys::Polled;
+use quell_core::{Count, JobId, Lifecycle, Signal, StopPlan, Verdict};
+use quell_sys::{Polled, Sources};
 
 use super::cgroup_fs::{Cgroup, own_dir, remove_tree};
-use super::keeper_cgroup::nests;
+use super::keeper_cgroup::keeper_cgroups;
+use super::stop_engine::{Pace, StopEngine, Tree};
 
-/// A keeper that makes a cgroup has opened it long before it is this old.
+/// A keeper opens the cgroup that it has made long before the cgroup is this old.
 const NEW: Duration = Duration::from_secs(60);
-/// How long a kill waits for the news that the cgroup is empty before it is repeated.
+/// How soon a kill is repeated: before Linux 6.14 it could miss a fork.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// A cgroup that is named for a job.
@@ -28,12 +28,12 @@ pub struct StaleCgroup {
     pub path: PathBuf,
 }
 
-/// The cgroups that are named for a job, below our own cgroup, below those above it and the keepers' there, and below
-/// `places`. Jobs that live have some too.
+/// The cgroups that are named for a job, below our own cgroup, below its ancestors and their cgroups of keepers, and below
+/// `places`. Those of live jobs are among them.
 pub fn stale_cgroups(places: &[PathBuf]) -> Vec<StaleCgroup> {
     let own = own_dir().unwrap_or_default();
     let above = own.ancestors().take_while(|dir| dir.join("cgroup.procs").exists()).map(Path::to_owned);
-    let all: BTreeSet<PathBuf> = above.chain(nests()).chain(places.iter().cloned()).collect();
+    let all: BTreeSet<PathBuf> = above.chain(keeper_cgroups()).chain(places.iter().cloned()).collect();
     let entries = all.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
     let mut found: Vec<StaleCgroup> = entries
         .filter_map(|entry| {
@@ -49,14 +49,14 @@ pub fn stale_cgroups(places: &[PathBuf]) -> Vec<StaleCgroup> {
 }
 
 impl StaleCgroup {
-    /// Whether a living process is in it. What can't be asked has some.
+    /// Whether a living process is in it. True if that can't be read.
     pub fn is_populated(&self) -> bool {
         let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
         !events.lines().any(|line| line == "populated 0")
     }
 
-    /// Whether it is empty for good, as far as can be seen without a record: it is not new, nobody is in it, and no quell
-    /// holds it open for a birth that is still to come. The record may be in another home than ours.
+    /// Whether it can be removed without a record, which may be in another home than ours: it is not new, it is empty, and no
+    /// quell has it open to make a process in it.
     pub fn is_abandoned(&self) -> bool {
         let age = fs::metadata(&self.path).and_then(|metadata| metadata.modified());
         let old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEW));
@@ -71,12 +71,12 @@ impl StaleCgroup {
             Ok(entries) => entries
                 .flatten()
                 .any(|entry| fs::read_link(entry.path()).is_ok_and(|path| path.starts_with(&self.path))),
-            // Gone meanwhile, or somebody else's, who may well hold it.
+            // It has exited meanwhile; or it belongs to another user, and may have it open.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         })
     }
 
-    /// Removes it; whoever is in it is killed first, for which `patience` is given. Only for a job that is known to be over.
+    /// Kills the processes in it, which may take up to `patience`, and removes it. Only for a job that is known to be over.
     pub fn clear(&self, patience: Duration) -> Result<(), String> {
         if own_dir().is_ok_and(|own| own.starts_with(&self.path)) {
             return Err("this quell is itself in it".into());
@@ -88,18 +88,54 @@ impl StaleCgroup {
     }
 
     fn kill(&self, patience: Duration) -> Result<(), String> {
-        let deadline = Instant::now() + patience;
         let cgroup = Cgroup::open(&self.path).map_err(|error| error.to_string())?;
-        cgroup.brake();
-        while cgroup.populated().map_err(|error| error.to_string())? {
-            if Instant::now() >= deadline {
-                return Err("somebody in it does not die".into());
-            }
-            cgroup.kill().map_err(|error| error.to_string())?;
-            let news: Vec<BorrowedFd<'_>> = cgroup.events().into_iter().collect();
-            let polled: Vec<Polled<'_>> = news.iter().map(|news| Polled::Priority(*news)).collect();
-            let _ = quell_sys::poll_until(&polled, Some(deadline.min(Instant::now() + KILL_AGAIN)));
+        let plan = StopPlan { signal: Signal::KILL, verify: patience, ..StopPlan::default() };
+        let (life, first) = Lifecycle::adopted(plan);
+        let mut tree = StaleTree { cgroup, engine: StopEngine::new(life), refused: None };
+        StopEngine::run_to_end(&mut tree, first);
+        match (tree.engine.life.verdict(), tree.refused) {
+            (Some(Verdict::Gone), _) => Ok(()),
+            (_, Some(why)) => Err(why),
+            (_, None) => Err("a process in it does not exit".into()),
         }
-        Ok(())
+    }
+}
+
+/// The processes in a stale cgroup, while they are killed.
+struct StaleTree {
+    cgroup: Cgroup,
+    engine: StopEngine,
+    /// Why the kernel does not kill or count them.
+    refused: Option<String>,
+}
+
+impl Tree for StaleTree {
+    fn pace(&self) -> Pace {
+        Pace { again: KILL_AGAIN, look: None, rest_factor: 0, longest_rest: Duration::ZERO }
+    }
+
+    fn engine(&mut self) -> &mut StopEngine {
+        &mut self.engine
+    }
+
+    fn count(&mut self) -> Count {
+        match self.cgroup.populated() {
+            Ok(false) => return Count::Alive(0),
+            Ok(true) => {}
+            Err(error) => self.refused = Some(error.to_string()),
+        }
+        if self.refused.is_some() { Count::Refused(1) } else { Count::Alive(1) }
+    }
+
+    fn kill_round(&mut self) -> bool {
+        self.cgroup.brake();
+        self.refused = self.cgroup.kill().err().map(|error| error.to_string());
+        true
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        let mut sources = Sources::default();
+        sources.add_any((), self.cgroup.events().map(Polled::Priority));
+        let _ = sources.wait(until);
     }
 }

@@ -54,20 +54,14 @@ impl ProcessRef {
     /// The same process, pinned again, if it is alive: by its inode, which no other has in this boot, and by its start
     /// time, which has to do where inodes are all alike.
     pub fn pin_again(&self) -> Option<PidFd> {
-        let pidfd = PidFd::open(self.id.pid).ok()?;
-        let same = pidfd.inode() == self.inode
-            && quell_sys::stat(self.id.pid).is_ok_and(|stat| identity(&stat) == self.id);
-        (same && pidfd.is_alive()).then_some(pidfd)
+        PidFd::of(self.id).filter(|pidfd| pidfd.inode() == self.inode)
     }
 }
 
 /// Pins `pid`, reads its stat line and checks it with `ours`; nothing if it is dead by then.
 pub fn pin(pid: u32, ours: impl FnOnce(&Stat) -> bool) -> Option<Pinned> {
-    let pidfd = PidFd::open(pid).ok()?;
-    let stat = quell_sys::stat(pid).ok()?;
-    let proven = ours(&stat);
-    // Alive after the reads: the number belonged to this one process all the while.
-    (proven && pidfd.is_alive()).then(|| Pinned { stat, pidfd: Rc::new(pidfd) })
+    let pinned = PidFd::pin(pid, |stat| ours(&stat).then_some(stat));
+    pinned.ok().flatten().map(|(pidfd, stat)| Pinned { stat, pidfd: Rc::new(pidfd) })
 }
 
 /// Pins a living child of ours that /proc does not show (`hidepid`). Its number is its own until it is reaped here.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{Kin, ProcessFacts, ProcessOwner};
 use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
-use quell_core::{JobId, ProcId};
+use quell_core::JobId;
 use quell_store::Home;
 use quell_sys::Stat;
 
@@ -119,8 +119,7 @@ impl Keep {
     /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be cleared, and that of the
     /// caller says what the caller likes: that both are in the same job is shown by the cgroup or by the keeper alone.
     fn of(home: &Home, stat: &Stat, thread: u32) -> Option<Self> {
-        let keeper =
-            |pid: u32| above(pid).find(is_quells).map(|stat| ProcId { pid: stat.pid, start: stat.start });
+        let keeper = |pid: u32| above(pid).find(is_quells).map(|stat| stat.id());
         let own = quell_sys::pid();
         let (theirs, ours) = (keeper(stat.pid), keeper(own));
         if theirs.is_some() && theirs == ours {

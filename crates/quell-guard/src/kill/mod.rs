@@ -1,49 +1,45 @@
 //! Signals to processes that quell didn't start, under the guard.
 //!
-//! The process is pinned before anything is known of it, and stays pinned to the last signal: its number may be another's
-//! by then, and that one is never meant. How it is asked, given its time, killed and counted is the same table as for jobs
-//! ([`Lifecycle`]).
+//! A process is pinned before anything is read about it, and stays pinned until the last signal, so a process that gets its
+//! PID later is never signalled. It is asked, given its grace, killed and counted by the same engine as a job ([`StopEngine`]).
 
 mod facts;
 mod set;
 
 use std::time::{Duration, Instant};
 
-use crate::{BUILT_IN, Decision, Verb, decide_kill, decide_verb, read_pid};
-use quell_core::{
-    Action, Actor, Cause, Count, KillReason, Lifecycle, LifecycleEvent, LifecycleRules, ProcId, Signal,
-    StopMode, StopPlan, StopRequest, Until, Verdict,
-};
+use crate::{BUILT_IN, Decision, KillPolicy, Verb, decide_kill, decide_verb, read_pid};
+use quell_contain::{Pace, StopEngine, Tree};
+use quell_core::{AskScope, Count, KillReason, Lifecycle, ProcId, Signal, StopPlan, Verdict};
 use quell_sys::Sent;
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::{Serialize, Serializer};
 
 pub use self::set::KillTarget;
-use self::set::{Process, Set};
+use self::set::{PinnedSet, Process};
 use crate::Guard;
 use crate::{Error, Result};
 
-/// The signals that ask a process to end. Who gets another one is expected to go on, and is not killed for that.
+/// The signals that ask a process to exit. After any other signal it is expected to go on, and is not killed.
 const ENDING: [&str; 5] = ["TERM", "INT", "QUIT", "ABRT", "KILL"];
 
-/// How often it is looked whom the members have started meanwhile. A fork of somebody who is no child of ours makes no event
-/// that an ordinary user could wait for, and who was started by one that has ended since is found no more. So it is looked
-/// when a member ends, and this often besides.
+/// How often the tree is searched for new processes: no event reports the fork of a process that is not a child of ours. The
+/// child of a parent that has exited since is not found any more.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A look at a large tree takes long: so much of the time is left free between two of them.
+/// A search of a large tree takes long. The next one waits for this many times as long.
 const REST: u32 = 4;
 
-/// How to do it.
+/// How a process is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
-    /// What is sent first.
+    /// The first signal.
     pub signal: Signal,
-    /// How long the process may take to end before it is killed; none at all if this is zero.
+    /// How long the process may take to exit before it is killed. Zero: it is killed at once.
     pub grace: Duration,
     /// How long the kill may take to be proven.
     pub verify: Duration,
-    /// Those below it, too.
+    /// Signal its descendants too.
     pub tree: bool,
 }
 
@@ -54,24 +50,24 @@ impl Default for Kill {
     }
 }
 
-/// What came of it.
+/// The result of `quell kill`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KillAnswer {
-    /// The number that was given.
+    /// The PID that was given.
     pub pid: u32,
-    /// Who had it.
+    /// The process that had it.
     pub identity: ProcId,
-    /// What it was called.
+    /// Its name.
     pub name: String,
-    /// What was sent first.
+    /// The first signal.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
-    /// Whether it was still running after its grace and had to be killed. Without a grace the kill was wanted.
+    /// Whether it was still running after its grace and had to be killed. False if the grace was zero.
     pub escalated: bool,
-    /// Whether it, or anyone below it that was meant, is alive.
+    /// Whether it, or with `--tree` one of its descendants, is alive.
     pub still_running: bool,
-    /// Whether what was asked for has happened: it is gone; or, for a signal that ends nobody, it was sent.
+    /// Whether it is gone; or, for a signal that does not end a process, whether the signal was sent.
     pub success: bool,
     /// What was proven.
     pub verdict: KillVerdict,
@@ -79,9 +75,9 @@ pub struct KillAnswer {
     #[serde(serialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub took: Duration,
-    /// Everybody who was meant.
+    /// The process, and with `--tree` its descendants.
     pub members: Vec<KillTarget>,
-    /// What the guard said.
+    /// The guard's decision.
     pub decision: Decision,
 }
 
@@ -94,70 +90,67 @@ fn seconds<S: Serializer>(time: &Duration, serializer: S) -> std::result::Result
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum KillVerdict {
-    /// Nobody of them lives.
+    /// None of the processes is alive.
     Gone,
-    /// The signal was sent; it is none that ends a process.
+    /// The signal was sent. It does not end a process.
     Sent,
-    /// So many live on.
+    /// Some processes are alive.
     Survivors {
         /// How many.
         count: usize,
     },
-    /// Nobody of those who were seen lives, but there may have been others below them.
+    /// None of the processes that were seen is alive, but some descendants may not have been seen.
     Unproven {
-        /// Why that isn't known.
+        /// Why they were not seen.
         why: String,
     },
 }
 
-/// Whether `pid` may be signalled like that, without doing it.
-pub fn check(gate: &Guard, pid: &str, kill: &Kill) -> Result<Decision> {
+/// Whether the policy allows this signal to `pid`. Nothing is sent.
+pub fn check(guard: &Guard, pid: &str, kill: &Kill) -> Result<Decision> {
     let number = match read_pid(pid) {
         Ok(number) => number,
         Err(decision) => return Ok(*decision),
     };
-    let verb = decide_verb(gate.policy(), Verb::Kill);
+    let verb = decide_verb(guard.policy(), Verb::Kill);
     if !verb.allowed {
         return Ok(verb);
     }
-    let (_, decision) = look(gate, number, kill)?;
-    Ok(decision)
+    Ok(pin_and_decide(guard, number, kill)?.1)
 }
 
-/// Signals `pid`, and comes back when it is proven gone, or was not to be had.
-pub fn kill(gate: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
+/// Signals `pid`, and returns when it is proven gone or `kill.verify` is over.
+pub fn kill(guard: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     let number = match read_pid(pid) {
         Ok(number) => number,
-        Err(decision) => return Err(gate.refuse(Verb::Kill, pid, *decision)),
+        Err(decision) => return Err(guard.refuse(Verb::Kill, pid, *decision)),
     };
-    // Before anybody is looked at: who may not kill is not told who is there.
-    let verb = decide_verb(gate.policy(), Verb::Kill);
+    // Before the process is looked at: a caller that may not kill does not learn which processes exist.
+    let verb = decide_verb(guard.policy(), Verb::Kill);
     if !verb.allowed {
-        return Err(gate.refuse(Verb::Kill, pid, verb));
+        return Err(guard.refuse(Verb::Kill, pid, verb));
     }
     let (mut set, decision) =
-        look(gate, number, kill).map_err(|error| gate.failed(Verb::Kill, pid, error))?;
-    let permit = gate.decided(Verb::Kill, pid, decision)?;
+        pin_and_decide(guard, number, kill).map_err(|error| guard.failed(Verb::Kill, pid, error))?;
+    let permit = guard.decided(Verb::Kill, pid, decision)?;
     fault_point(FaultPoint::VictimValidated);
     let begun = Instant::now();
-    let root = set.root();
-    let name = set.name();
+    let (identity, name) = (set.root().id, set.root().name().to_owned());
     let (verdict, escalated) = if ENDING.contains(&kill.signal.to_string().as_str()) {
-        end(&mut set, kill, gate)
+        stop(&mut set, kill)
     } else {
-        set.signal(kill.signal, gate);
+        let sent = set.signal(kill.signal);
         let verdict = match set.alive() {
-            _ if set.was_sent() => KillVerdict::Sent,
-            // It has ended between the last look and the signal: nobody got one.
+            _ if sent => KillVerdict::Sent,
+            // It exited before the signal.
             0 => KillVerdict::Gone,
             count => KillVerdict::Survivors { count },
         };
         (verdict, false)
     };
-    let members = set.members();
     let answer = KillAnswer {
         pid: number,
-        identity: root,
+        identity,
         name,
         signal: kill.signal,
         escalated,
@@ -165,126 +158,99 @@ pub fn kill(gate: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
         success: matches!(verdict, KillVerdict::Gone | KillVerdict::Sent),
         verdict,
         took: begun.elapsed(),
-        members,
+        members: set.members(),
         decision: permit.decision().clone(),
     };
-    // It is done, and was allowed on record: a log that is full now changes nothing of that.
+    // The decision is in the log already. If the log is full now, the result is still the result.
     let _ = permit.record(pid, &answer, None);
     Ok(answer)
 }
 
-/// Pins the process, and those below it if they are meant, and holds each against the policy.
-fn look(gate: &Guard, pid: u32, kill: &Kill) -> Result<(Set, Decision)> {
-    let set = Set::pin(gate.home(), pid, kill.tree)?;
-    let decide = |process: &Process| decide_kill(&gate.policy().kill, &process.facts, kill.signal);
-    let mut decisions = set.processes().map(decide);
-    let first = decisions.next().ok_or(Error::NoSuchProcess(pid))?;
-    let below = decisions.find(|decision| !decision.allowed).filter(|_| first.allowed);
-    drop(decisions);
-    if let Some(refused) = below {
-        let reason = format!("below {pid}: {}", refused.reason);
-        return Ok((set, Decision { reason, ..refused }));
-    }
-    if !first.allowed {
-        return Ok((set, first));
-    }
-    if let Some(why) = set.unseen() {
-        let reason =
-            format!("not everybody below {pid} can be seen, and one of them may be protected: {why}");
-        let hint = "raise the limit of open files (`ulimit -n`), or end parts of the tree first";
-        let refused = Decision::refuse("TREE_NOT_SEEN", BUILT_IN, reason, hint);
-        return Ok((set, refused));
-    }
-    // The kernel has its own opinion, and is asked last: what the policy says is not for it to give away.
-    if let Some(process) = set.processes().find(|process| process.pidfd.would_take_signals() == Sent::Refused)
-    {
-        let message = format!(
-            "{} ({}) may not be signalled by this user",
-            process.id.pid,
-            process.name().escape_debug()
-        );
-        return Err(Error::NotPermitted(message));
-    }
-    Ok((set, first))
+/// Pins the process, with `--tree` its descendants too, and asks the policy about each of them.
+fn pin_and_decide<'g>(guard: &'g Guard, pid: u32, kill: &Kill) -> Result<(PinnedSet<'g>, Decision)> {
+    let set = PinnedSet::pin(guard, pid, kill.tree)?;
+    let decision = decide(&set, &guard.policy().kill, kill.signal)?;
+    Ok((set, decision))
 }
 
-/// The ladder.
-fn end(set: &mut Set, kill: &Kill, gate: &Guard) -> (KillVerdict, bool) {
+fn decide(set: &PinnedSet<'_>, policy: &KillPolicy, signal: Signal) -> Result<Decision> {
+    let decide = |process: &Process| decide_kill(policy, &process.facts, signal);
+    let (first, pid) = (decide(set.root()), set.root().id.pid);
+    if !first.allowed {
+        return Ok(first);
+    }
+    if let Some(refused) = set.processes().map(decide).find(|decision| !decision.allowed) {
+        return Ok(Decision { reason: format!("below {pid}: {}", refused.reason), ..refused });
+    }
+    if let Some(why) = set.unseen() {
+        let reason = format!("not every process below {pid} can be seen, and one may be protected: {why}");
+        let hint = "raise the limit of open files (`ulimit -n`), or end parts of the tree first";
+        return Ok(Decision::refuse("TREE_NOT_SEEN", BUILT_IN, reason, hint));
+    }
+    // The kernel is asked last: a caller that the policy refuses does not learn what the kernel would allow.
+    let is_refused = |process: &&Process| process.pidfd.would_take_signals() == Sent::Refused;
+    match set.processes().find(is_refused) {
+        Some(process) => {
+            let name = process.name().escape_debug();
+            let message = format!("{} ({name}) may not be signalled by this user", process.id.pid);
+            Err(Error::NotPermitted(message))
+        }
+        None => Ok(first),
+    }
+}
+
+/// Stops the set. Whether it was still alive after its grace and had to be killed comes with the verdict.
+fn stop(set: &mut PinnedSet<'_>, kill: &Kill) -> (KillVerdict, bool) {
     let plan =
         StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
-    let mut life = Lifecycle::new(LifecycleRules { plan, until: Until::Tree, timeout: None });
-    life.step(LifecycleEvent::Spawned);
-    life.step(LifecycleEvent::Executed);
-    let mode = if kill.signal == Signal::KILL { StopMode::Kill } else { StopMode::Within(kill.grace) };
-    let mut events = vec![LifecycleEvent::StopAsked(StopRequest {
-        cause: Cause::User,
-        actor: Actor::Quell,
-        mode,
-        ask: None,
-    })];
-    let (mut deadline, mut escalated) = (None, false);
-    let mut pause = LOOK;
-    loop {
-        let Some(event) = events.pop() else {
-            // Whoever ends makes its descriptor readable.
-            let look = kill.tree.then(|| Instant::now() + pause);
-            let ended = set.wait(deadline.into_iter().chain(look).min());
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if kill.tree {
-                let begun = Instant::now();
-                set.grow();
-                pause = LOOK.max(begun.elapsed() * REST);
-            }
-            let count = LifecycleEvent::Counted(Count::Alive(set.owed()));
-            events.push(if !ended && over { LifecycleEvent::Deadline } else { count });
-            continue;
-        };
-        for action in life.step(event) {
-            match action {
-                Action::Arm(time) => deadline = Some(Instant::now() + time),
-                Action::Shorten(time) => {
-                    deadline = deadline.map(|deadline: Instant| deadline.min(Instant::now() + time));
-                }
-                // Nobody is asked in turns here.
-                Action::Extend(_) => {}
-                Action::Disarm => deadline = None,
-                Action::Ask { signal, .. } => {
-                    set.signal(signal, gate);
-                    set.wake();
-                    if kill.tree {
-                        set.grow();
-                    }
-                    if set.owed() == 0 {
-                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
-                    }
-                }
-                Action::Count => {
-                    if set.owed() == 0 {
-                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
-                    }
-                }
-                Action::Kill => {
-                    if kill.tree {
-                        set.grow();
-                    }
-                    // A kill that was wanted is not an escalation.
-                    let needed = life.kill_reason() == Some(KillReason::GraceOver);
-                    escalated |= set.signal(Signal::KILL, gate) && needed;
-                    if set.owed() == 0 {
-                        events.push(LifecycleEvent::Counted(Count::Alive(0)));
-                    }
-                }
-                Action::Publish => {}
-                Action::Finish => {
-                    // Nobody is proven gone who was spared.
-                    let verdict = match (life.verdict(), set.alive(), set.unseen()) {
-                        (Some(Verdict::Gone), 0, None) => KillVerdict::Gone,
-                        (Some(Verdict::Gone), 0, Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
-                        (_, count, _) => KillVerdict::Survivors { count },
-                    };
-                    return (verdict, escalated);
-                }
-            }
+    let (life, first) = Lifecycle::adopted(plan);
+    let mut stop = KillStop { set, engine: StopEngine::new(life), escalated: false };
+    StopEngine::run_to_end(&mut stop, first);
+    let verdict = match (stop.engine.life.verdict(), stop.set.unseen()) {
+        (Some(Verdict::Gone), None) => KillVerdict::Gone,
+        (Some(Verdict::Gone), Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
+        _ => KillVerdict::Survivors { count: stop.set.alive() },
+    };
+    (verdict, stop.escalated)
+}
+
+struct KillStop<'s, 'g> {
+    set: &'s mut PinnedSet<'g>,
+    engine: StopEngine,
+    escalated: bool,
+}
+
+impl Tree for KillStop<'_, '_> {
+    fn pace(&self) -> Pace {
+        let again = LOOK.max(self.set.search_took() * REST);
+        Pace { again, look: self.set.is_tree().then_some(again), rest_factor: REST, longest_rest: LOOK }
+    }
+
+    fn engine(&mut self) -> &mut StopEngine {
+        &mut self.engine
+    }
+
+    fn count(&mut self) -> Count {
+        self.set.grow();
+        match (self.set.signallable(), self.set.alive()) {
+            (0, spared @ 1..) => Count::Refused(spared),
+            (living, _) => Count::Alive(living),
         }
+    }
+
+    fn ask(&mut self, signal: Signal, _: AskScope) {
+        self.set.signal(signal);
+        self.set.wake();
+    }
+
+    fn kill_round(&mut self) -> bool {
+        self.set.grow();
+        let is_escalation = self.engine.life.kill_reason() == Some(KillReason::GraceOver);
+        self.escalated |= self.set.signal(Signal::KILL) && is_escalation;
+        true
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        self.set.wait(until);
     }
 }

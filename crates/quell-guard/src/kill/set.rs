@@ -1,42 +1,42 @@
-//! The processes that are meant, each pinned.
+//! The processes that are signalled, each pinned.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{Decision, ProcessFacts, decide_kill};
 use quell_core::{ProcId, Signal};
 use quell_store::Home;
-use quell_sys::{PidFd, Polled, Sent};
+use quell_sys::{PidFd, Polled, Sent, Sources};
 use serde::Serialize;
 
 use super::facts;
 use crate::Guard;
 use crate::{Error, Result};
 
-/// More than any tree that somebody ends by hand.
+/// More processes than any tree that is killed by hand.
 const LARGEST: usize = 20_000;
 
-/// Descriptors that are left for all the rest: files of /proc, the log.
+/// Descriptors that are not used as pins: files of /proc, the log.
 const FOR_OURSELVES: usize = 16;
 
-/// One that was signalled.
+/// A process that was to be signalled.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KillTarget {
-    /// Who.
+    /// The process.
     pub id: ProcId,
-    /// What it was called.
+    /// Its name.
     pub name: String,
     /// Whether it is alive.
     pub alive: bool,
-    /// Why it did not get the last signal, if the policy stood against it by then: it has another name or another user than
-    /// before, or the policy has no KILL.
+    /// Why it did not get the last signal, if the policy refused it by then: its name or its user has changed, or the policy
+    /// does not allow KILL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spared: Option<Decision>,
 }
 
-/// One of them.
+/// A pinned process.
 pub(super) struct Process {
     pub pidfd: PidFd,
     pub id: ProcId,
@@ -46,21 +46,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Pins whoever has this number, and looks at it. None if it has ended meanwhile.
+    /// Pins the process that has this PID and gathers facts about it. None if it has exited meanwhile.
     fn pin(home: &Home, pid: u32) -> io::Result<Option<Self>> {
-        let pidfd = PidFd::open(pid)?;
-        let stat = match quell_sys::stat(pid) {
-            Err(error) if quell_sys::is_gone(&error) => return Ok(None),
-            other => other?,
-        };
-        let facts = facts::gather(home, &stat);
-        // As long as it lives its number is its own: so all of that was about this very one.
-        let alive = pidfd.is_alive();
-        let id = ProcId { pid, start: stat.start };
-        Ok(alive.then_some(Self { pidfd, id, facts, sent: false, spared: None }))
+        let pinned = PidFd::pin(pid, |stat| Some((stat.id(), facts::gather(home, &stat))))?;
+        Ok(pinned.map(|(pidfd, (id, facts))| Self { pidfd, id, facts, sent: false, spared: None }))
     }
 
-    /// What is known of it now: a process may execute another program, or become another user's. None if it has ended.
+    /// The facts now: the process may have executed another program or changed its user. None if it has exited.
     fn look_again(&mut self, home: &Home) -> Option<&ProcessFacts> {
         let stat = quell_sys::stat(self.id.pid).ok()?;
         let facts = facts::gather(home, &stat);
@@ -71,8 +63,8 @@ impl Process {
         Some(&self.facts)
     }
 
-    /// Whether it lives, and is to end.
-    fn is_owed(&self) -> bool {
+    /// Whether it is alive and the policy allows the signal.
+    fn is_signallable(&self) -> bool {
         self.spared.is_none() && self.pidfd.is_alive()
     }
 
@@ -81,62 +73,66 @@ impl Process {
     }
 }
 
-/// All of them; the first is the one that was named.
-pub(super) struct Set {
-    home: Home,
-    name: String,
+/// The process that was named, and with `--tree` its descendants.
+pub(super) struct PinnedSet<'g> {
+    guard: &'g Guard,
+    /// The first is the one that was named.
     all: Vec<Process>,
-    /// Why there may be others below them that nobody has looked at.
+    tree: bool,
+    /// Why there may be descendants that were not seen.
     unseen: Option<String>,
+    search_took: Duration,
 }
 
-impl Set {
-    pub fn pin(home: &Home, pid: u32, tree: bool) -> Result<Self> {
+impl<'g> PinnedSet<'g> {
+    pub fn pin(guard: &'g Guard, pid: u32, tree: bool) -> Result<Self> {
         if !quell_sys::proc_is_ours() {
-            // What is pinned and what is read would be two processes.
+            // The process that is pinned and the one that is read about would not be the same.
             let error = io::Error::other("it shows another PID namespace than the one that quell is in");
             return Err(Error::io("/proc")(error));
         }
         if tree {
-            // Each of them is held by a descriptor.
+            // Each process needs a descriptor.
             quell_sys::raise_open_files();
         }
         let gone = || Error::NoSuchProcess(pid);
-        let root = match Process::pin(home, pid) {
+        let root = match Process::pin(guard.home(), pid) {
             Ok(root) => root.ok_or_else(gone)?,
-            // ESRCH, or the number of a thread that leads no process.
-            Err(error) if matches!(error.raw_os_error(), Some(3 | 22 | 2)) => return Err(gone()),
+            Err(error) if has_exited(&error) => return Err(gone()),
             Err(error) => return Err(Error::io(format!("/proc/{pid}"))(error)),
         };
-        let mut set =
-            Self { home: home.clone(), name: root.name().to_owned(), all: vec![root], unseen: None };
-        if tree {
-            set.grow();
-        }
+        let mut set = Self { guard, all: vec![root], tree, unseen: None, search_took: Duration::ZERO };
+        set.grow();
         Ok(set)
     }
 
-    /// Takes in whoever is below them by now. None of them has been decided about: [`Set::signal`] does that.
+    /// With `--tree`, adds the descendants that are new. The policy is asked about them by [`PinnedSet::signal`].
     pub fn grow(&mut self) {
-        if let Err(why) = self.take_in() {
+        if !self.tree {
+            return;
+        }
+        let begun = Instant::now();
+        if let Err(why) = self.add_descendants() {
             self.unseen.get_or_insert(why);
         }
+        self.search_took = begun.elapsed();
     }
 
-    /// Why there may be others below them, if it could not be looked at all of them. What was missed once may have been left
-    /// by its parent since, so this stays.
+    /// Why there may be descendants that were not seen. It stays: a process that was missed once may have lost its parent
+    /// since.
     pub fn unseen(&self) -> Option<&str> {
         self.unseen.as_deref()
     }
 
-    fn take_in(&mut self) -> std::result::Result<(), String> {
+    fn add_descendants(&mut self) -> std::result::Result<(), String> {
         let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
         let room = allowed.saturating_sub(FOR_OURSELVES).min(LARGEST);
+        let unreadable = |pid: u32| move |error| format!("can't look at process {pid}: {error}");
         let mut at = 0;
         while at < self.all.len() {
             let parent = &self.all[at];
-            let children = children(parent.id.pid).map_err(|error| said(parent.id.pid, &error))?;
-            // A number read from one that has ended may be that of a stranger's child.
+            let children = children(parent.id.pid).map_err(unreadable(parent.id.pid))?;
+            // If the parent has exited, these may be the children of another process with its PID.
             let children = if parent.pidfd.is_alive() { children } else { Vec::new() };
             let parent = parent.id.pid;
             for pid in children {
@@ -144,12 +140,13 @@ impl Set {
                     continue;
                 }
                 if self.all.len() >= room {
-                    return Err(format!("there are more processes than the {room} that can be held at once"));
+                    return Err(format!(
+                        "there are more processes than the {room} that can be pinned at once"
+                    ));
                 }
-                let child = match Process::pin(&self.home, pid) {
-                    // As above: it has ended, and the number may be that of a thread by now.
-                    Err(error) if quell_sys::is_gone(&error) || error.raw_os_error() == Some(22) => None,
-                    other => other.map_err(|error| said(pid, &error))?,
+                let child = match Process::pin(self.guard.home(), pid) {
+                    Err(error) if has_exited(&error) => None,
+                    other => other.map_err(unreadable(pid))?,
                 };
                 let is_child = |_: &Process| quell_sys::stat(pid).is_ok_and(|stat| stat.ppid == parent);
                 self.all.extend(child.filter(is_child));
@@ -163,12 +160,18 @@ impl Set {
         self.all.iter()
     }
 
-    pub fn root(&self) -> ProcId {
-        self.all[0].id
+    /// The process that was named.
+    pub fn root(&self) -> &Process {
+        &self.all[0]
     }
 
-    pub fn name(&self) -> String {
-        self.name.clone()
+    pub fn is_tree(&self) -> bool {
+        self.tree
+    }
+
+    /// How long the last search for descendants took.
+    pub fn search_took(&self) -> Duration {
+        self.search_took
     }
 
     pub fn members(&self) -> Vec<KillTarget> {
@@ -185,22 +188,18 @@ impl Set {
         self.all.iter().filter(|process| process.pidfd.is_alive()).count()
     }
 
-    pub fn was_sent(&self) -> bool {
-        self.all.iter().any(|process| process.sent)
+    /// How many are alive and not spared by the policy.
+    pub fn signallable(&self) -> usize {
+        self.all.iter().filter(|process| process.is_signallable()).count()
     }
 
-    /// How many live and are to end.
-    pub fn owed(&self) -> usize {
-        self.all.iter().filter(|process| process.is_owed()).count()
-    }
-
-    /// Signals those whom the policy still gives; whether anybody got it. What was decided was decided about how they were
-    /// then: each is looked at again, for the time between is as long as a grace.
-    pub fn signal(&mut self, signal: Signal, gate: &Guard) -> bool {
+    /// Signals each process that the policy still allows, and returns whether any got it. The policy is asked again for each:
+    /// a process may have changed during the grace.
+    pub fn signal(&mut self, signal: Signal) -> bool {
         let mut any = false;
         for process in self.all.iter_mut().filter(|process| process.pidfd.is_alive()) {
-            let Some(facts) = process.look_again(&self.home) else { continue };
-            let decision = decide_kill(&gate.policy().kill, facts, signal);
+            let Some(facts) = process.look_again(self.guard.home()) else { continue };
+            let decision = decide_kill(&self.guard.policy().kill, facts, signal);
             process.spared = (!decision.allowed).then_some(decision);
             if process.spared.is_none() && process.pidfd.signal(signal) == Sent::Yes {
                 process.sent = true;
@@ -210,32 +209,37 @@ impl Set {
         any
     }
 
-    /// Lets those go on who stand still, or they would not hear what they were asked. Part of the asking, and for nobody else.
-    pub fn wake(&mut self) {
-        for process in self.all.iter().filter(|process| process.sent && process.is_owed()) {
+    /// Continues the processes that got the signal: a stopped process does not handle it before.
+    pub fn wake(&self) {
+        for process in self.all.iter().filter(|process| process.sent && process.is_signallable()) {
             process.pidfd.signal(Signal::CONT);
         }
     }
 
-    /// Waits until one of the living ends; false if `deadline` came first.
-    pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        let living: Vec<&Process> = self.all.iter().filter(|process| process.is_owed()).collect();
-        let polled: Vec<Polled<'_>> =
-            living.iter().map(|process| Polled::Read(process.pidfd.as_fd())).collect();
-        living.is_empty() || quell_sys::poll_until(&polled, deadline).is_ok_and(|ready| ready.contains(&true))
+    /// Waits until a process exits, or until `until`.
+    pub fn wait(&self, until: Option<Instant>) {
+        let mut sources = Sources::default();
+        for process in self.all.iter().filter(|process| process.is_signallable()) {
+            sources.add((), Polled::Read(process.pidfd.as_fd()));
+        }
+        // Without one, the last has exited since it was counted.
+        if !sources.is_empty() {
+            let _ = sources.wait(until);
+        }
     }
 }
 
-/// The children of one that may have ended.
+/// Whether a PID could not be pinned because it is not the PID of a process: ENOENT, ESRCH, or EINVAL for a thread.
+fn has_exited(error: &io::Error) -> bool {
+    quell_sys::is_gone(error) || error.kind() == io::ErrorKind::InvalidInput
+}
+
+/// The children of a process that may have exited.
 fn children(pid: u32) -> io::Result<Vec<u32>> {
-    // Its threads are counted each time: one that had a single thread may have more by now, with children of their own.
+    // The number of threads is read each time: a thread that was started since may have children too.
     let all = quell_sys::stat(pid).and_then(|stat| quell_sys::children(pid, stat.threads.max(1)));
     match all {
         Err(error) if quell_sys::is_gone(&error) => Ok(Vec::new()),
         other => other,
     }
-}
-
-fn said(pid: u32, error: &io::Error) -> String {
-    format!("{pid} could not be looked at: {error}")
 }

@@ -75,18 +75,26 @@ pub fn stand_by(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
+    let Ok((recorded, recording)) = quell_sys::pipe() else { return std::process::ExitCode::FAILURE };
     // The caller may live long and have other things to do than to collect us.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
         Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
-        Ok((Forked::Parent(_), _)) => return std::process::ExitCode::SUCCESS,
+        Ok((Forked::Parent(_), _)) => {
+            // Until the standby has its lock, nothing tells it from an orphan of another job (see `doubt.rs`). So it has
+            // a parent as long.
+            drop((recording, starter, stdin));
+            let _ = quell_sys::read(&recorded, &mut [0]);
+            return std::process::ExitCode::SUCCESS;
+        }
         Err(_) => return std::process::ExitCode::FAILURE,
     };
+    drop(recorded);
     fault::act_as(Role::Standby);
     fault_point(FaultPoint::RequestRead);
     // Of the copies that a caller waits for the end of, the keeper has one of its own, and closes this one.
     let mut starter = Some(starter);
-    match serve(home, request, keeper_cgroup, &mut starter, stdin) {
+    match serve(home, request, keeper_cgroup, &mut starter, stdin, recording) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             if let Some(starter) = &mut starter {
@@ -123,6 +131,7 @@ fn serve(
     keeper_cgroup: Option<KeeperCgroup>,
     starter: &mut Option<UnixStream>,
     stdin: OwnedFd,
+    recording: OwnedFd,
 ) -> Result<(), RunError> {
     let Some(background) = request.as_background().cloned() else {
         return Err(RunError::Start("no background job was asked for".into()));
@@ -164,6 +173,7 @@ fn serve(
     let ends = Ends::open(background.pty).map_err(system("make the pipes for its output"))?;
     fault_point(FaultPoint::PipesMade);
     let lock = record(&home, &request, &job)?;
+    drop(recording);
     let name = request.name.clone();
     if let Some(name) = &name {
         store.home().claim(name, id).map_err(|error| {
@@ -259,10 +269,11 @@ fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, Run
         Some(Owner::Job { job }) => {
             let outer = Home::at(home).job(job);
             let record = outer.record().ok();
-            let held = record.as_ref().and_then(|record| record.held);
+            let tree = record.as_ref().and_then(|record| record.state.tree());
+            let held = tree.map(|tree| tree.containment);
             let keeper = record.and_then(|record| record.keeper);
             let unseen = keeper.is_some_and(|keeper| !quell_contain::is_alive(keeper));
-            if held == Some(ContainmentKind::Pidns)
+            if held.is_some_and(ContainmentKind::has_init)
                 && unseen
                 && matches!(outer.liveness(), Ok(Liveness::Supervised))
             {

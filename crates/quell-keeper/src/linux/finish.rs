@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use quell_core::{
-    EventKind, JobEvent, JobState, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA, SentSignal, Step,
-    StepKind, Verdict,
+    EventKind, JobEvent, JobState, Moment, Phase, ProcId, Receipt, RecordedState, RecordedTree, RootOutcome,
+    SCHEMA, SentSignal, StateRecord, Step, StepKind, Verdict,
 };
 use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -23,7 +23,6 @@ const TOLD_AT_ONCE: usize = 16;
 impl Supervisor {
     /// Writes the new state to disk, and tells the front of a stop.
     pub(super) fn publish(&mut self) {
-        tracing::debug!("state {}", self.state());
         if matches!(self.engine.life.state(), Phase::Asking | Phase::Killing) {
             self.say(&Note::Stopping {
                 killing: self.engine.life.state() == Phase::Killing,
@@ -33,19 +32,23 @@ impl Supervisor {
                 ask: self.engine.life.ask_scope(),
             });
         }
-        // What is on record of the end is whole, or not there at all.
-        if self.engine.life.state() != Phase::Ended {
-            self.write_state();
-        }
+        self.write_state();
     }
 
     fn write_state(&mut self) {
-        let state = self.state();
-        if self.since.as_ref().is_none_or(|(known, _)| *known != state) {
-            self.since = Some((state, self.evidence.now()));
-        }
+        // The end is written as a whole, with its receipt.
+        let Some(state) = self.engine.life.recorded(self.tree(), self.ready.clone()) else { return };
+        let word = state.job_state();
+        let since = match &self.since {
+            Some((known, since)) if *known == word => since.clone(),
+            Some(_) | None => {
+                tracing::debug!("state {word}");
+                self.evidence.now()
+            }
+        };
+        self.since = Some((word, since.clone()));
         let Some(store) = &self.job.store else { return };
-        let record = self.record(None, vec![]);
+        let record = self.record(state, since);
         let published = store.append_state(&record);
         self.kit.published = Some(record);
         if let Err(error) = published {
@@ -53,35 +56,28 @@ impl Supervisor {
         }
     }
 
-    fn state(&self) -> JobState {
-        self.engine.life.state().job_state(self.ready.is_some())
+    fn tree(&self) -> Option<RecordedTree> {
+        let recorded = self.hold.recorded();
+        Some(RecordedTree {
+            containment: recorded.held?,
+            session: self.job.session,
+            root: recorded.root?,
+            cgroup: recorded.cgroup,
+            members: self.members.clone(),
+        })
     }
 
-    fn record(&self, verdict: Option<Verdict>, survivors: Vec<ProcId>) -> Record {
-        let (cause, actor) = self.engine.life.ending().cloned().unzip();
-        let recorded = self.hold.recorded();
-        let since = self.since.clone().filter(|(state, _)| *state == self.state()).map(|(_, since)| since);
-        Record {
+    fn record(&self, state: RecordedState, since: Moment) -> StateRecord {
+        StateRecord {
             schema: SCHEMA.into(),
             id: self.job.spec.id,
-            state: self.state(),
-            since: since.unwrap_or_else(|| self.evidence.now()),
-            held: recorded.held,
-            cgroup: recorded.cgroup,
-            root: recorded.root,
+            run: self.run,
+            since,
             keeper: self.kit.crew.keeper,
             standby: self.kit.crew.standby,
-            run: self.run,
-            ready: self.ready.clone(),
-            session: self.job.session,
-            outcome: self.engine.life.root().cloned(),
-            cause,
-            actor,
-            verdict,
-            survivors,
             marker: self.job.spec.marker.clone(),
             home_cgroups: self.hold.homes().to_vec(),
-            members: self.members.clone(),
+            state,
         }
     }
 
@@ -92,7 +88,7 @@ impl Supervisor {
         if new || asked.is_some() {
             self.tell_members(&living, asked);
         }
-        if new && self.engine.life.state() != Phase::Ended {
+        if new {
             self.write_state();
         }
     }
@@ -212,16 +208,12 @@ impl Supervisor {
             }
             return;
         }
-        let mut record = self.record(Some(receipt.verdict.clone()), survivors);
-        record.cause = Some(receipt.cause);
-        record.actor = Some(receipt.actor.clone());
-        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
+        let mut state = RecordedState::after(receipt, self.tree(), self.ready.clone());
         if self.again.is_some() {
-            (record.state, record.ready) = (JobState::Waiting, None);
-        } else if survived {
-            // It is not over: the next process that finds it without a keeper tries again.
-            record.state = JobState::Stopping;
+            state = state.before_next_run();
         }
+        let record = self.record(state, receipt.ended.clone());
+        let survived = matches!(receipt.verdict, Verdict::Survivors { .. });
         let last = self.kit.desk.is_some() && self.again.is_none();
         let event = |what| JobEvent::new(&self.job.spec, now(), self.run, what);
         let mut events = Vec::new();

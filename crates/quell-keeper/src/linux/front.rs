@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Containment, KEEPER_NAME, KeeperReport, Unavailable};
 use quell_core::{
-    Actor, Cause, ContainmentKind, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown,
-    Mask, Member, Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
+    Actor, Cause, Environment, Foreground, JobId, JobRequest, JobSpec, JobState, LastKnown, Mask, Member,
+    Owner, ProcId, ReadyCheck, RootOutcome, SessionKind, Signal, StdoutUse, Step, Verdict,
 };
 use quell_store::{Home, JobDir, KNOCK, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -325,11 +325,7 @@ pub struct Front {
 
 /// The owner, pinned, if it is the one that is meant and lives.
 pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
-    let pidfd = PidFd::open(owner.pid).ok();
-    let same = |pidfd: &PidFd| {
-        quell_sys::stat(owner.pid).is_ok_and(|stat| stat.start == owner.start) && pidfd.is_alive()
-    };
-    pidfd.filter(same).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
+    PidFd::of(owner).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
 }
 
 impl Front {
@@ -546,7 +542,7 @@ impl Front {
         Home::at(home).job(job).record().is_ok_and(|outer| {
             // Who is outside of our PID namespace has no number here.
             let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
-            sent_by_it && outer.state == JobState::Stopping
+            sent_by_it && outer.state.job_state() == JobState::Stopping
         })
     }
 
@@ -555,7 +551,7 @@ impl Front {
     fn root_hears_the_terminal(&self) -> bool {
         let in_our_group = match (self.told.held, self.told.root) {
             // A namespace's root can't be seen from here by its number; nor can it leave our group without a new session.
-            (Some(ContainmentKind::Pidns), _) => true,
+            (Some(held), _) if held.has_init() => true,
             // One that is gone, and of whose end we have not heard yet, may have died of just this key.
             (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,

@@ -63,7 +63,7 @@ impl Input {
         within: Duration,
     ) -> Result<(), String> {
         if self.end.is_none() || self.queue.back().is_some_and(|last| last.eof && !self.terminal) {
-            return Err("its standard input is closed, or was never open (start it with --stdin pipe)".into());
+            return Err("its standard input is closed, or was never a pipe or a terminal".into());
         }
         if self.queue.len() >= QUEUE {
             return Err("too much is waiting to be read by the program".into());

@@ -57,7 +57,8 @@ impl Readiness {
     pub fn new(check: &ReadyCheck) -> Result<Self, String> {
         let ReadyCheck { rules, interval, .. } = check;
         let log = rules.log.as_deref().map(Regex::new).transpose();
-        let log = log.map_err(|error| format!("--ready-log is no regular expression: {error}"))?;
+        let log =
+            log.map_err(|error| format!("the pattern for the output is not a regular expression: {error}"))?;
         let probes = [(rules.http.is_some(), Probe::Http), (rules.cmd.is_some(), Probe::Cmd)];
         Ok(Self {
             log,

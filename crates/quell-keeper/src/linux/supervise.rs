@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use quell_contain::{Birth, Containment, Pace, SpawnError, StopEngine, Tree};
 use quell_core::{
     Actor, AskScope, Cause, Count, EventKind, JobRequest, JobSpec, JobState, LastKnown, Lifecycle,
-    LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, Record, RootOutcome, SCHEMA,
-    SessionKind, Signal, Step, StepKind, StopMode, StopRequest, Until,
+    LifecycleEvent, LifecycleRules, Mask, Moment, Phase, ProcId, Receipt, RootOutcome, SCHEMA, SessionKind,
+    Signal, StateRecord, Step, StepKind, StopMode, StopRequest, Until,
 };
 use quell_store::{Home, JobDir, Lock, now};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -103,7 +103,7 @@ pub struct Kit {
     /// Who is to be told that a background job runs.
     pub starter: Option<UnixStream>,
     /// The state that was last put on record.
-    pub published: Option<Record>,
+    pub published: Option<StateRecord>,
     /// The process that runs the hooks of a job in the foreground.
     pub helper: Option<JsonChannel>,
 }
@@ -192,7 +192,8 @@ impl Supervisor {
             }
         }
         let record = this.job.store.as_ref().and_then(|store| store.record().ok());
-        this.ready = record.filter(|record| record.run == run).and_then(|record| record.ready);
+        this.ready =
+            record.filter(|record| record.run == run).and_then(|record| record.state.ready().cloned());
         this.happen(EventKind::Lost { finished_by: "its standby".into() });
         StopEngine::carry_out(&mut this, actions);
         this.run()

@@ -4,7 +4,9 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, JobEvent, JobState, Moment, Receipt, Record, Step, StepKind};
+use quell_core::{
+    Actor, Cause, EventKind, JobEvent, Moment, Receipt, RecordedState, StateRecord, Step, StepKind,
+};
 use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sources};
@@ -152,16 +154,10 @@ impl Pause<'_> {
         let event = JobEvent::new(&self.job.spec, now(), self.run, EventKind::ended(&receipt));
         let Kit { front, desk, lock, .. } = &mut *self.kit;
         let kept = published.and_then(|record| {
-            let record = Record {
-                state: JobState::Ended,
-                run: self.run,
-                cause: Some(cause),
-                actor: Some(actor),
-                outcome: Some(receipt.root.outcome.clone()),
-                verdict: Some(receipt.verdict.clone()),
-                since: receipt.ended.clone(),
-                ..record
-            };
+            let tree = record.state.tree().cloned();
+            let (run, since) = (self.run, receipt.ended.clone());
+            let record =
+                StateRecord { run, since, state: RecordedState::after(&receipt, tree, None), ..record };
             let end = JobEnd {
                 job: store,
                 lock: lock.as_ref(),

@@ -3,9 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use quell_core::{RootOutcome, Signal};
+use quell_core::{ProcId, RootOutcome, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::Stat;
 
 /// A process, pinned: whatever happens to its number, this means the same process.
 #[derive(Debug)]
@@ -26,10 +28,29 @@ pub enum Sent {
 }
 
 impl PidFd {
-    /// Pins the process that has the number `pid` now. The caller checks afterwards that it is the one meant.
+    /// Pins the process that has the PID `pid` now, whichever it is: for a child that is not reaped, or behind [`PidFd::pin`].
     pub fn open(pid: u32) -> io::Result<Self> {
         let number = Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Self { fd: pidfd_open(number, PidfdFlags::empty())?, pid })
+    }
+
+    /// Pins the process that has the PID `pid` now and reads about it. `read` returns nothing for a process that is not the
+    /// one that is meant. What it returns is kept only if the process is still alive afterwards: then it had this PID all the
+    /// while, and everything that was read is about this process.
+    pub fn pin<T>(pid: u32, read: impl FnOnce(Stat) -> Option<T>) -> io::Result<Option<(Self, T)>> {
+        let pidfd = Self::open(pid)?;
+        let stat = match super::stat(pid) {
+            Err(error) if super::is_gone(&error) => return Ok(None),
+            other => other?,
+        };
+        let found = read(stat);
+        Ok(found.filter(|_| pidfd.is_alive()).map(|found| (pidfd, found)))
+    }
+
+    /// Pins the process `id`, if it is alive.
+    pub fn of(id: ProcId) -> Option<Self> {
+        let pinned = Self::pin(id.pid, |stat| (stat.id() == id).then_some(()));
+        pinned.ok().flatten().map(|(pidfd, ())| pidfd)
     }
 
     pub(crate) fn from_parts(fd: OwnedFd, pid: u32) -> Self {

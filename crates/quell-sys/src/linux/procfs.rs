@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use quell_core::ProcId;
+
 use super::files::open_kernels;
 
 /// The fields of /proc/PID/stat that quell uses.
@@ -80,9 +82,19 @@ impl Stat {
         }
     }
 
+    /// The identity of the process.
+    pub fn id(&self) -> ProcId {
+        ProcId { pid: self.pid, start: self.start }
+    }
+
     /// Whether the process has exited: its leader shows as a corpse, and no other thread is left.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// Whether it is on its way out (PF_EXITING): what /proc says of it is no longer complete.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & 0x0000_0004 != 0
     }
 
     /// Whether it is a thread of the kernel (PF_KTHREAD).

@@ -32,6 +32,11 @@ impl<'a, T: Copy + PartialEq> Sources<'a, T> {
         }
     }
 
+    /// Whether there is nothing to wait for but the time.
+    pub fn is_empty(&self) -> bool {
+        self.polled.is_empty()
+    }
+
     /// Waits until one of them is ready or `until` has passed. Fails only for want of memory.
     pub fn wait(self, until: Option<Instant>) -> io::Result<Ready<T>> {
         let ready = poll_until(&self.polled, until)?;

@@ -16,35 +16,35 @@ use super::origin::Layer;
 use super::{find, guard, hooks, suggest};
 use crate::Error;
 
-/// What a file says. All of it is checked.
+/// The checked contents of a file.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub values: Vec<Setting>,
     pub hooks: Vec<(Hook, usize)>,
     pub guard: Vec<guard::Rule>,
-    /// The directories that the user trusts, and their line.
+    /// The directories in `[trust] projects`, and the line of that key.
     pub trusted: Option<(Vec<PathBuf>, usize)>,
 }
 
-/// A setting as a file gives it.
+/// A setting with its line.
 pub(crate) struct Setting {
     pub key: &'static Key,
     pub text: String,
     pub line: usize,
 }
 
-/// A file that is being read, with everything that is wrong with it.
+/// A file that is being read, and the problems found so far.
 struct Reader<'f> {
     path: &'f Path,
     layer: Layer,
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     home: Option<&'f Path>,
     text: &'f str,
     problems: Vec<(usize, Problem)>,
     settings: Settings,
 }
 
-/// Reads the text of a file. The error has the first problem, and the lines of the others.
+/// Reads the text of a file. The error describes the first problem and lists the lines of the others.
 pub(crate) fn parse(path: &Path, layer: Layer, home: Option<&Path>, text: &str) -> Result<Settings, Error> {
     let (problems, settings) = (Vec::new(), Settings::default());
     let mut reader = Reader { path, layer, home, text, problems, settings };
@@ -52,7 +52,7 @@ pub(crate) fn parse(path: &Path, layer: Layer, home: Option<&Path>, text: &str) 
         Ok(document) => reader.table("", document.into_inner()),
         Err(error) => {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            // Without a place, something is missing at the end.
+            // A syntax error without a position means that the file ends too early.
             let span = error.span().unwrap_or(text.len()..text.len());
             reader.report(&span, Problem::new(message, "see https://toml.io for how TOML is written"));
         }
@@ -64,14 +64,14 @@ pub(crate) fn parse(path: &Path, layer: Layer, home: Option<&Path>, text: &str) 
 pub(crate) fn read<'d, T: Deserialize<'d>>(value: Spanned<DeValue<'d>>) -> Result<T, Problem> {
     T::deserialize(ValueDeserializer::from(value)).map_err(|error: TomlError| {
         let (message, hint) = reword(error.message());
-        // The document's text is not known here: then the last line names the key below this value.
+        // serde does not know the text of the document here, so the last line of its message names the key below this value.
         let shown = error.to_string();
         let key = shown.trim_end().rsplit_once("\nin `").map_or("", |(_, key)| key.trim_end_matches('`'));
         Problem { span: error.span(), ..Problem::new(message, hint).below(key) }
     })
 }
 
-/// One of a few words, as serde knows them.
+/// Reads one word of an enum.
 pub(crate) fn word<'d, T: Deserialize<'d>>(text: &'d str) -> Result<T, Problem> {
     let word = IntoDeserializer::<TomlError>::into_deserializer(text);
     T::deserialize(word)
@@ -79,7 +79,7 @@ pub(crate) fn word<'d, T: Deserialize<'d>>(text: &'d str) -> Result<T, Problem> 
         .map_err(|(message, hint)| Problem::new(message, hint))
 }
 
-/// A message of serde's as quell says it; and the hint, if it is about an unknown word.
+/// Rewrites a message of serde, and adds a hint if the message is about an unknown word.
 fn reword(message: &str) -> (String, String) {
     let mut words = message.split('`').skip(1).step_by(2);
     let word = words.next().unwrap_or_default();
@@ -108,7 +108,7 @@ impl Reader<'_> {
         self.problems.push((line, problem));
     }
 
-    /// The line where that begins, from 1 on.
+    /// The line of a position, starting at 1.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         1 + before.iter().filter(|byte| **byte == b'\n').count()
@@ -140,7 +140,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Why an entry with this full name can't be here, if it can't.
+    /// Checks that an entry with this full name is allowed in this file.
     fn misplaced(&self, key: &str, value: &DeValue<'_>) -> Option<Problem> {
         let about_guard = ["guard", "hooks"].contains(&key) || key.contains('.');
         let guard_only = self.path.file_name().is_some_and(|name| name == find::GUARD_FILE);
@@ -166,7 +166,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads an entry that has a known name.
+    /// Reads an entry with a known name.
     fn entry(&mut self, key: &str, line: usize, value: Spanned<DeValue<'_>>) -> Result<(), Problem> {
         if let Some(key) = KEYS.iter().find(|known| known.full == key) {
             let text = key.form.text(value)?;
@@ -178,7 +178,7 @@ impl Reader<'_> {
             let words: Vec<String> = read(value)?;
             let directory = |word: String| match find::expand(&word, self.home) {
                 Some(path) if path.is_absolute() => Ok(path),
-                Some(_) | None => Err(Problem::new(format!("`{word}` is no absolute path"), "")),
+                Some(_) | None => Err(Problem::new(format!("`{word}` is not an absolute path"), "")),
             };
             let directories = words.into_iter().map(directory).collect::<Result<_, _>>()?;
             self.settings.trusted = Some((directories, line));

@@ -1,4 +1,4 @@
-//! Where the files are, and whose: a stranger's file must not set anything for us.
+//! Finds the configuration files and checks their owner: a file of another user must not change our settings.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata, OpenOptions};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use super::keys::Problem;
 use crate::Error;
 
-/// The name of a project's file.
+/// The file of a project.
 pub(crate) const PROJECT_FILE: &str = "quell.toml";
 
-/// The name of a file about nothing but the guard: the machine's, and the user's beside the other one.
+/// The name of a file that holds only `[guard]`: the machine's, and the user's beside `config.toml`.
 pub(crate) const GUARD_FILE: &str = "guard.toml";
 
-/// More than anybody writes by hand.
+/// The largest file that is read: far more than is written by hand.
 const LARGEST: u64 = 1 << 20;
 
-/// `~` and `~/x` below the home; anything else as it is. None if there is no home to put there.
+/// Expands `~` and `~/x`; other texts are returned unchanged. None if the home directory is not known.
 pub(crate) fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
     match text.strip_prefix('~') {
         Some("") => home.map(Path::to_owned),
@@ -27,20 +27,20 @@ pub(crate) fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// A path in a file is meant from the file's directory.
+/// Makes a path absolute. Relative paths start at the directory of the file they are written in.
 pub(crate) fn beside(file: &Path, text: &str, home: Option<&Path>) -> Result<PathBuf, Problem> {
     let path = expand(text, home).ok_or_else(|| {
         Problem::new(format!("`{text}`: there is no home directory"), "set HOME, or give the whole path")
     })?;
-    // Without the dots of `./hook.sh`, which only hide in messages what is meant.
+    // Drop the `./` of `./hook.sh`: messages are clearer without it.
     Ok(file.parent().unwrap_or(Path::new("/")).join(path).components().collect())
 }
 
-/// A directory that settings are looked for from.
+/// The directory where the search for a project begins.
 pub(crate) struct Here {
-    /// As it is called.
+    /// The path as given.
     pub dir: PathBuf,
-    /// Without links, so that "upwards" is what the kernel means by it; none if it is not a directory.
+    /// The same without links, so that its parents are the real ones. None if it is not a directory.
     physical: Option<PathBuf>,
 }
 
@@ -49,22 +49,21 @@ impl Here {
         Self { dir: dir.to_owned(), physical: fs::canonicalize(dir).ok() }
     }
 
-    /// The directory of this process, which the kernel names without links.
+    /// The working directory of this process. The kernel reports it without links.
     pub(crate) fn now() -> Self {
         let dir = std::env::current_dir().unwrap_or_default();
-        // One that can't be reached from the root has a relative name.
+        // The kernel reports a relative path if the directory cannot be reached from the root.
         Self { physical: Some(dir.clone()).filter(|dir| dir.is_absolute()), dir }
     }
 }
 
-/// The project's file: the nearest `quell.toml` upwards. The search ends at a directory that belongs to
-/// another user (and that the user has not said to trust), because what lies above it is none of our business.
-/// A place that is no directory has no project.
+/// The nearest `quell.toml` in this directory or its parents. The search stops at a directory of another user, unless the user
+/// trusts that directory: its parents may be under the control of that other user.
 pub(crate) fn project_file(here: &Here, trusted: &[PathBuf]) -> Option<PathBuf> {
     let uid = quell_sys::uid();
     for dir in here.physical.as_deref()?.ancestors() {
         let file = dir.join(PROJECT_FILE);
-        // Whatever bears the name counts, also what is then refused: to go on would let another file take its place.
+        // Stop at any file with this name, even if it is refused later: going on would let a file higher up replace it.
         if fs::symlink_metadata(&file).is_ok() {
             return Some(file);
         }
@@ -76,7 +75,7 @@ pub(crate) fn project_file(here: &Here, trusted: &[PathBuf]) -> Option<PathBuf> 
     None
 }
 
-/// The directories as the file system knows them; those that are not there trust nothing.
+/// The directories without links. Missing ones are left out.
 pub(crate) fn physical(directories: &[PathBuf]) -> Vec<PathBuf> {
     directories.iter().filter_map(|dir| fs::canonicalize(dir).ok()).collect()
 }
@@ -85,35 +84,35 @@ fn is_ours(found: &Metadata) -> bool {
     [0, quell_sys::uid()].contains(&found.uid())
 }
 
-/// Whose a file may be.
+/// The users that may own a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Root's alone, and nobody else writes it: it binds whoever asks.
-    Roots,
-    /// The user's, or root's.
-    Ours,
-    /// The user has said that it may be somebody else's.
-    Anybodys,
+pub(crate) enum FileOwner {
+    /// Root only, and writable by root only: the file restricts all users.
+    Root,
+    /// The user or root.
+    UserOrRoot,
+    /// Any user: the project is trusted.
+    Any,
 }
 
-impl Whose {
+impl FileOwner {
     fn fits(self, found: &Metadata) -> bool {
         match self {
-            Self::Roots => found.uid() == 0,
-            Self::Ours => is_ours(found),
-            Self::Anybodys => true,
+            Self::Root => found.uid() == 0,
+            Self::UserOrRoot => is_ours(found),
+            Self::Any => true,
         }
     }
 }
 
-/// Whether something bears this name, as far as can be known: only what is surely not there is not.
+/// Whether the path exists. A path that cannot be examined counts as existing.
 pub(crate) fn is_there(path: &Path) -> bool {
     let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     path.symlink_metadata().map_or_else(|error| !absent.contains(&error.kind()), |_| true)
 }
 
-/// Whether the directory of the machine's file is there. A user who can write it could put another file there, or take the file
-/// away; so it has to be root's as well.
+/// Whether the directory of the machine's file exists. It must belong to root too: a user with write access could replace or
+/// remove the file.
 pub(crate) fn has_machine_dir(dir: &Path) -> Result<bool, Error> {
     let refuse =
         |message: String, hint: String| Error::Config { file: dir.to_owned(), line: 0, message, hint };
@@ -124,24 +123,24 @@ pub(crate) fn has_machine_dir(dir: &Path) -> Result<bool, Error> {
     };
     let found = fs::metadata(dir).map_err(failed)?;
     if !found.is_dir() {
-        return Err(refuse("is no directory".into(), "make it a directory, or remove it".into()));
+        return Err(refuse("is not a directory".into(), "make it a directory, or remove it".into()));
     }
-    check_owner(dir, Whose::Roots, &link, &found).map(|()| true)
+    check_owner(dir, FileOwner::Root, &link, &found).map(|()| true)
 }
 
-/// Whether it is whose it has to be, and nobody else can write it.
-fn check_owner(path: &Path, whose: Whose, link: &Metadata, found: &Metadata) -> Result<(), Error> {
+/// Checks the owner, and that no other user can write.
+fn check_owner(path: &Path, whose: FileOwner, link: &Metadata, found: &Metadata) -> Result<(), Error> {
     let refuse =
         |message: String, hint: String| Err(Error::Config { file: path.to_owned(), line: 0, message, hint });
-    // Also of a link: who makes one in a shared directory chooses what is read.
+    // Links are checked as well: the creator of a link in a shared directory chooses what is read.
     if let Some(stranger) = [link, found].into_iter().find(|found| !whose.fits(found)) {
         let message =
             format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
         let hint =
-            if whose == Whose::Roots { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
+            if whose == FileOwner::Root { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
         return refuse(message, hint);
     }
-    if whose == Whose::Roots && found.mode() & 0o022 != 0 {
+    if whose == FileOwner::Root && found.mode() & 0o022 != 0 {
         return refuse("others than root can write it".into(), format!("chmod go-w {}", path.display()));
     }
     if found.mode() & 0o002 != 0 {
@@ -150,16 +149,16 @@ fn check_owner(path: &Path, whose: Whose, link: &Metadata, found: &Metadata) -> 
     Ok(())
 }
 
-/// The text of a file of whom it may be, and that nobody else can write. What is checked is what is read: the open file,
-/// not its name.
-pub(crate) fn read(path: &Path, whose: Whose) -> Result<String, Error> {
+/// Reads a file after checking its owner and mode. The checks are made on the open file, so that it cannot be exchanged in
+/// between.
+pub(crate) fn read(path: &Path, whose: FileOwner) -> Result<String, Error> {
     let refuse =
         |message: String, hint: String| Error::Config { file: path.to_owned(), line: 0, message, hint };
     let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
     let link = fs::symlink_metadata(path).map_err(failed)?;
-    // To open a fifo would wait for its writer.
+    // Opening a fifo would wait for a writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(refuse("is no regular file".into(), "put a file there, or remove it".into()));
+        return Err(refuse("is not a regular file".into(), "put a file there, or remove it".into()));
     }
     let file =
         OpenOptions::new().read(true).custom_flags(quell_sys::OPEN_NONBLOCK).open(path).map_err(failed)?;

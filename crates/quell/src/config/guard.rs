@@ -1,8 +1,8 @@
-//! `[guard]`: what a file says about what may be done, and how the files' words are put together.
+//! `[guard]`: the policy in a file, and how the policies of several files are combined.
 //!
-//! Whatever refuses adds up over all files. What allows counts from the machine's file alone, if there is one; else from the
-//! user's own and from a project that the user trusts. Of what narrows a list, the strongest file that has it wins. With a scope
-//! `guard.test.commands` allows, too; but only from a place that is as strong as the scope's. `--scope` is stronger than a project.
+//! Refusals of all files add up. Permissions count from the machine's file only, if it exists; otherwise from the user's file and
+//! from a trusted project. For keys that narrow a list, the strongest file that has the key wins. `guard.test.commands` lifts the
+//! scope for the listed commands, but only if it comes from a file as strong as the scope's. `--scope` is stronger than a project.
 
 use quell_core::Signal;
 use quell_guard::{Effect, KillPolicy, Policy, Verb};
@@ -12,13 +12,13 @@ use toml::de::DeValue;
 use super::keys::Problem;
 use super::{Layer, file, suggest};
 
-/// The policy of the machine. Root's, and read before all others.
+/// The policy of the machine. It belongs to root and is read first.
 pub(crate) const MACHINE_FILE: &str = "/etc/quell/guard.toml";
 
-/// The variable that approves a test run if the policy names no other one.
+/// The default variable that approves a test run.
 pub(crate) const APPROVAL: &str = "QUELL_APPROVE_TESTS";
 
-/// A key of `[guard]` in a file, its value, and its line.
+/// A key of `[guard]` with its value and line.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub key: &'static str,
@@ -36,7 +36,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// As `config show` has it.
+    /// The value as `config show` prints it.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Most(effect) => effect.word().into(),
@@ -50,29 +50,29 @@ impl Value {
 
 /// How a word of a list is checked and written.
 type Word = fn(String) -> Result<String, Problem>;
-/// The list of the policy that a key is about.
+/// The list of the policy that a key fills.
 type Field = fn(&mut Policy) -> &mut Vec<String>;
 
-/// How a key is written, and how the words of several files are put together.
+/// How a key is written, and how the values of several files are combined.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyForm {
-    /// The least of all files counts.
+    /// The smallest value of all files counts.
     Most,
-    /// Verbs; the lists of all files add up.
+    /// A list of verbs; the lists of all files add up.
     Deny,
     /// The lists of all files add up.
     Adds(Word, Field),
-    /// The list of the strongest file counts. It has at least one word.
+    /// The list of the strongest file counts. It is not empty.
     Narrows(Word, Field),
-    /// The greatest of all files counts.
+    /// The greatest value of all files counts.
     Pid,
-    /// True if it is in one file.
+    /// True if any file says so.
     Flag,
-    /// The strongest file counts.
+    /// The value of the strongest file counts.
     Variable,
 }
 
-/// All keys.
+/// All keys of `[guard]`.
 pub(crate) const KEYS: &[(&str, PolicyForm)] = &[
     ("guard.most", PolicyForm::Most),
     ("guard.deny", PolicyForm::Deny),
@@ -93,13 +93,13 @@ pub(crate) const KEYS: &[(&str, PolicyForm)] = &[
 ];
 
 impl PolicyForm {
-    /// Reads the value of a key that has this form.
+    /// Reads a value of this form.
     pub(crate) fn read(self, value: Spanned<DeValue<'_>>) -> Result<Value, Problem> {
         match self {
             Self::Most => file::word(&file::read::<String>(value)?).map(Value::Most),
             Self::Deny => words(value, verb),
             Self::Adds(word, _) => words(value, word),
-            // An empty list of what narrows would mean everything, and was meant as nothing.
+            // An empty list would allow everything, while its author meant to allow nothing.
             Self::Narrows(..) if value.get_ref().as_array().is_some_and(|list| list.is_empty()) => {
                 Err(Problem::new("an empty list would let everything pass", "leave it out, or deny the verb"))
             }
@@ -127,7 +127,7 @@ fn among(word: String, known: impl Iterator<Item = &'static str> + Clone) -> Res
     if known.clone().any(|known| known == word) {
         return Ok(word);
     }
-    Err(Problem::new(format!("`{word}` is no verb"), suggest::hint(&word, "verbs", known)))
+    Err(Problem::new(format!("`{word}` is not a verb"), suggest::hint(&word, "verbs", known)))
 }
 
 fn verb(word: String) -> Result<String, Problem> {
@@ -138,10 +138,10 @@ fn service_verb(word: String) -> Result<String, Problem> {
     among(word, ["start", "stop", "restart", "status"].into_iter())
 }
 
-/// An empty name fits nothing that exists: something else was meant.
+/// A name, which must not be empty: an empty one is a mistake.
 fn name(word: String) -> Result<String, Problem> {
     let bad = word.trim().is_empty() || word.contains(['\0', '\n']);
-    if bad { Err(Problem::new(format!("`{word}` is no name"), "")) } else { Ok(word) }
+    if bad { Err(Problem::new(format!("`{word}` is not a name"), "")) } else { Ok(word) }
 }
 
 /// A pattern over names of processes, users or services.
@@ -149,7 +149,7 @@ fn pattern(word: String) -> Result<String, Problem> {
     if word.is_empty() || word.trim() != word || word.contains(['/', '?', '[', ']', '\0', '\n']) {
         let hint =
             "write a name, without its directory and without blanks around it; `*` stands for anything";
-        return Err(Problem::new(format!("`{word}` fits no name"), hint));
+        return Err(Problem::new(format!("`{word}` cannot match a name"), hint));
     }
     Ok(word)
 }
@@ -161,14 +161,14 @@ fn signal(word: String) -> Result<String, Problem> {
 fn variable(name: String) -> Result<String, Problem> {
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(sound) || name.as_bytes()[0].is_ascii_digit() {
-        let message = format!("`{name}` is no name of a variable");
+        let message = format!("`{name}` is not a name of a variable");
         return Err(Problem::new(message, "such as QUELL_APPROVE_TESTS"));
     }
     Ok(name)
 }
 
 impl Rule {
-    /// Whether it allows what is refused without it: also a lower limit of PIDs than the default one.
+    /// Whether the rule allows something that is refused by default. A lower `min_pid` than the default does.
     pub(crate) fn allows(&self) -> bool {
         match (self.key, &self.value) {
             ("guard.kill.allow" | "guard.kill.users" | "guard.service.allow" | "guard.test.allow", _) => true,
@@ -177,13 +177,14 @@ impl Rule {
         }
     }
 
-    /// Whether only a trusted file may say it. An untrusted project could name a variable that is always set.
+    /// Whether the rule is only accepted from a trusted file. An untrusted project could name an approval variable that is always
+    /// set.
     pub(crate) fn needs_trust(&self) -> bool {
         self.allows() || self.key == "guard.test.approval_variable"
     }
 
-    /// Takes the absolute paths out of a scope, because they would allow what is refused without them. If there were any:
-    /// how many others there are.
+    /// Removes absolute paths from a scope, because they would allow more than the default. Returns the number of remaining paths
+    /// if any were removed.
     pub(crate) fn drop_absolute_scopes(&mut self) -> Option<usize> {
         let (true, Value::Words(words)) = (self.key == "guard.test.scope", &mut self.value) else {
             return None;
@@ -193,7 +194,7 @@ impl Rule {
         (words.len() < all).then_some(words.len())
     }
 
-    /// The users in it that this machine does not know.
+    /// The user names that this machine does not know.
     pub(crate) fn unknown_users(&self) -> Vec<&str> {
         let (true, Value::Words(words)) = (self.key.ends_with("users"), &self.value) else {
             return Vec::new();
@@ -202,7 +203,7 @@ impl Rule {
         words.iter().map(String::as_str).filter(is_name).filter(|name| !quell_sys::is_user(name)).collect()
     }
 
-    /// Puts it under the rules of stronger files. `before` are the keys that those have set, and their layers.
+    /// Adds the rule to the policy. `before` lists the keys that stronger files have set, with their layers.
     pub(crate) fn put(&self, policy: &mut Policy, layer: Layer, before: &[(&str, Layer)]) {
         let Some((_, form)) = KEYS.iter().find(|(key, _)| *key == self.key) else { return };
         let first = !before.iter().any(|(key, _)| *key == self.key);

@@ -1,4 +1,4 @@
-//! `[[hooks]]`: what is to be done at events of jobs.
+//! `[[hooks]]`: programs and files that receive events of jobs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use toml::de::DeValue;
 use super::keys::{Problem, nonzero};
 use super::{file, find};
 
-/// How long a hook may take if it doesn't say.
+/// The default timeout of a hook.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to write for each key.
+/// The expected form of each key.
 pub(crate) const EXAMPLES: [(&str, &str); 4] = [
     ("hooks.on", "such as on = [\"ended\", \"killed\"]"),
     ("hooks.run", "such as run = [\"notify-send\", \"a job has ended\"]"),
@@ -22,7 +22,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 4] = [
     ("hooks.timeout", "such as timeout = \"10s\""),
 ];
 
-/// A hook as a file has it.
+/// A hook as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 struct HookTable {
@@ -32,7 +32,7 @@ struct HookTable {
     timeout: Option<Spanned<String>>,
 }
 
-/// What a hook does, as `config show` has it.
+/// A hook as `config show` prints it.
 pub(crate) fn describe(hook: &Hook) -> String {
     let on: Vec<String> = hook.on.iter().map(|event| word(*event)).collect();
     let action = match &hook.action {
@@ -46,7 +46,7 @@ fn word(event: HookEvent) -> String {
     serde_json::to_value(event).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// Reads one hook of this file.
+/// Reads and checks one hook.
 pub(crate) fn read(value: Spanned<DeValue<'_>>, file: &Path, home: Option<&Path>) -> Result<Hook, Problem> {
     let HookTable { on, run, append, timeout } =
         file::read(value).map_err(|problem| problem.below("hooks"))?;
@@ -68,14 +68,14 @@ pub(crate) fn read(value: Spanned<DeValue<'_>>, file: &Path, home: Option<&Path>
     Ok(Hook { on, action, timeout })
 }
 
-/// Checks the value of a key; what is wrong with it is at its place.
+/// Checks the value of a key. A problem carries the position of the value.
 fn field<T, U>(key: &str, value: Spanned<T>, check: impl Fn(T) -> Result<U, Problem>) -> Result<U, Problem> {
     let span = value.span();
     check(value.into_inner()).map_err(|problem| Problem { span: Some(span), ..problem.below(key) })
 }
 
-/// A program with a path is found from the file's directory, not from wherever the job is started; one without is
-/// searched for on the PATH. The other words are left as they are.
+/// Resolves the program of a hook. A relative path starts at the directory of the file, not of the job; a name without a slash is
+/// searched on the PATH. The arguments are unchanged.
 fn command(mut argv: Vec<String>, file: &Path, home: Option<&Path>) -> Result<HookAction, Problem> {
     if argv.iter().any(|word| word.contains('\0')) {
         return Err(Problem::new("a word of a command can't hold a NUL", ""));
@@ -94,7 +94,7 @@ fn command(mut argv: Vec<String>, file: &Path, home: Option<&Path>) -> Result<Ho
 
 fn target(text: &str, file: &Path, home: Option<&Path>) -> Result<HookAction, Problem> {
     if text.is_empty() || text.contains('\0') || text.ends_with('/') {
-        return Err(Problem::new(format!("`{text}` is no path of a file"), ""));
+        return Err(Problem::new(format!("`{text}` is not the path of a file"), ""));
     }
     find::beside(file, text, home).map(HookAction::Append)
 }

@@ -1,4 +1,4 @@
-//! The table of all settings: name, default, how it is written and how it is read.
+//! The table of all settings: name, default, form and reader.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,18 +18,18 @@ pub(crate) enum Form {
     Flag,
     /// A whole number, or the string "none".
     Count,
-    /// A list of strings; those of all layers add up. In a variable, and once read, with commas between them.
+    /// A list of strings; the lists of all layers add up. In a variable the strings are separated by commas.
     Words,
 }
 
 impl Form {
-    /// The value in a file as text, if it has this form.
+    /// The value of a file as text. An error if it has another form.
     pub(crate) fn text(self, value: Spanned<DeValue<'_>>) -> Result<String, Problem> {
         match self {
             Self::Text => file::read(value),
             Self::Flag => file::read(value).map(|flag: bool| flag.to_string()),
             Self::Count => match value.get_ref() {
-                // As it is written: a number in another base is not a count.
+                // A number in another base is not a count.
                 DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
                 DeValue::String(word) if word == "none" => Ok("none".to_owned()),
                 _ => Err(plain("must be a whole number or \"none\"")),
@@ -37,7 +37,7 @@ impl Form {
             Self::Words => {
                 let words: Vec<String> = file::read(value)?;
                 match words.iter().find(|word| word.is_empty() || word.contains(',')) {
-                    Some(bad) => Err(plain(format!("`{bad}` is no name"))),
+                    Some(bad) => Err(plain(format!("`{bad}` is not a name"))),
                     None => Ok(words.join(",")),
                 }
             }
@@ -45,33 +45,33 @@ impl Form {
     }
 }
 
-/// What is wrong with a value, and what to do about it.
+/// A problem with a value: message and hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub message: String,
-    /// Empty where the message says it already.
+    /// Empty if the message already says what to do.
     pub hint: String,
-    /// The key that it is about. Empty if the message names it, and in a variable.
+    /// The key. Empty for a variable, or if the message names the key.
     pub key: String,
-    /// Where in the file, if it is not the whole value.
+    /// The position in the file, if the problem is a part of the value.
     pub span: Option<Range<usize>>,
 }
 
 impl Problem {
-    /// In one line each, whatever the user has written.
+    /// Message and hint are each made one line, whatever the user wrote.
     pub(crate) fn new(message: impl ToString, hint: impl ToString) -> Self {
         let (message, hint) = (one_line(&message.to_string()), one_line(&hint.to_string()));
         Self { message, hint, ..Self::default() }
     }
 
-    /// The problem of a key, seen from its table.
+    /// The same problem with the name of the table in front of the key.
     pub(crate) fn below(mut self, table: &str) -> Self {
         let dot = if table.is_empty() || self.key.is_empty() { "" } else { "." };
         self.key = format!("{table}{dot}{}", self.key);
         self
     }
 
-    /// What users read: the message with its key, and what to do.
+    /// The message with its key, and the hint.
     pub(crate) fn shown(self) -> (String, String) {
         let Self { message, hint, key, .. } = self;
         let hint = if hint.is_empty() { example(&key) } else { hint };
@@ -79,7 +79,7 @@ impl Problem {
     }
 }
 
-/// What to write for the key with this full name.
+/// The expected form of the key with this full name.
 fn example(key: &str) -> String {
     let setting = KEYS.iter().find(|known| known.full == key).map(Key::example);
     let hook =
@@ -104,12 +104,12 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// One setting.
 pub(crate) struct Key {
-    /// Its name with its table: `stop.grace`.
+    /// The full name: `stop.grace`.
     pub full: &'static str,
     pub form: Form,
-    /// What [`Config::default`] has, as text.
+    /// The default as text, equal to [`Config::default`].
     pub default: &'static str,
-    /// Reads a text into its field; if it can't, nothing is changed.
+    /// Parses a text into its field. An error changes nothing.
     pub set: Set,
 }
 
@@ -122,22 +122,22 @@ impl Key {
         self.full.split_once('.').map_or("", |(_, name)| name)
     }
 
-    /// The variable that sets it: `QUELL_STOP_GRACE`.
+    /// The variable: `QUELL_STOP_GRACE`.
     pub(crate) fn variable(&self) -> String {
         format!("QUELL_{}", self.full.replace('.', "_")).to_uppercase()
     }
 
-    /// Whether its value is a duration.
+    /// Durations are numbers of seconds in JSON.
     pub(crate) fn is_duration(&self) -> bool {
         self.form == Form::Text && parse_duration(self.default).is_ok()
     }
 
-    /// Whether a text can be read as its value.
+    /// Checks that a text is a valid value.
     pub(crate) fn check(&self, text: &str) -> Result<(), Problem> {
         (self.set)(&mut Config::default(), text)
     }
 
-    /// What to write in a file.
+    /// The expected form in a file.
     fn example(&self) -> String {
         let value = match self.form {
             Form::Text => format!("\"{}\"", self.default),
@@ -158,7 +158,7 @@ const fn key(full: &'static str, form: Form, default: &'static str, set: Set) ->
     Key { full, form, default, set }
 }
 
-/// All settings, in the order in which they are shown.
+/// All settings, in the order of `config show`.
 pub(crate) const KEYS: &[Key] = &[
     key("stop.grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
     key("stop.signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
@@ -203,7 +203,7 @@ fn put<T>(field: &mut T, value: Result<T, Problem>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// An error that says what to write already.
+/// An error whose message already says what to write.
 fn plain(error: impl ToString) -> Problem {
     Problem::new(error, "")
 }
@@ -212,7 +212,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, Problem> {
     parse_duration(text).map_err(plain)
 }
 
-/// A duration that must not be zero, because nothing could happen in it.
+/// A duration greater than zero.
 pub(crate) fn nonzero(text: &str) -> Result<Duration, Problem> {
     match duration(text)? {
         Duration::ZERO => Err(plain(format!("`{text}` is too short: it must be longer than 0"))),
@@ -224,7 +224,7 @@ fn size(text: &str) -> Result<u64, Problem> {
     parse_size(text).map_err(plain)
 }
 
-/// A size that a log can have.
+/// A valid size of a log.
 fn log_size(text: &str) -> Result<u64, Problem> {
     match size(text)? {
         small if small < quell_store::MIN_CAP => {
@@ -242,17 +242,17 @@ fn signal(text: &str) -> Result<Signal, Problem> {
 }
 
 fn count<T: std::str::FromStr>(text: &str) -> Result<T, Problem> {
-    let bad = || plain(format!("`{text}` is no count: write a whole number from 0 on, or \"none\""));
-    // `parse` would take a sign.
+    let bad = || plain(format!("`{text}` is not a count: write a whole number from 0 on, or \"none\""));
+    // `parse` would accept a sign.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().map_err(|_| bad()) } else { Err(bad()) }
 }
 
-/// What may be `none`.
+/// A value or `none`.
 fn optional<T>(text: &str, read: impl Fn(&str) -> Result<T, Problem>) -> Result<Option<T>, Problem> {
     if text == "none" { Ok(None) } else { read(text).map(Some) }
 }
 
-/// One of a few words.
+/// A word of an enum.
 pub(crate) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Problem> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
@@ -261,7 +261,7 @@ pub(crate) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Prob
     Err(Problem::new(format!("`{text}` is none of {}", known.join(", ")), suggest::did_you_mean(text, known)))
 }
 
-/// Names of variables, with commas between them.
+/// Names of variables, separated by commas.
 fn variables(text: &str) -> Result<Vec<String>, Problem> {
     let mut names: Vec<String> = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -276,7 +276,7 @@ fn variables(text: &str) -> Result<Vec<String>, Problem> {
 fn is_variable(name: &str) -> Result<(), Problem> {
     if name.contains(['=', '\0']) || name.contains(char::is_whitespace) {
         let hint = "give names only, such as API_TOKEN";
-        return Err(Problem::new(format!("`{}` is no name of a variable", name), hint));
+        return Err(Problem::new(format!("`{}` is not a name of a variable", name), hint));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The layers, one over the other.
+//! Reads all layers and combines them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,43 +7,42 @@ use std::path::{Path, PathBuf};
 use quell_guard::Policy;
 
 use super::file::{self, Settings};
-use super::find::{Here, Whose};
+use super::find::{FileOwner, Here};
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS, one_line};
 use super::{Config, ConfigFile, Layer, SettingOrigin, Sourced, find, guard, hooks, suggest};
 use crate::Error;
 
-/// The tables that no variable can set anything of.
+/// Tables that can only be set in files, not by variables.
 const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
 
-/// The variables that are not settings: where quell's files are, and what it gives to the processes of a job.
+/// Variables that are not settings: paths of quell's files, and what quell passes to the processes of a job.
 const OTHERS: [&str; 7] =
     ["QUELL_HOME", "QUELL_CONFIG", "QUELL_BIN", "QUELL_SESSION", "QUELL_JOB", "QUELL_MARK", "QUELL_LOG"];
 
-/// Those of quell's own tests and tools (`tests/README.md`), which the quell under test inherits. Without `QUELL_`.
+/// Variables of quell's tests and tools (`tests/README.md`), which a quell under test inherits. Without `QUELL_`.
 const DEVELOPMENT: &str = "ACTOR BENCH BENCH_WORKER BLESS CAMPAIGN_CLOCK CLOCK_BIN CLOCK_LIBRARY FAULT FAULTS_BIN FAULT_LOG FUZZ_ROUNDS \
     TEST_AFTER_FRONT TEST_ALONE TEST_CROWD TEST_HOME TEST_JOBS TEST_PART TEST_PROGRAM TEST_READY TEST_REPEAT \
     TEST_REQUIRE TEST_RESTART TEST_ROUNDS TEST_SOCKET TEST_TURN TEST_VOLUME VM_KERNEL";
 
-/// The settings and where they come from.
+/// The settings, and the origin of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Each of them as text with its origin, in a fixed order; then the hooks as `hooks[1]`, `hooks[2]`, …; then
+    /// Each setting as text with its origin, in a fixed order: the settings, the hooks as `hooks[1]`, `hooks[2]`, …, then
     /// `trust.projects`.
     pub values: Vec<Sourced>,
     /// The files that were read, weakest first.
     pub files: Vec<ConfigFile>,
-    /// What was left out and why, for people.
+    /// Which settings were ignored, and why.
     pub warnings: Vec<String>,
-    /// The keys of the guard that have been set, and in whose file.
+    /// The keys of the guard that were set, with the layer that set them.
     ruled: Vec<(&'static str, Layer)>,
 }
 
 impl Config {
-    /// Puts all layers together: the defaults, the user's file, the project's file for the directory `cwd`, and the
-    /// variables. `environment` is all of it, such as [`std::env::vars_os`] gives. Files that are not there are no error,
-    /// but for one that QUELL_CONFIG names. Nothing is changed anywhere.
+    /// Combines all layers: the defaults, the user's file, the project's file for the directory `cwd`, and the variables in
+    /// `environment`. A missing file is an error only if QUELL_CONFIG names it. Writes nothing.
     pub fn load(
         cwd: &Path,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -51,15 +50,15 @@ impl Config {
         Loaded::of(&Here::at(cwd), &Environment::new(environment))
     }
 
-    /// The settings that the files hold for this process, without the variables. No variable says anything about the guard.
+    /// The settings from files only. Used by the guard, which no variable can change.
     pub(crate) fn from_files_here() -> Result<Self, Error> {
         let mut loaded = Loaded::defaults();
         loaded.read_files(&Here::now(), &Environment::new(std::env::vars_os()), |read| read)?;
         Ok(loaded.config)
     }
 
-    /// What the files that can be read say about what may be done, if there is one that can't: a mistake in one of them
-    /// takes nothing back of what another one refuses. What allows something is not to be had from here.
+    /// Only the refusals of the files that can be read. Used when one of the files is damaged: a mistake in one file must not
+    /// cancel what another file refuses, and nothing is allowed from a partly read policy.
     pub(crate) fn refusals_here() -> Policy {
         let environment = Environment::new(std::env::vars_os());
         let mut loaded = Loaded::defaults();
@@ -68,7 +67,7 @@ impl Config {
         Policy { most, deny, ..Policy::default() }
     }
 
-    /// Whether settings are or could be read from there. `path` is without links.
+    /// Whether quell reads settings from `path`, or would if the file existed. `path` contains no links.
     pub fn is_read_from(path: &Path, cwd: &Path) -> bool {
         let environment = Environment::new(std::env::vars_os());
         let machine = Path::new(guard::MACHINE_FILE).parent().map(Path::to_owned);
@@ -79,7 +78,7 @@ impl Config {
         path.file_name() == Some(OsStr::new(find::PROJECT_FILE)) || places.any(is_in)
     }
 
-    /// The settings for this process: its directory and its environment. If its directory is gone it has no project.
+    /// The settings for the directory and the environment of this process. Without a working directory there is no project.
     pub fn load_here() -> Result<Loaded, Error> {
         Loaded::of(&Here::now(), &Environment::new(std::env::vars_os()))
     }
@@ -109,7 +108,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// All files, the strongest word about the guard first. `read` says what becomes of one that can't be used.
+    /// Reads all files, the strongest for the guard first. `read` decides whether a damaged file is an error.
     fn read_files(
         &mut self,
         here: &Here,
@@ -147,7 +146,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Puts the value of a flag over everything, in the words of the command line. `key` is such as `stop.grace`.
+    /// Applies the value of a command-line flag, which overrides all layers. `key` is a full name like `stop.grace`.
     pub fn set_flag(&mut self, key: &str, text: &str) -> Result<(), Error> {
         let bad = |message: String| Error::BadValue(format!("{key}: {message}"));
         let known =
@@ -165,16 +164,16 @@ impl Loaded {
         home: Option<&Path>,
     ) -> Result<(), Error> {
         let whose = match layer {
-            Layer::Machine => Whose::Roots,
-            Layer::Project if trusted => Whose::Anybodys,
-            Layer::User | Layer::Project => Whose::Ours,
+            Layer::Machine => FileOwner::Root,
+            Layer::Project if trusted => FileOwner::Any,
+            Layer::User | Layer::Project => FileOwner::UserOrRoot,
         };
         let text = find::read(path, whose)?;
         let Settings { values, hooks, guard, trusted: trusts } = file::parse(path, layer, home, &text)?;
         let ruled = self.files.iter().any(|file| file.layer == Layer::Machine);
         self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
         for setting in values {
-            // It decides about the records of all jobs, also those of other projects.
+            // These settings affect the records of all projects.
             if setting.key.section() == "gc" && !trusted {
                 self.distrust(path, setting.line, setting.key.full);
                 continue;
@@ -195,7 +194,7 @@ impl Loaded {
             let (key, line) = (rule.key, rule.line);
             if rule.allows() && ruled {
                 self.warnings.push(format!(
-                    "{}:{line}: {key} is ignored, for {} says what is allowed here",
+                    "{}:{line}: {key} is ignored, because {} decides what is allowed on this machine",
                     path.display(),
                     guard::MACHINE_FILE
                 ));
@@ -214,7 +213,7 @@ impl Loaded {
             for user in rule.unknown_users() {
                 let path = path.display();
                 self.warnings.push(format!(
-                    "{path}:{line}: {key}: there is no user {user} in /etc/passwd; name others by their number"
+                    "{path}:{line}: {key}: user {user} is not in /etc/passwd; use the numeric id of such users"
                 ));
             }
             rule.put(&mut self.config.guard, layer, &before);
@@ -232,17 +231,17 @@ impl Loaded {
     fn distrust(&mut self, path: &Path, line: usize, what: &str) {
         let dir = path.parent().unwrap_or(path).display();
         self.warnings.push(format!(
-            "{}:{line}: {what} is ignored, for this project is not trusted (add \"{dir}\" to [trust] projects in your own \
+            "{}:{line}: {what} is ignored, because this project is not trusted (add \"{dir}\" to [trust] projects in your own \
              file if you trust it)",
             path.display()
         ));
     }
 
-    /// Sets what has been checked.
+    /// Sets a checked value.
     fn put(&mut self, key: &Key, text: &str, source: SettingOrigin) {
         let text = match key.form {
             Form::Text | Form::Flag | Form::Count => text.to_owned(),
-            // A weaker layer's words stay: none of them can unmask what another one masks.
+            // Lists of all layers add up, so that no layer can unmask what another one masks.
             Form::Words => format!("{},{text}", self.config.start.mask.join(",")),
         };
         if (key.set)(&mut self.config, &text).is_ok() {
@@ -251,7 +250,7 @@ impl Loaded {
         }
     }
 
-    /// Adds a row before `trust.projects`, which is the last.
+    /// Adds a row before `trust.projects`, which stays last.
     fn show(&mut self, key: String, value: String, source: SettingOrigin) {
         let at = self.values.len().saturating_sub(1);
         self.values.insert(at, Sourced { key, value, source });
@@ -268,7 +267,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     matches!((std::fs::canonicalize(one), std::fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The variables that are set to something: an empty one counts as unset.
+/// The environment. An empty variable counts as unset.
 struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
@@ -284,23 +283,23 @@ impl Environment {
         self.path("HOME").filter(|path| path.is_absolute()).or_else(quell_sys::own_home)
     }
 
-    /// Where the user's own settings of all programs are.
+    /// The user's configuration directory (`XDG_CONFIG_HOME`).
     fn config_dir(&self, home: Option<&Path>) -> Option<PathBuf> {
         let dir = self.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
         dir.or_else(|| home.map(|home| home.join(".config")))
     }
 
-    /// The user's file, if there is one.
+    /// The user's file, if it exists.
     fn user_file(&self, cwd: &Path, home: Option<&Path>) -> Result<Option<PathBuf>, Error> {
         if let Some(named) = self.path("QUELL_CONFIG") {
-            // What everybody means by it: no file.
+            // The usual way to say: no file.
             if named == Path::new("/dev/null") {
                 return Ok(None);
             }
             let path = std::path::absolute(cwd.join(&named)).unwrap_or(named);
             if std::fs::symlink_metadata(&path).is_err() {
-                let message = format!("there is no file {}", path.display());
-                let hint = "set it to a file that is there, or to /dev/null for none, or unset it".into();
+                let message = format!("{} does not exist", path.display());
+                let hint = "set it to an existing file, set it to /dev/null for no file, or unset it".into();
                 return Err(Error::Variable { name: "QUELL_CONFIG".into(), message, hint });
             }
             return Ok(Some(path));
@@ -309,8 +308,8 @@ impl Environment {
         Ok(file.filter(|file| std::fs::symlink_metadata(file).is_ok()))
     }
 
-    /// The settings among the variables, checked. Any other `QUELL_*` variable is an error, unless quell knows it or it is
-    /// the policy's `approval` variable: it would be ignored while the caller relies on it.
+    /// The settings given by variables, checked. An unknown `QUELL_*` variable is an error, because the caller would rely on a
+    /// setting that has no effect. `approval` is the policy's approval variable, which is allowed.
     fn settings(&self, approval: &str) -> Result<Vec<(&'static Key, String, String)>, Error> {
         let mut settings = Vec::new();
         for (name, value) in &self.0 {
@@ -348,11 +347,11 @@ impl Environment {
     }
 }
 
-/// What to do about a variable that is not one of quell's, and that begins like those of this section.
+/// The hint for an unknown variable that begins like the variables of this section.
 fn nearest_variable(name: &str, section: Option<&str>, approval: &str) -> String {
     let keys: Vec<String> = KEYS.iter().map(Key::variable).collect();
     let known = keys.iter().map(String::as_str).chain(OTHERS).chain([approval]);
-    // All of them begin alike, which says nothing about how near they are.
+    // Compare without the common prefix.
     let short = |name: &'_ str| name.trim_start_matches("QUELL_").to_owned();
     let all: Vec<String> = known.filter(|known| known.starts_with("QUELL_")).map(short).collect();
     match (suggest::nearest(&short(name), all.iter().map(String::as_str)), section) {

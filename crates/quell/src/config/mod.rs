@@ -1,8 +1,8 @@
-//! Settings, and where each of them comes from: a flag, else a `QUELL_*` variable, else the project's `quell.toml`, else
-//! the user's own file, else the default. `docs/config.md` tells users about it.
+//! Settings and their origin. The order of precedence is: flag, `QUELL_*` variable, the project's `quell.toml`, the user's
+//! file, default. `docs/config.md` is the page for users.
 //!
-//! `keys.rs` has the one table of all settings. Every layer gives texts, which the table's readers turn into
-//! the fields of [`Config`]; a text that can't be read is an error in every layer, also where a stronger one wins.
+//! `keys.rs` has the one table of all settings. Each layer provides texts, which the readers in that table parse into the
+//! fields of [`Config`]. An invalid text is an error in every layer, even if a stronger layer overrides it.
 
 mod file;
 mod find;
@@ -23,7 +23,7 @@ use quell_guard::Policy;
 pub use load::Loaded;
 pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};
 
-/// All settings, final and checked.
+/// All settings, combined and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How jobs are stopped.
@@ -32,15 +32,15 @@ pub struct Config {
     pub start: StartConfig,
     /// How tests are run.
     pub test: TestConfig,
-    /// Which finished jobs are forgotten.
+    /// Which finished jobs are removed.
     pub gc: GcConfig,
-    /// How readiness is looked for.
+    /// How readiness is checked.
     pub ready: ReadyConfig,
-    /// What is done at events of jobs: the user's first, then those of a trusted project. All paths in it are absolute.
+    /// Hooks: the user's first, then those of a trusted project. All paths are absolute.
     pub hooks: Vec<Hook>,
-    /// What may be done.
+    /// The policy.
     pub guard: Policy,
-    /// The directories whose `quell.toml` may run commands and set what concerns all jobs; as the user's file names them.
+    /// The directories whose `quell.toml` may set hooks and settings that affect all jobs, as written in the user's file.
     pub trusted: Vec<PathBuf>,
 }
 
@@ -64,19 +64,19 @@ impl Default for Config {
 /// How background jobs are started: `[start]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartConfig {
-    /// How many bytes of each stream are kept.
+    /// The limit of the log of each stream, in bytes.
     pub max_log: u64,
-    /// What holds the tree.
+    /// The containment.
     pub contain: Contain,
-    /// What ends a job by itself.
+    /// When a job is over.
     pub until: Until,
-    /// How long readiness is waited for when that is asked for without a time. Not zero.
+    /// The default time for `--wait-ready`. Not zero.
     pub wait_ready: Duration,
-    /// When an ended program is started again.
+    /// When a program is started again after its exit.
     pub restart: RestartRules,
-    /// What becomes of a job whose owner is gone.
+    /// What happens to a job when its owner exits.
     pub on_owner_exit: OnOwnerExit,
-    /// The variables whose values are shown nowhere, each once.
+    /// The variables whose values are masked everywhere. No duplicates.
     pub mask: Vec<String>,
 }
 
@@ -95,12 +95,12 @@ impl Default for StartConfig {
 }
 
 impl Config {
-    /// The values of the variables that are to be masked, as this process has them.
+    /// The masked values, from the environment of this process.
     pub fn mask(&self) -> Mask {
         self.mask_with(&[], &[])
     }
 
-    /// The same with more names, and with variables that a job has besides.
+    /// The same with additional names, and with the additional variables of a job.
     pub(crate) fn mask_with(&self, names: &[String], set: &[(OsString, OsString)]) -> Mask {
         let names = [self.start.mask.as_slice(), names].concat();
         if names.is_empty() {
@@ -113,7 +113,7 @@ impl Config {
 /// How tests are run: `[test]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestConfig {
-    /// How long they may take; none for no limit.
+    /// The default timeout; none for no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -123,16 +123,16 @@ impl Default for TestConfig {
     }
 }
 
-/// Which finished jobs are forgotten: `[gc]`. None is no limit.
+/// Which finished jobs are removed: `[gc]`. None means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcConfig {
-    /// Whether that happens by itself.
+    /// Whether quell removes them automatically.
     pub auto: bool,
-    /// Those that ended longer ago than this.
+    /// Remove jobs that ended longer ago than this.
     pub max_age: Option<Duration>,
-    /// The oldest ones above this number.
+    /// Keep at most this many.
     pub max_count: Option<u64>,
-    /// The oldest ones while all together are larger than this many bytes.
+    /// Keep at most this many bytes in total.
     pub max_size: Option<u64>,
 }
 
@@ -147,12 +147,12 @@ impl Default for GcConfig {
     }
 }
 
-/// How readiness is looked for: `[ready]`.
+/// How readiness is checked: `[ready]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyConfig {
-    /// The time between two looks. Not zero.
+    /// The time between two checks. Not zero.
     pub interval: Duration,
-    /// How long one question by HTTP or one command may take. Not zero.
+    /// The timeout of one HTTP request or one command. Not zero.
     pub timeout: Duration,
 }
 
@@ -162,11 +162,11 @@ impl Default for ReadyConfig {
     }
 }
 
-/// What the fuzzer calls; no part of the interface.
+/// Entry points for the fuzzer. Not part of the public interface.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Reads a configuration file's text; what is wrong with it, if it can't be used.
+    /// Parses the text of a configuration file.
     pub fn read(text: &str) -> Result<(), String> {
         let path = std::path::Path::new("/etc/quell.toml");
         let read = super::file::parse(path, super::Layer::User, Some("/home/u".as_ref()), text);

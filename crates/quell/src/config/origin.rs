@@ -1,4 +1,4 @@
-//! Where a setting comes from.
+//! The origin of a setting.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use serde::{Serialize, Serializer};
 
 use super::keys::KEYS;
 
-/// Where a setting comes from. Shown as `/home/u/.config/quell/config.toml:3`, `QUELL_STOP_GRACE`, `default` or `flag`.
+/// The origin of a setting. Shown as `/home/u/.config/quell/config.toml:3`, `QUELL_STOP_GRACE`, `default` or `flag`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SettingOrigin {
-    /// Nobody set it.
+    /// Not set.
     Default,
     /// The machine's `guard.toml`.
     Machine(FileLine),
@@ -23,7 +23,7 @@ pub enum SettingOrigin {
     Project(FileLine),
     /// A variable.
     Env {
-        /// Which.
+        /// The name of the variable.
         name: String,
     },
     /// The command line.
@@ -37,7 +37,7 @@ pub struct FileLine {
     /// The file.
     #[serde(serialize_with = "lossy")]
     pub file: PathBuf,
-    /// The line, from 1 on.
+    /// The line, starting at 1.
     pub line: usize,
 }
 
@@ -61,9 +61,9 @@ impl fmt::Display for SettingOrigin {
 pub struct Sourced {
     /// Its name, such as `stop.grace`.
     pub key: String,
-    /// Its value as it was written; the words of a list with commas between them.
+    /// The value as written; the words of a list are separated by commas.
     pub value: String,
-    /// Where that is from. For a list that several gave to: the strongest of them.
+    /// The origin. For a list that several layers add to: the strongest of them.
     pub source: SettingOrigin,
 }
 
@@ -75,7 +75,7 @@ struct Setting {
     key: String,
     /// Its value.
     value: Value,
-    /// Where that is from. For a list that several gave to: the strongest of them.
+    /// The origin. For a list that several layers add to: the strongest of them.
     source: SettingOrigin,
 }
 
@@ -85,7 +85,7 @@ struct Setting {
 enum Value {
     /// A duration, in seconds.
     Seconds(f64),
-    /// Everything else, as it was written; the words of a list with commas between them.
+    /// Any other value as written; the words of a list are separated by commas.
     Text(String),
 }
 
@@ -100,21 +100,21 @@ impl From<Sourced> for Setting {
     }
 }
 
-/// Which of the files.
+/// The layer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// The machine's, which is about the guard alone.
+    /// The machine's file, which has only `[guard]`.
     Machine,
-    /// The user's.
+    /// The user's file.
     User,
-    /// The project's.
+    /// The project's file.
     Project,
 }
 
 impl Layer {
-    /// The origin that a line of this file is.
+    /// The origin of a line of a file of this layer.
     pub(crate) fn origin(self, file: &Path, line: usize) -> SettingOrigin {
         let at = FileLine { file: file.to_owned(), line };
         match self {
@@ -129,16 +129,16 @@ impl Layer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
-    /// Which of them.
+    /// Its layer.
     pub layer: Layer,
-    /// Where it is.
+    /// Its path.
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
-    /// Whether its hooks and its `[gc]` count: always for the user's, for a project's only if the user's file trusts it.
+    /// Whether its hooks and its `[gc]` are used: always for the user's file, for a project only if the user trusts it.
     pub trusted: bool,
 }
 
-/// JSON has no bytes: a path that is no UTF-8 is shown as well as it can be.
+/// JSON has no bytes, so a path that is not UTF-8 is shown with replacement characters.
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

@@ -1,20 +1,20 @@
-//! "Did you mean": the known word that is nearest to a wrong one.
+//! "Did you mean": finds the known word nearest to an unknown one.
 
-/// The nearest of `known`, if it is near enough to be what was meant.
+/// The nearest of `known`, if it is similar enough.
 pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase().replace('-', "_");
-    // One slip in three letters still looks like the word; more is another word.
+    // One mistake in three letters still looks like the word; more is another word.
     let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.to_lowercase().replace('-', "_"));
     let best = known.into_iter().map(|known| (distance(known), known)).min_by_key(|(distance, _)| *distance);
     best.filter(|(distance, known)| distance * 3 <= known.chars().count().max(3)).map(|(_, known)| known)
 }
 
-/// The nearest word as a hint; empty if there is none.
+/// The nearest word as a hint; empty if no word is similar.
 pub(crate) fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(word, known).map_or_else(String::new, |near| format!("did you mean `{near}`?"))
 }
 
-/// What to do about an unknown word: the nearest one if there is one, else all of them.
+/// The hint for an unknown word: the nearest known word, else all known words.
 pub(crate) fn hint<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     match nearest(word, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),

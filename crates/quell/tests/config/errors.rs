@@ -83,16 +83,16 @@ fn a_bad_value_is_told_with_what_to_write() {
         ("stop.signal = \"NOPE\"", "stop.signal: `NOPE` is no signal: give "),
         ("start.max_log = \"lots\"", "start.max_log: `lots` is no size: write "),
         ("start.max_log = \"1K\"", "start.max_log: `1K` is too small for a log: write at least 4K"),
-        ("gc.max_count = -1", "gc.max_count: `-1` is no count: write "),
-        ("start.restart_limit = 4294967296", "start.restart_limit: `4294967296` is no count"),
+        ("gc.max_count = -1", "gc.max_count: `-1` is not a count: write "),
+        ("start.restart_limit = 4294967296", "start.restart_limit: `4294967296` is not a count"),
         ("stop.verify = \"0s\"", "stop.verify: `0s` is too short: it must be longer than 0"),
         ("stop.ask = \"leaf\"", "stop.ask: `leaf` is none of tree, root"),
-        ("start.restart_limit = -1", "start.restart_limit: `-1` is no count"),
-        ("start.restart_limit = +1", "start.restart_limit: `+1` is no count"),
+        ("start.restart_limit = -1", "start.restart_limit: `-1` is not a count"),
+        ("start.restart_limit = +1", "start.restart_limit: `+1` is not a count"),
         ("gc.max_age = \"None\"", "gc.max_age: `None` is no duration"),
         ("ready.interval = \"0s\"", "ready.interval: `0s` is too short: it must be longer than 0"),
-        ("start.mask = [\"A=b\"]", "start.mask: `A=b` is no name of a variable"),
-        ("start.mask = [\"A,B\"]", "start.mask: `A,B` is no name"),
+        ("start.mask = [\"A=b\"]", "start.mask: `A=b` is not a name of a variable"),
+        ("start.mask = [\"A,B\"]", "start.mask: `A,B` is not a name"),
     ] {
         let (line, message, hint) = told(text);
         assert!(line == 1 && message.starts_with(part) && !hint.is_empty(), "{message} ({hint})");
@@ -187,7 +187,7 @@ fn a_bad_hook_is_told_with_its_line() {
             3,
             "hooks.run: a word of a command can't hold a NUL",
         ),
-        ("[[hooks]]\non = [\"ended\"]\nappend = \"\"\n", 3, "hooks.append: `` is no path of a file"),
+        ("[[hooks]]\non = [\"ended\"]\nappend = \"\"\n", 3, "hooks.append: `` is not the path of a file"),
         (
             "[[hooks]]\non = [\"ended\"]\nappend = \"a\"\ntimeout = \"0s\"\n",
             4,
@@ -228,7 +228,7 @@ fn a_bad_variable_is_told_by_its_name() {
         (
             "QUELL_GC_MAX_COUNT",
             "+1",
-            "QUELL_GC_MAX_COUNT: `+1` is no count",
+            "QUELL_GC_MAX_COUNT: `+1` is not a count",
             "mend it, or unset QUELL_GC_MAX_COUNT",
         ),
         (
@@ -274,8 +274,8 @@ fn a_bad_variable_is_told_by_its_name() {
     ] {
         let error = place.load(&[(name, value)]).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");
-        assert_eq!((error.code(), error.exit_code(), error.hint().as_str()), ("bad_value", 2, hint));
-        assert_eq!(error.body().details["variable"], name);
+        assert_eq!((error.code(), error.suggestion()), ("bad_value", Some(hint)));
+        assert_eq!(error.details()["variable"], name);
     }
     let latin = OsString::from_vec(b"\xe9".to_vec());
     let error = Config::load(&place.path("project"), [("QUELL_STOP_GRACE".into(), latin)]).unwrap_err();

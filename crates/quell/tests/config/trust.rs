@@ -113,14 +113,14 @@ fn a_project_can_not_trust_itself() {
         error.to_string(),
         format!("{}:2: [trust] in a project: it can't trust itself", file.display())
     );
-    assert!(error.hint().contains("your own file"), "{}", error.hint());
+    assert!(error.suggestion().unwrap().contains("your own file"), "{error:?}");
 }
 
 #[test]
 fn trust_is_written_as_absolute_paths() {
     let place = Place::new();
     for (text, message) in [
-        ("projects = [\"src/web\"]", "trust.projects: `src/web` is no absolute path"),
+        ("projects = [\"src/web\"]", "trust.projects: `src/web` is not an absolute path"),
         ("projects = \"/srv\"", "trust.projects: must be a list of strings, not string \"/srv\""),
         ("project = [\"/srv\"]", "unknown key `project` in [trust]"),
     ] {

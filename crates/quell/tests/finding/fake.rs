@@ -8,8 +8,8 @@ use quell::StatsFilter;
 use quell::binary::{Home, JobDir, stats_of};
 use quell_core::{
     Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
-    JobRequest, JobSpec, JobState, KillReason, Member, Moment, Output, ProcId, Receipt, Record, RootOutcome,
-    RootReport, SCHEMA, SessionKind, Step, StepKind, Timestamp, Usage, Verdict,
+    JobRequest, JobSpec, KillReason, Member, Moment, Output, ProcId, Receipt, RecordedState, RecordedTree,
+    RootOutcome, RootReport, SCHEMA, SessionKind, StateRecord, Step, StepKind, Timestamp, Usage, Verdict,
 };
 use quell_store::Lock;
 use tempfile::TempDir;
@@ -104,30 +104,44 @@ impl Fake {
         self.tags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
-    pub fn record(&self, state: JobState) -> Record {
-        let over = state == JobState::Ended;
-        Record {
+    fn record(&self, state: RecordedState, at: f64) -> StateRecord {
+        StateRecord {
             schema: SCHEMA.into(),
             id: self.id(),
-            state,
-            since: self.moment(if over { self.lasted } else { 0.5 }),
-            held: Some(ContainmentKind::Reaper),
-            cgroup: None,
-            root: Some(ProcId { pid: 4_000_000, start: 1 }),
+            run: 1,
+            since: self.moment(at),
             keeper: None,
             standby: None,
-            run: 1,
-            ready: None,
-            session: SessionKind::Own,
-            outcome: over.then(|| self.outcome.clone()),
-            cause: over.then_some(self.cause),
-            actor: over.then_some(Actor::Program),
-            verdict: over.then(|| self.verdict.clone()),
-            survivors: Vec::new(),
-            marker: String::new(),
+            marker: "m".into(),
             home_cgroups: Vec::new(),
+            state,
+        }
+    }
+
+    fn tree() -> RecordedTree {
+        RecordedTree {
+            containment: ContainmentKind::Reaper,
+            session: SessionKind::Own,
+            root: ProcId { pid: 4_000_000, start: 1 },
+            cgroup: None,
             members: Vec::new(),
         }
+    }
+
+    /// It runs.
+    pub fn running(&self) -> StateRecord {
+        self.record(RecordedState::Running { tree: Self::tree(), outcome: None }, 0.5)
+    }
+
+    /// It is ready.
+    pub fn ready(&self) -> StateRecord {
+        let ready = self.moment(0.5);
+        self.record(RecordedState::Ready { tree: Self::tree(), outcome: None, ready }, 0.5)
+    }
+
+    /// It has ended, or has survivors.
+    pub fn ended(&self) -> StateRecord {
+        self.record(RecordedState::after(&self.receipt(), Some(Self::tree()), None), self.lasted)
     }
 
     pub fn receipt(&self) -> Receipt {
@@ -193,11 +207,11 @@ impl Fake {
         }
     }
 
-    /// Puts it on record in `state`, kept as long as the lock is.
-    pub fn live(&self, home: &Home, state: JobState) -> (JobId, Lock) {
+    /// Puts it on record as running, kept as long as the lock is.
+    pub fn live(&self, home: &Home) -> (JobId, Lock) {
         let job = home.job(self.id());
         let lock = job.create(&self.spec(), None).unwrap();
-        job.append_state(&self.record(state)).unwrap();
+        job.append_state(&self.running()).unwrap();
         if let Some(name) = self.name {
             home.claim(name, self.id()).unwrap();
         }
@@ -207,14 +221,17 @@ impl Fake {
     /// Ends it, as its keeper does.
     pub fn end(&self, job: &JobDir, lock: Lock) {
         job.write_receipt(&self.receipt()).unwrap();
-        job.append_state(&self.record(JobState::Ended)).unwrap();
-        job.mark_ended().unwrap();
+        let record = self.ended();
+        job.append_state(&record).unwrap();
+        if record.state.is_ended() {
+            job.mark_ended().unwrap();
+        }
         drop(lock);
     }
 
     /// Puts it on record and ends it.
     pub fn finish(&self, home: &Home) -> JobId {
-        let (id, lock) = self.live(home, JobState::Running);
+        let (id, lock) = self.live(home);
         self.end(&home.job(id), lock);
         id
     }

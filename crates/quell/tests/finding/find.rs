@@ -1,5 +1,5 @@
 use quell::binary::resolve;
-use quell::{Error, JobId, JobState};
+use quell::{Error, JobId};
 
 use crate::fake::{Fake, THEN, TestHome, finish};
 
@@ -7,7 +7,7 @@ use crate::fake::{Fake, THEN, TestHome, finish};
 fn a_job_is_found_by_its_id_and_by_the_beginning_of_it_in_either_case() {
     let place = TestHome::new();
     let done = Fake { random: 7 << 70, ..Fake::at(100) }.finish(&place.home);
-    let (live, _lock) = Fake { random: 9 << 70, ..Fake::at(100) }.live(&place.home, JobState::Running);
+    let (live, _lock) = Fake { random: 9 << 70, ..Fake::at(100) }.live(&place.home);
     for id in [done, live] {
         let text = id.to_string();
         for end in [26, 25, 12] {
@@ -30,7 +30,7 @@ fn an_ambiguity_names_five() {
     match resolve(&place.home, common).unwrap_err() {
         error @ Error::Ambiguous { .. } => {
             assert_eq!(error.to_string(), format!("`{common}` is the beginning of more than 5 jobs"));
-            assert_eq!(error.body().details["ids"].as_array().map(Vec::len), Some(5));
+            assert_eq!(error.details()["ids"].as_array().map(Vec::len), Some(5));
         }
         other => panic!("{other}"),
     }
@@ -75,7 +75,7 @@ fn a_name_means_who_bears_it_or_bore_it_last() {
     // Without the note of the name, the index knows the last of the finished ones.
     std::fs::remove_file(place.path("names").join("web")).unwrap();
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
-    let (second, _lock) = Fake { name: Some("web"), ..Fake::at(1) }.live(&place.home, JobState::Running);
+    let (second, _lock) = Fake { name: Some("web"), ..Fake::at(1) }.live(&place.home);
     assert_eq!(resolve(&place.home, "web").unwrap(), second);
     // A live one says itself what it is called.
     std::fs::remove_file(place.path("names").join("web")).unwrap();

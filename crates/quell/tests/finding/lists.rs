@@ -44,8 +44,10 @@ fn the_index_is_the_users_alone() {
 fn live_jobs_come_first_and_ten_finished_ones_after_them() {
     let place = TestHome::new();
     let made = finish(&place.home, 15);
-    let (old, _old) = Fake::at(1).live(&place.home, JobState::Running);
-    let (new, _new) = Fake::at(20).live(&place.home, JobState::Ready);
+    let (old, _old) = Fake::at(1).live(&place.home);
+    let ready = Fake::at(20);
+    let (new, _new) = ready.live(&place.home);
+    place.home.job(new).append_state(&ready.ready()).unwrap();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!((found.jobs.len(), found.more), (12, 5));
     assert_eq!((found.jobs[0].id, found.jobs[1].id), (new, old));
@@ -65,7 +67,7 @@ fn a_filter_holds_for_live_and_finished_jobs() {
     let other = Fake { tags: vec![("team", "b")], session: Some("s"), ..Fake::at(2) }.finish(&place.home);
     let named = Fake { name: Some("web"), ..Fake::at(3) }.finish(&place.home);
     let fake = Fake { tags: vec![("team", "a")], session: Some("s"), name: Some("api"), ..Fake::at(4) };
-    let (live, _lock) = fake.live(&place.home, JobState::Running);
+    let (live, _lock) = fake.live(&place.home);
 
     let tags = |tags: &[&str]| Filter {
         tags: tags.iter().map(|tag| tag.parse().unwrap()).collect(),
@@ -94,12 +96,12 @@ fn a_filter_holds_for_live_and_finished_jobs() {
 #[test]
 fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
     let place = TestHome::new();
-    let (lost, lock) = Fake::at(0).live(&place.home, JobState::Running);
+    let (lost, lock) = Fake::at(0).live(&place.home);
     drop(lock);
     let fake = Fake::at(1);
-    let (ended, lock) = fake.live(&place.home, JobState::Running);
+    let (ended, lock) = fake.live(&place.home);
     // Its keeper was killed after it had said so, before it could put the job away; or the job has written that itself.
-    place.home.job(ended).append_state(&fake.record(JobState::Ended)).unwrap();
+    place.home.job(ended).append_state(&fake.ended()).unwrap();
     drop(lock);
     let found = list(&place.home, &Filter::default()).unwrap().jobs;
     assert_eq!((found[0].id, found[0].state), (ended, JobState::Lost));
@@ -123,7 +125,7 @@ fn a_job_without_a_state_is_created() {
 fn the_start_of_a_live_job_is_told_by_its_clock() {
     let place = TestHome::new();
     let fake = Fake::at(0);
-    let (id, _lock) = fake.live(&place.home, JobState::Running);
+    let (id, _lock) = fake.live(&place.home);
     // It came into this state half a second after the start.
     assert_eq!(JobView::read(&place.home.job(id)).unwrap().started, Some(fake.spec().created));
 }
@@ -148,7 +150,7 @@ fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
         let error = JobView::read(&place.home.job(id)).unwrap_err().to_string();
         assert_eq!(error.matches(name).count(), 1, "{error}");
     }
-    let (live, _lock) = Fake::at(9).live(&place.home, JobState::Running);
+    let (live, _lock) = Fake::at(9).live(&place.home);
     std::fs::write(place.home.job(live).dir().join("state.jsonl"), "\0").unwrap();
     let found = list(&place.home, &Filter::default()).unwrap();
     assert_eq!(found.jobs.iter().map(|view| view.id).collect::<Vec<_>>(), [good]);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use quell::binary::{list, resolve};
-use quell::{Filter, GcRules, JobState};
+use quell::{Filter, GcRules};
 
 use crate::fake::{Fake, TestHome, gc, stats};
 
@@ -32,8 +32,7 @@ fn many_finished_jobs_are_listed_found_and_removed() {
     timed("making the second half", || finish(half..count));
     let found = timed("list: the second half is taken in", || list(home, &Filter::default()).unwrap());
     assert_eq!(found.more, count - 10);
-    let live: Vec<_> =
-        (0..count / 100).map(|second| Fake::at(count + second).live(home, JobState::Running)).collect();
+    let live: Vec<_> = (0..count / 100).map(|second| Fake::at(count + second).live(home)).collect();
     let found = timed("list with live ones", || list(home, &Filter::default()).unwrap());
     assert_eq!((found.jobs.len(), found.more), (live.len() + 10, count - 10));
     assert_eq!(timed("list again", || list(home, &Filter::default()).unwrap()).more, count - 10);

@@ -25,7 +25,7 @@ fn the_sums_are_those_of_the_receipts() {
         cause: Cause::Timeout,
         grace_used: Some(5.0),
         killed: true,
-        verdict: Verdict::Survivors { count: 1 },
+        verdict: Verdict::Unproven { why: "x".into() },
         ..Fake::at(30)
     }
     .finish(home);
@@ -112,7 +112,7 @@ fn over_time_gaps_show_and_refusals_count() {
         Fake { grace_used: Some(grace_used), killed, cause: Cause::Timeout, ..Fake::at(hour * HOUR) }
             .finish(home);
     }
-    Fake { leaked: true, verdict: Verdict::Survivors { count: 1 }, ..Fake::at(4 * HOUR) }.finish(home);
+    Fake { leaked: true, verdict: Verdict::Unproven { why: "x".into() }, ..Fake::at(4 * HOUR) }.finish(home);
     write_log(
         &place,
         &[

@@ -13,6 +13,7 @@ use quell::{Cursor, Error, Job, Stream};
 
 use super::{fail, quell};
 use crate::args::LogsArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render::format;
 use print::{LineStyle, Printer};
@@ -20,7 +21,7 @@ use print::{LineStyle, Printer};
 /// Shows what was asked for, and follows it if that was.
 pub fn logs(args: &LogsArgs) -> ExitCode {
     if quell::binary::closed_at_start()[1] {
-        return output::to_stdout("").unwrap_or(ExitCode::from(output::FAILED));
+        return output::to_stdout("").unwrap_or(ExitCode::from(exit::FAILED));
     }
     match show(args) {
         Ok((cursor, written)) => {

@@ -11,6 +11,7 @@ use quell::{Cursor, Job, Omitted, Stream, Timestamp, Unwritten};
 use super::super::envelope;
 use super::Flow;
 use crate::args::LogsArgs;
+use crate::errors::exit;
 use crate::output;
 use crate::render::format;
 use crate::render::{ControlFilter, printable};
@@ -261,5 +262,5 @@ impl LogLimits {
 pub fn complain(trouble: Option<io::Error>) -> Option<ExitCode> {
     let error = trouble.filter(|error| error.kind() != io::ErrorKind::BrokenPipe)?;
     output::to_stderr(&format!("quell: can't write to stdout: {error} (free some space there)\n"));
-    Some(ExitCode::from(output::FAILED))
+    Some(ExitCode::from(exit::FAILED))
 }

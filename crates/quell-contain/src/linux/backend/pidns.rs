@@ -31,13 +31,11 @@ impl Pidns {
     /// In a user namespace of its own RLIMIT_NPROC counts just the tree. Root is exempt from it, and needs no user namespace.
     pub fn acquire(limits: &Limits) -> Result<Self, Unavailable> {
         if limits.memory.is_some() || limits.cpu.is_some() {
-            return Err(Unavailable::limit(
-                "a PID namespace holds no memory or CPU limit; use --contain cgroup",
-            ));
+            return Err(Unavailable::limit("a PID namespace holds no memory or CPU limit; a cgroup does"));
         }
         if limits.procs.is_some() && quell_sys::uid() == 0 {
             return Err(Unavailable::limit(
-                "root's processes are not counted in a PID namespace; use --contain cgroup",
+                "root's processes are not counted in a PID namespace; a cgroup counts them",
             ));
         }
         // Init counts too.

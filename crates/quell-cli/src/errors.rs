@@ -1,0 +1,317 @@
+//! What each error means on the command line: its exit code and what to do about it. The library knows neither.
+
+use exit::{FAILED, NO, NOT_EXECUTABLE, PROGRAM_NOT_FOUND};
+use quell::binary::ExecRemedy;
+use quell::{ErrorBody, RunError};
+use serde_json::json;
+
+#[cfg(target_os = "linux")]
+pub use linux::{body, exit_code, hint};
+
+/// The exit codes of quell's verbs. `run` passes on that of its command, so its own begin at 122.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most verbs are not built there yet"))]
+pub mod exit {
+    /// The answer is no: a job in the wrong state, a failed test, a service that does not run.
+    pub const NO: u8 = 1;
+    pub const USAGE: u8 = 2;
+    pub const NOT_FOUND: u8 = 3;
+    pub const REFUSED: u8 = 4;
+    pub const NOT_PROVEN_DEAD: u8 = 5;
+    pub const TIMED_OUT: u8 = 6;
+    /// `run`: processes of the job are not proven dead.
+    pub const RUN_NOT_PROVEN_DEAD: u8 = 122;
+    /// `run --leak fail`: processes outlived the command.
+    pub const RUN_LEAKED: u8 = 123;
+    /// `run`, `test`: the time was up.
+    pub const RUN_TIMED_OUT: u8 = 124;
+    /// quell itself could not do its work.
+    pub const FAILED: u8 = 125;
+    pub const NOT_EXECUTABLE: u8 = 126;
+    pub const PROGRAM_NOT_FOUND: u8 = 127;
+}
+
+const SYSTEM_LIMITS: &str = "look at the system's limits (processes, open files, memory) and try again";
+
+/// An error that only the command line has.
+pub fn said(code: &str, message: impl Into<String>, hint: impl Into<String>) -> ErrorBody {
+    let (code, message, hint) = (code.into(), message.into(), hint.into());
+    ErrorBody { code, message, hint, retryable: false, details: json!({}) }
+}
+
+/// The exit code and the error of a `run` that could not be started.
+pub fn of_run(error: &RunError) -> (u8, ErrorBody) {
+    let (exit_code, hint) = start_row(error);
+    let body = said(error.code(), error.to_string(), hint);
+    (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
+}
+
+fn start_row(error: &RunError) -> (u8, &'static str) {
+    match error {
+        RunError::NotFound(_) => (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file"),
+        RunError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
+        RunError::Directory(_) => {
+            (NOT_EXECUTABLE, "name a program in it; `--cwd` is for the working directory")
+        }
+        RunError::NoInterpreter { .. } => {
+            (NOT_EXECUTABLE, "install that interpreter, or name another one first")
+        }
+        RunError::MaskedName => (FAILED, "`start.mask` says which variables are masked"),
+        RunError::Cwd { .. } => (FAILED, "give --cwd a directory that exists and that you may enter"),
+        RunError::Nul(_) => (FAILED, "leave the NUL byte out"),
+        RunError::Proc(_) => (FAILED, "mount a /proc of this PID namespace (unshare has --mount-proc)"),
+        RunError::Containment(_) => {
+            (FAILED, "`quell doctor` says what this host can do; `--contain auto` takes the best of it")
+        }
+        RunError::Limit(_) => (
+            FAILED,
+            "`quell doctor` says which limits this host can hold; `--contain cgroup` or `scope` holds the most",
+        ),
+        RunError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
+        RunError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
+        RunError::Stdin { .. } => (FAILED, "give --stdin a file that exists and that you may read"),
+        RunError::Record { .. } => (
+            FAILED,
+            "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record",
+        ),
+        RunError::Receipt { target, .. } if target.starts_with(quell::binary::DESCRIPTOR) => {
+            (FAILED, "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE")
+        }
+        RunError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
+        RunError::Start(_) | RunError::System { .. } => (FAILED, SYSTEM_LIMITS),
+        RunError::Stopped(_) => (FAILED, "start it again if it should run; if its time was up, give it more"),
+        RunError::Unsupported(_) => (FAILED, "run it on Linux"),
+    }
+}
+
+fn exec_hint(remedy: ExecRemedy) -> &'static str {
+    match remedy {
+        ExecRemedy::Right => "make it executable (chmod +x), or name its interpreter first",
+        ExecRemedy::ShorterArguments => {
+            "pass long data in a file or standard input, or use fewer variables: arguments and environment share one limit"
+        }
+        ExecRemedy::ClosedFile => "a process has the file open for writing: close it there, and try again",
+        ExecRemedy::FewerLinks => {
+            "look where its symbolic links lead, or the interpreters of its `#!` line: they never end, or are too many"
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io::{self, ErrorKind};
+
+    use quell::Error;
+    use quell::ErrorBody;
+    use quell::RunError;
+    use quell_guard::Error as Host;
+
+    use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
+    use super::start_row;
+
+    /// The exit code of a verb that fails with it.
+    pub fn exit_code(error: &Error) -> u8 {
+        row(error).0
+    }
+
+    /// What to do about it.
+    pub fn hint(error: &Error) -> String {
+        row(error).1
+    }
+
+    /// The error as programs read it.
+    pub fn body(error: &Error) -> ErrorBody {
+        ErrorBody {
+            code: error.code().into(),
+            message: error.to_string(),
+            hint: hint(error),
+            retryable: error.is_retryable(),
+            details: error.details(),
+        }
+    }
+
+    fn row(error: &Error) -> (u8, String) {
+        let (exit_code, hint) = match error {
+            Error::Refused(decision) => (REFUSED, decision.hint.as_str()),
+            Error::Host(error) => host_row(error),
+            Error::NoSuchJob(_) => {
+                (NOT_FOUND, "`quell list --all` shows all jobs; give at least 4 characters of an id")
+            }
+            Error::Ambiguous { ids, .. } => return (USAGE, format!("give more of it: {}", ids.join(", "))),
+            Error::InvalidJob(_) => (
+                USAGE,
+                "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`",
+            ),
+            Error::State(_) => (NO, "`quell status` shows its state"),
+            Error::KeptElsewhere { id, home, .. } => {
+                return (NO, format!("stop it with `QUELL_HOME={} quell stop {id}`", home.display()));
+            }
+            Error::NotProvenDead(_) => (NOT_PROVEN_DEAD, "`quell stop` tries again"),
+            Error::TimedOut(_) => (TIMED_OUT, "wait again, or longer"),
+            Error::NotRead { .. } => {
+                (TIMED_OUT, "send the rest when the program reads again, or wait longer")
+            }
+            Error::BadValue(_) => (USAGE, "see --help"),
+            Error::Variable { hint, .. }
+            | Error::UnknownVariable { hint, .. }
+            | Error::Config { hint, .. } => (USAGE, hint.as_str()),
+            // `--no-record` is an option of `quell run` alone.
+            Error::Start(RunError::Record { .. }) => {
+                (FAILED, "set QUELL_HOME to a directory that you may write and that has free space")
+            }
+            Error::Start(error) => start_row(error),
+            Error::EndNotRecorded { .. } => (
+                FAILED,
+                "make it writable and check that there is space; then `quell sweep` puts the end on record",
+            ),
+            Error::Io { path, error }
+                if error.kind() == ErrorKind::InvalidData && path.ends_with("spec.json") =>
+            {
+                (
+                    FAILED,
+                    "it is damaged, or another version of quell wrote it; `quell stop` and `quell rm` work",
+                )
+            }
+            Error::Io { error, .. } => (FAILED, io_hint(error)),
+            Error::Index(_) => (FAILED, "remove index.db in quell's home; it is made again from the records"),
+            Error::Keeper(_) => (FAILED, "`quell sweep` finishes jobs whose keeper is lost"),
+            Error::NoHome => (FAILED, "set QUELL_HOME to a directory of yours"),
+            Error::NoProgram(_) => (FAILED, "put `quell` on the PATH, or set QUELL_BIN to its path"),
+        };
+        (exit_code, hint.to_owned())
+    }
+
+    fn host_row(error: &Host) -> (u8, &str) {
+        match error {
+            Host::Refused(decision) => (REFUSED, &decision.hint),
+            Host::NoSuchProcess(_) => (NOT_FOUND, "it may have exited; PIDs are reused"),
+            Host::NotPermitted(_) => (REFUSED, "it belongs to another user; try it as that user, or as root"),
+            Host::NoSuchService(_) => (
+                NOT_FOUND,
+                "`systemctl list-units --all --type=service` shows them; those of a user need --user",
+            ),
+            Host::NoSystemd { user: true, .. } => {
+                (FAILED, "log in as that user, or keep its manager running: `loginctl enable-linger`")
+            }
+            Host::NoSystemd { user: false, .. } => {
+                (FAILED, "in a container or without systemd, run the program itself: `quell start`")
+            }
+            Host::Systemctl(_) => (FAILED, "try the same with systemctl itself"),
+            Host::TimedOut(_) => (FAILED, "wait again, or longer"),
+            Host::Io { error, .. } => (FAILED, io_hint(error)),
+        }
+    }
+
+    fn io_hint(error: &io::Error) -> &'static str {
+        match error.kind() {
+            _ if quell::binary::is_out_of_descriptors(error) => {
+                "raise the limit of open files (`ulimit -n`), or close some"
+            }
+            ErrorKind::NotFound => "check that it is there",
+            ErrorKind::ReadOnlyFilesystem => {
+                "mount its file system for writing, or set QUELL_HOME to a directory that you may write"
+            }
+            _ => "check that it is yours and that there is space",
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::path::PathBuf;
+
+    use quell::Error;
+    use quell::RunError;
+    use quell::binary::BUILT_IN;
+    use quell::binary::ExecRemedy;
+    use quell::{Decision, JobId};
+    use quell_guard::Error as HostError;
+
+    /// One of each, with the parts that are the caller's in capitals.
+    fn all() -> Vec<Error> {
+        let text = |text: &str| text.to_owned();
+        let io = |errno| std::io::Error::from_raw_os_error(errno);
+        let path = || PathBuf::from("/PATH");
+        let not_executable =
+            |remedy| RunError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
+        let refused = Decision::refuse("VERB_DENIED", BUILT_IN, "REASON", "HINT");
+        let start = [
+            RunError::NotFound(text("PROGRAM")),
+            not_executable(ExecRemedy::Right),
+            not_executable(ExecRemedy::ShorterArguments),
+            not_executable(ExecRemedy::ClosedFile),
+            not_executable(ExecRemedy::FewerLinks),
+            RunError::Directory(text("PROGRAM")),
+            RunError::NoInterpreter { program: text("PROGRAM"), why: text("WHY") },
+            RunError::Cwd { path: path(), error: text("WHY") },
+            RunError::Nul(text("WHAT")),
+            RunError::MaskedName,
+            RunError::Proc(text("WHY")),
+            RunError::Containment(text("WHY")),
+            RunError::Limit(text("WHY")),
+            RunError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
+            RunError::OwnerGone(text("WHY")),
+            RunError::Stdin { path: path(), error: text("WHY") },
+            RunError::Record { path: path(), error: text("WHY") },
+            RunError::Receipt { target: text("FILE"), error: text("WHY") },
+            RunError::Receipt { target: text("descriptor 9"), error: text("WHY") },
+            RunError::Start(text("WHY")),
+            RunError::Stopped(text("WHY")),
+            RunError::System { what: text("WHAT"), error: text("WHY") },
+            RunError::Unsupported(text("WHY")),
+        ];
+        let others = [
+            Error::Refused(Box::new(refused)),
+            Error::Host(HostError::NoSuchProcess(4711)),
+            Error::Host(HostError::NotPermitted(text("WHY"))),
+            Error::Host(HostError::NoSuchService(text("NAME"))),
+            Error::Host(HostError::NoSystemd { message: text("WHY"), user: true }),
+            Error::Host(HostError::NoSystemd { message: text("WHY"), user: false }),
+            Error::Host(HostError::Systemctl(text("WHY"))),
+            Error::NoSuchJob(text("JOB")),
+            Error::NoSuchJob(text("01K")),
+            Error::Ambiguous { prefix: text("01KA"), ids: vec![text("ID"), text("ID")], more: true },
+            Error::InvalidJob(text("JOB")),
+            Error::State(text("WHY")),
+            Error::KeptElsewhere { id: JobId::new(0, 0), keeper: 4711, home: path() },
+            Error::NotProvenDead(text("WHY")),
+            Error::EndNotRecorded { id: JobId::new(0, 0), proven: true, path: path(), error: io(30) },
+            Error::TimedOut(text("WHY")),
+            Error::NotRead { job: text("JOB"), sent: 7 },
+            Error::BadValue(text("WHY")),
+            Error::Variable { name: text("QUELL_X"), message: text("WHY"), hint: text("HINT") },
+            Error::UnknownVariable { name: text("QUELL_X"), hint: text("HINT") },
+            Error::Config { file: path(), line: 3, message: text("WHY"), hint: text("HINT") },
+            Error::Io { path: path(), error: io(2) },
+            Error::Io { path: path(), error: io(13) },
+            Error::Io { path: path(), error: io(24) },
+            Error::Index(text("WHY")),
+            Error::Keeper(text("WHY")),
+            Error::NoHome,
+            Error::NoProgram(text("WHY")),
+        ];
+        start.into_iter().map(Error::Start).chain(others).collect()
+    }
+
+    #[test]
+    fn every_error_has_a_text_a_hint_and_an_exit_code() {
+        let line = |error: &Error| {
+            let body = super::body(error);
+            let again = if body.retryable { ", retryable" } else { "" };
+            format!(
+                "{} (exit {}{again})\n  {}\n  {}\n",
+                body.code,
+                super::exit_code(error),
+                body.message,
+                body.hint
+            )
+        };
+        let text: String = all().iter().map(line).collect();
+        insta::with_settings!({
+            omit_expression => true,
+            prepend_module_to_snapshot => false,
+            snapshot_path => "../tests/snapshots",
+        }, {
+            insta::assert_snapshot!("errors", text);
+        });
+    }
+}

@@ -1,0 +1,412 @@
+//! Every way in which quell runs a program passes the guard: also the roles in which it executes itself, a restart, and what
+//! only looks like one of its helpers.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::symlink, net::UnixStream},
+    },
+    path::Path,
+};
+
+use quell_tests::{
+    eventually,
+    host::am_root,
+    run::{Finished, PATIENCE, Quell},
+    skip,
+    test_env::TestEnv,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    guard::decisions::{code, policy, verb},
+    test_verb::audit,
+};
+
+/// Policies that let no program be started, and the code of the refusal.
+const CLOSED: [(&str, &str); 4] = [
+    ("[guard]\nmost = \"read\"\n", "EFFECT_DENIED"),
+    ("[guard]\ndeny = [\"start\"]\n", "VERB_DENIED"),
+    ("[guard]\ndeny = [\"run\", \"start\", \"test\"]\n", "VERB_DENIED"),
+    ("[guard]\nmost = \"reed\"\n", "bad_config"),
+];
+
+/// What a keeper of this command is asked, as a caller of `quell __keep` can write it.
+fn request(lab: &TestEnv, command: &[&str], terms: Value) -> Value {
+    json!({
+        "home": lab.home(),
+        "request": {
+            "command": command, "cwd": lab.dir(), "env": { "clear": true, "set": [["PATH", "/usr/bin:/bin"]] },
+            "mode": { "background": { "max_log": 1 << 20, "test": terms } },
+        },
+    })
+}
+
+/// What only a background job has, in such a request.
+fn background(message: &mut Value) -> &mut Value {
+    &mut message["request"]["mode"]["background"]
+}
+
+/// `quell __keep` with this request on a socket, as its own caller gives it.
+fn keep(lab: &TestEnv, request: &Value) -> Finished {
+    keep_by(verb(lab, "__keep"), request)
+}
+
+fn keep_by(role: Quell<'_>, request: &Value) -> Finished {
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+    ours.write_all(format!("{request}\n").as_bytes()).expect("it is read");
+    let done = role.stdin(File::from(OwnedFd::from(theirs))).finish();
+    // A caller that is gone before the answer has its job stopped.
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    BufReader::new(ours).read_line(&mut String::new()).expect("an answer");
+    done
+}
+
+/// The last line of the log.
+fn last(lab: &TestEnv) -> Value {
+    audit(lab).pop().expect("a line in the audit log")
+}
+
+#[test]
+fn a_request_for_a_keeper_passes_the_guard() {
+    let lab = TestEnv::as_me();
+    let made = lab.path("made");
+    let touch = request(&lab, &["touch", &made.to_string_lossy()], Value::Null);
+    for (rules, code) in CLOSED {
+        policy(&lab, rules);
+        let lines = audit(&lab).len();
+        assert_eq!(keep(&lab, &touch).code(), Some(4), "{rules}");
+        assert_eq!(audit(&lab).len(), lines + 1, "{rules}");
+        let line = last(&lab);
+        assert_eq!((&line["verb"], &line["target"]), (&json!("start"), &json!("touch")), "{line:#}");
+        assert_eq!((&line["decision"]["code"], &line["decision"]["allowed"]), (&json!(code), &json!(false)));
+        assert!(lab.ids("jobs").is_empty(), "{rules}");
+    }
+    assert!(!made.exists());
+    // Where a start is allowed, so is this; and the log has its line.
+    policy(&lab, "");
+    assert_eq!(keep(&lab, &touch).code(), Some(0));
+    assert!(eventually(PATIENCE, || made.exists()));
+    assert_eq!((&last(&lab)["verb"], &last(&lab)["decision"]["allowed"]), (&json!("start"), &json!(true)));
+    assert!(eventually(PATIENCE, || lab.ids("live").is_empty()));
+}
+
+#[test]
+fn a_start_is_in_the_log_once_with_the_process_that_called_it() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().command(["true"]).begin();
+    let lines = audit(&lab);
+    let kinds: Vec<_> = lines.iter().map(|line| (&line["kind"], &line["verb"])).collect();
+    assert_eq!(
+        kinds,
+        [(&json!("decision"), &json!("start")), (&json!("act"), &json!("start"))],
+        "{lines:#?}"
+    );
+    assert_eq!(
+        (&lines[0]["actor"], &lines[1]["receipt"]),
+        (&lines[1]["actor"], &json!(job.id)),
+        "{lines:#?}"
+    );
+    assert!(job.wait_over(PATIENCE));
+}
+
+#[test]
+fn without_its_line_in_the_log_nothing_is_started() {
+    let lab = TestEnv::as_me();
+    assert_eq!(lab.start().command(["true"]).finish().code(), Some(0));
+    assert!(eventually(PATIENCE, || lab.ids("live").is_empty()));
+    fs::remove_file(lab.home().join("audit.jsonl")).expect("the log");
+    fs::create_dir(lab.home().join("audit.jsonl")).expect("mkdir");
+    let made = lab.path("made");
+    let done = lab.start().args(["--json"]).command(["touch".as_ref(), made.as_os_str()]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(125), "record_unwritable"), "{}", done.stdout);
+    let done = lab.run().args(["--json"]).command(["touch".as_ref(), made.as_os_str()]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(125), "record_unwritable"), "{}", done.stdout);
+    assert!(done.stdout.contains("audit.jsonl") && done.stdout.contains("--no-record"), "{}", done.stdout);
+    assert!(!made.exists());
+    let done = lab.run().args(["--no-record"]).command(["touch".as_ref(), made.as_os_str()]).finish();
+    assert_eq!((done.code(), made.exists()), (Some(0), true), "{}", done.stderr);
+}
+
+/// With `start` denied and `test` allowed, a request has to pass as the test run that it says it is.
+#[test]
+fn a_test_run_passes_where_only_tests_are_allowed_and_nothing_else_does() {
+    let lab = TestEnv::as_me();
+    fs::create_dir(lab.path("tests")).expect("mkdir");
+    let script = lab.script("check", "#!/bin/sh\ntouch made\n");
+    let (made, name) = (lab.path("made"), script.to_string_lossy().into_owned());
+    let rules = "[guard]\ndeny = [\"run\", \"start\"]\n[guard.test]\ncommands = [\"check\"]\n";
+    policy(&lab, rules);
+    let done = verb(&lab, "test").args(["--json"]).command([&name]).finish();
+    assert_eq!((done.code(), made.exists()), (Some(0), true), "{}{}", done.stdout, done.stderr);
+    fs::remove_file(&made).expect("it was made");
+
+    let hook = json!({ "on": ["started"], "action": { "run": ["touch", made] }, "timeout": { "secs": 5, "nanos": 0 } });
+    let mut hooked = request(&lab, &[&name], json!({}));
+    hooked["request"]["hooks"] = json!([hook]);
+    let mut probed = request(&lab, &[&name], json!({}));
+    let ready =
+        json!({ "rules": { "cmd": format!("touch {}", made.display()) }, "interval": 1.0, "timeout": 1.0 });
+    background(&mut probed)["ready"] = ready;
+    let outside = request(&lab, &[&name], json!({ "scope": ["/etc"] }));
+    let other = request(&lab, &["touch", "made"], json!({}));
+    let start = request(&lab, &[&name], Value::Null);
+    for (what, forged) in
+        [("hook", hooked), ("probe", probed), ("scope", outside), ("command", other), ("start", start)]
+    {
+        assert_eq!(keep(&lab, &forged).code(), Some(4), "{what}");
+        assert_eq!(last(&lab)["decision"]["allowed"], false, "{what}");
+    }
+    assert!(!made.exists());
+    policy(&lab, &format!("{rules}approval = true\n"));
+    assert_eq!(keep(&lab, &request(&lab, &[&name], json!({}))).code(), Some(4));
+    assert_eq!(last(&lab)["decision"]["code"], "APPROVAL_REQUIRED");
+    assert!(!made.exists());
+}
+
+/// What a request carries besides its command is no way around the check of a test run.
+#[test]
+fn a_request_for_a_test_run_carries_no_code_past_the_check() {
+    let lab = TestEnv::as_me();
+    fs::create_dir_all(lab.path("tests")).expect("mkdir");
+    fs::create_dir_all(lab.path("other/tests")).expect("mkdir");
+    let (made, said) = (lab.path("made"), lab.path("said"));
+    let evil = lab.write("evil.sh", &format!("touch {}\n", made.display()));
+    let text = format!("#!/bin/bash\ncat >> {said} 2>&1\nenv >> {said}\n", said = said.display());
+    let (script, elsewhere) = (lab.script("tests/check", &text), lab.script("other/tests/check", &text));
+    let scope = lab.path("tests");
+    policy(&lab, &format!("[guard]\ndeny = [\"run\", \"start\"]\n[guard.test]\nscope = [{scope:?}]\n"));
+    let name = script.to_string_lossy().into_owned();
+    let sound = || request(&lab, &[&name], json!({}));
+    let bash_env = json!(["BASH_ENV", evil]);
+    let finish = |what: &str, done: Finished| {
+        assert_eq!(done.code(), Some(0), "{what}");
+        let over = || fs::read_to_string(&said).is_ok_and(|text| text.contains("QUELL_JOB="));
+        assert!(eventually(PATIENCE, over), "{what}");
+        assert!(eventually(PATIENCE, || lab.ids("live").is_empty()), "{what}");
+        assert!(!made.exists(), "{what}");
+        let text = fs::read_to_string(&said).expect("it was written");
+        fs::remove_file(&said).expect("it was written");
+        text
+    };
+
+    let mut set = sound();
+    set["request"]["env"]["set"].as_array_mut().expect("a list").push(bash_env);
+    let text = finish("a variable of the request", keep(&lab, &set));
+    assert!(!text.contains("BASH_ENV"), "{text}");
+
+    let mut inherited = sound();
+    inherited["request"]["env"]["clear"] = json!(false);
+    let role = verb(&lab, "__keep").env("BASH_ENV", &evil);
+    let text = finish("a variable of the role", keep_by(role, &inherited));
+    assert!(!text.contains("BASH_ENV"), "{text}");
+
+    // A test run reads nothing, and is not started again.
+    let fed = lab.write("fed", "fed to it\n");
+    let mut more = sound();
+    background(&mut more)["stdin"] = json!({ "file": fed });
+    background(&mut more)["restart"] =
+        json!({ "policy": "always", "limit": 1, "delay": 0.0, "max_delay": 1.0 });
+    let text = finish("the rest", keep(&lab, &more));
+    assert!(!text.contains("fed to it"), "{text}");
+    assert_eq!(text.matches("QUELL_JOB=").count(), 1, "{text}");
+
+    // The settings of the directory in which it is asked for hold.
+    let mut moved = request(&lab, &[&elsewhere.to_string_lossy()], json!({}));
+    moved["request"]["cwd"] = json!(lab.path("other"));
+    policy(&lab, "[guard]\ndeny = [\"run\", \"start\"]\n[guard.test]\nscope = [\"tests\"]\n");
+    let mut named = sound();
+    named["request"]["name"] = json!("../../name");
+    for (what, forged, wanted) in [("cwd", moved, Some(4)), ("name", named, Some(1))] {
+        assert_eq!(keep(&lab, &forged).code(), wanted, "{what}");
+        assert!(!said.exists() && lab.ids("jobs").len() == 3, "{what}");
+    }
+}
+
+/// A job that is over and had this hook at its end; the file that the hook makes is removed.
+fn hooked<'l>(lab: &'l TestEnv, made: &Path, on: &str) -> quell_tests::jobs::Background<'l> {
+    policy(lab, &format!("[[hooks]]\non = [\"{on}\"]\nrun = [\"touch\", {made:?}]\n"));
+    verb(lab, "start").command(["sleep", &lab.oracle.nap()]).begin()
+}
+
+#[test]
+fn hooks_of_a_record_run_only_where_a_start_is_allowed() {
+    let lab = TestEnv::as_me();
+    let made = lab.path("made");
+    let job = hooked(&lab, &made, "ended");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    assert!(eventually(PATIENCE, || made.exists()));
+    fs::remove_file(&made).expect("it was made");
+    let events = fs::read_to_string(job.dir().join("events.jsonl")).expect("a history");
+    let ended: Value = serde_json::from_str(events.lines().last().expect("an event")).expect("JSON");
+    let news = json!({ "home": lab.home(), "job": job.id, "events": [ended] });
+    let tell = || {
+        let file = File::open(lab.write("news", &format!("{news}\n"))).expect("it was written");
+        verb(&lab, "__tell").stdin(file).finish()
+    };
+    for (rules, code) in CLOSED {
+        policy(&lab, rules);
+        assert_eq!(tell().code(), Some(4), "{rules}");
+        let line = last(&lab);
+        assert_eq!(line["decision"]["code"], code, "{line:#}");
+        assert_eq!(line["target"], format!("hooks of {}", job.id), "{line:#}");
+    }
+    assert!(!made.exists());
+    policy(&lab, "");
+    assert_eq!(tell().code(), Some(0));
+    assert!(eventually(PATIENCE, || made.exists()));
+}
+
+#[test]
+fn a_verb_that_only_looks_does_not_run_the_hooks_of_a_lost_job_where_nothing_may_be_started() {
+    let lab = TestEnv::as_me();
+    let made = lab.path("made");
+    let job = hooked(&lab, &made, "lost");
+    job.lose();
+    policy(&lab, "[guard]\ndeny = [\"run\", \"start\"]\n");
+    // Beside other tests it may not be provable that the lost job is gone.
+    let list = verb(&lab, "list").finish();
+    assert!(matches!(list.code(), Some(0 | 5)), "{}", list.stderr);
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("start"), &json!(false)), "{line:#}");
+    assert!(!made.exists());
+}
+
+#[test]
+fn a_parent_that_looks_like_a_helper_of_quells_gives_no_rights() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let (quell, link, made, said) =
+        (lab.quell_path(), lab.path("quell-helper"), lab.path("made"), lab.path("said"));
+    symlink(&quell, &link).expect("a link");
+    // The shell becomes a quell with the name of a helper; its child was there before.
+    let script = format!(
+        "p=$$; (until [ \"$(cat /proc/$p/comm)\" = quell-helper ]; do :; done; \
+         exec {} run --no-record -- touch {} 2>{}) & exec {} wait {}",
+        quell.display(),
+        made.display(),
+        said.display(),
+        link.display(),
+        job.id
+    );
+    let text = || fs::read_to_string(&said).unwrap_or_default();
+    let forge = |rules: &str| {
+        policy(&lab, rules);
+        let _ = fs::remove_file(&said);
+        let forged = verb(&lab, "list").wrapped(["sh", "-c", &script, "sh"]).start();
+        assert!(eventually(PATIENCE, || made.exists() || !text().is_empty()));
+        forged
+    };
+    let first = forge(CLOSED[0].0);
+    assert!(!made.exists() && text().contains("lets nothing pass"), "{}", text());
+    // Where a start is allowed it is one, and in the log as one.
+    let second = forge("[guard]\ndeny = [\"run\"]\n");
+    assert!(made.exists(), "{}", text());
+    let line = last(&lab);
+    let found = (&line["verb"], &line["decision"]["allowed"], &line["target"]);
+    assert_eq!(found, (&json!("start"), &json!(true), &json!("touch")), "{line:#}");
+    policy(&lab, "");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn a_refused_run_is_in_the_log_also_without_a_record() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "[guard]\ndeny = [\"run\"]\n");
+    let done = verb(&lab, "run").args(["--no-record"]).command(["true"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("run"), &json!(false)), "{line:#}");
+    policy(&lab, "");
+    let lines = audit(&lab).len();
+    assert_eq!(verb(&lab, "run").args(["--no-record"]).command(["true"]).finish().code(), Some(0));
+    assert_eq!(audit(&lab).len(), lines);
+}
+
+#[test]
+fn the_machines_policy_binds_the_roles_that_quell_executes_itself_in() {
+    let name = "the_machines_policy_binds_the_roles_that_quell_executes_itself_in";
+    if !am_root() {
+        return skip(name, "needs root to put a file below /etc");
+    }
+    let lab = TestEnv::as_me();
+    fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
+    lab.write("etc/quell/guard.toml", CLOSED[0].0);
+    let made = lab.path("made");
+    let touch = request(&lab, &["touch", &made.to_string_lossy()], Value::Null);
+    let file = File::open(lab.write("request", &format!("{touch}\n"))).expect("it was written");
+    let mount = format!("mount --bind {} /etc && exec \"$@\"", lab.path("etc").display());
+    let words = ["unshare", "-m", "sh", "-c", &mount, "sh"];
+    let done = verb(&lab, "__keep").wrapped(words).env("QUELL_CONFIG", "/dev/null").stdin(file).finish();
+    assert_eq!(done.code(), Some(4), "{}", done.stderr);
+    assert_eq!(last(&lab)["decision"]["code"], "EFFECT_DENIED");
+    assert!(!made.exists());
+}
+
+#[test]
+fn a_restart_is_admitted_as_the_start_that_it_is() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "");
+    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    for (rules, wanted) in &CLOSED[1..] {
+        policy(&lab, rules);
+        let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+        let exit = if *wanted == "bad_config" { 2 } else { 4 };
+        assert_eq!((done.code(), code(&done).as_str()), (Some(exit), *wanted), "{}", done.stdout);
+        assert!(!job.is_over(), "it was stopped before it was refused");
+        if exit == 4 {
+            let line = last(&lab);
+            assert_eq!((&line["verb"], &line["target"]), (&json!("start"), &json!("sleep")), "{line:#}");
+        }
+    }
+    policy(&lab, "[guard]\ndeny = [\"run\", \"test\"]\n");
+    let done = verb(&lab, "restart").args(["--now", &job.id]).finish();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(last(&lab)["verb"], "start");
+    assert_eq!(lab.job(done.stdout.trim()).stop(&["--now"]).code(), Some(0));
+}
+
+/// A restart that is refused, or that can't be written down, stops nothing.
+#[test]
+fn a_restart_is_admitted_as_the_stop_that_it_is_and_with_a_line_in_the_log() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "");
+    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    policy(&lab, "[guard]\ndeny = [\"stop\"]\n");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(4), "VERB_DENIED"), "{}", done.stdout);
+    let line = last(&lab);
+    assert_eq!((&line["verb"], &line["decision"]["allowed"]), (&json!("restart"), &json!(false)), "{line:#}");
+    let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
+    assert_eq!(done.envelope()["data"]["decision"]["code"], "VERB_DENIED", "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped before it was refused");
+    policy(&lab, "");
+    let log = lab.home().join("audit.jsonl");
+    fs::rename(&log, lab.path("kept")).expect("the log");
+    fs::create_dir(&log).expect("mkdir");
+    let done = verb(&lab, "restart").args(["--json", "--now", &job.id]).finish();
+    assert_eq!((done.code(), code(&done).as_str()), (Some(125), "record_unwritable"), "{}", done.stdout);
+    assert!(done.stdout.contains("audit.jsonl"), "{}", done.stdout);
+    assert!(!job.is_over(), "it was stopped, and could not be started again");
+    assert_eq!(job.stop(&["--now"]).code(), Some(0), "a stop needs no line");
+}
+
+#[test]
+fn a_test_run_is_not_restarted() {
+    let lab = TestEnv::as_me();
+    let made = lab.path("made");
+    policy(&lab, "");
+    let done = verb(&lab, "test").args(["--json"]).command(["touch".as_ref(), made.as_os_str()]).finish();
+    let job = done.envelope()["data"]["job"].as_str().expect("a job").to_owned();
+    fs::remove_file(&made).expect("it was made");
+    policy(&lab, "[guard.test]\napproval = true\n");
+    let done = verb(&lab, "restart").args(["--json", &job]).finish();
+    assert_eq!(done.code(), Some(1), "{}", done.stdout);
+    assert!(done.envelope()["error"]["message"].to_string().contains("quell test"), "{}", done.stdout);
+    assert!(!made.exists());
+}

@@ -1,0 +1,235 @@
+//! What is bounded: memory for long lines, a file system without inodes, a small stack, a budget.
+
+use std::{
+    fs::{self, File},
+    process::Command,
+};
+
+use quell_tests::{
+    eventually,
+    host::{am_root, has_program},
+    run::PATIENCE,
+    skip,
+    test_env::TestEnv,
+};
+use serde_json::Value;
+
+/// The length of the long line.
+const LONG: usize = 20_000_000;
+
+/// Enough for any verb, and less than a few copies of the line.
+const MEMORY: u64 = 40_000_000;
+
+#[test]
+fn a_line_of_any_length_is_shown_with_bounded_memory() {
+    if !has_program("prlimit") {
+        return skip("a_line_of_any_length_is_shown_with_bounded_memory", "there is no prlimit");
+    }
+    let lab = TestEnv::as_me();
+    let script = format!("echo first; head -c {LONG} /dev/zero | tr '\\0' x; echo; echo last");
+    let job = lab.start().args(["--max-log", "256M"]).sh(&script).begin();
+    assert!(job.wait_over(PATIENCE));
+    let limit = ["prlimit", &format!("--as={MEMORY}"), "--"];
+    for (options, size) in [
+        (&["--json", "--tail", "2"][..], LONG),
+        (&["--json", "--grep", "x|last"], LONG),
+        (&["--tail", "2"], LONG + 6),
+        (&["--grep", "x"], LONG + 1),
+        (&["--follow", "--tail", "2"], LONG + 6),
+        (&["--follow", "--json", "--tail", "2"], LONG),
+        (&["--json", "--tail", "2", "--budget", "1K"], 1),
+    ] {
+        let path = lab.fresh("shown");
+        let words = [job.id.as_str()].into_iter().chain(options.iter().copied());
+        let quell = lab.quell("logs").wrapped(limit).args(words).stdout(File::create(&path).expect("a file"));
+        let done = quell.finish();
+        assert_eq!(done.code(), Some(0), "{options:?}: {}", done.stderr);
+        let bytes = fs::read(&path).expect("what was shown");
+        let shown = bytes.iter().filter(|byte| **byte == b'x').count();
+        if !options.contains(&"--budget") {
+            // The field `text` has an x too.
+            assert!((LONG..LONG + 10_000).contains(&shown), "{options:?}: {shown} of {LONG}");
+        }
+        if !options.contains(&"--json") && !options.contains(&"--budget") {
+            assert_eq!(bytes.len(), size, "{options:?}");
+        }
+        if options.contains(&"--json") && !options.contains(&"--follow") {
+            let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
+            let lines = answer["data"]["lines"].as_array().expect("lines");
+            let text: usize = lines.iter().filter_map(|line| line["text"].as_str()).map(str::len).sum();
+            assert!(text >= size, "{options:?}: {text}");
+        }
+        fs::remove_file(&path).expect("a file");
+    }
+}
+
+#[test]
+fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
+    let lab = TestEnv::as_me();
+    let entries = |name: &str| {
+        let found = fs::read_dir(lab.home().join(name)).into_iter().flatten().flatten();
+        found.map(|entry| format!("{name}/{}", entry.file_name().display())).collect::<Vec<_>>()
+    };
+    let kinds = [&[][..], &["--name", "it"], &["--pty"], &["--ready-cmd", "true"], &["--stdin", "pipe"]];
+    let mut failed = 0;
+    for (limit, options) in (5..30).flat_map(|limit| kinds.map(|options| (limit, options))) {
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]).args(options);
+        let done = start.command(["sleep", &lab.oracle.nap()]).finish();
+        let what = format!("{limit} descriptors, {options:?}: {}{}", done.stdout, done.stderr);
+        match done.code() {
+            Some(0) => {
+                assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0), "{what}")
+            }
+            Some(125) => {
+                failed += 1;
+                let left = || ["live", "jobs", "names"].map(entries).concat();
+                let is_trace = |name: &String| !name.starts_with("names/.lock");
+                let none = eventually(PATIENCE, || !left().iter().any(is_trace));
+                assert!(none, "{what}: {:?}", left());
+            }
+            _ => panic!("{what}"),
+        }
+        let _ = fs::remove_dir_all(lab.home());
+    }
+    assert!(failed > 20, "{failed}");
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![]);
+}
+
+/// A file system of its own with few inodes, in a mount namespace that ends with the script.
+fn without_inodes(lab: &TestEnv, script: &str) -> Option<String> {
+    let place = lab.path("small");
+    fs::create_dir(&place).expect("a directory");
+    let mount = format!(
+        "mount -t tmpfs -o nr_inodes=120,mode=700 none {p} && cd {p} || exit 77",
+        p = place.display()
+    );
+    let fill = "fill() { i=0; while : >f$i; do i=$((i+1)); done 2>/dev/null; }";
+    let mut unshare = Command::new("unshare");
+    unshare.args(if am_root() { &["-m"][..] } else { &["-Urm"] }).args(["bash", "-c"]);
+    unshare.arg(format!("{mount}\n{fill}\n{script}"));
+    unshare.env("QUELL_HOME", place.join("home")).env("Q", lab.quell_path()).env("N", lab.oracle.nap());
+    unshare.env("T", lab.oracle.token());
+    let output = unshare.output().ok().filter(|output| output.status.code() != Some(77))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    Some(said)
+}
+
+#[test]
+fn an_end_without_a_free_inode_is_on_record() {
+    let lab = TestEnv::as_me();
+    for (what, end) in [
+        ("a stop", "fill; $Q stop --json $id >said || exit 1"),
+        ("its own end", "fill; kill $(cat pid); $Q wait $id >/dev/null"),
+        ("a lost job", "
+            for role in standby keeper; do
+                pids=\"$pids $($Q status --json $id | grep -o \"\\\"$role\\\":{\\\"pid\\\":[0-9]*\" | grep -o '[0-9]*$')\"
+            done
+            kill -STOP $pids; kill -KILL $pids
+            while kill -0 $pids 2>/dev/null; do sleep 0.01; done
+            fill; $Q stop --json $id >said"),
+    ] {
+        let script = format!(
+            "id=$($Q start -- sh -c 'echo $$ >pid; exec sleep $N') || exit 78
+             : >said; while [ ! -s pid ]; do sleep 0.01; done
+             {end}
+             ls home/live home/done
+             $Q status --json $id; :"
+        );
+        let Some(said) = without_inodes(&lab, &script) else {
+            return skip("an_end_without_a_free_inode_is_on_record", "no file system can be mounted here");
+        };
+        let answer = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        let job = answer.map(|answer| answer["data"]["job"].clone()).unwrap_or_default();
+        assert_eq!(job["state"], "ended", "{what}: {said}");
+        // After a loss the processes of other tests can't be told from the job's.
+        let told = job["verdict"]["kind"] == "gone" || what == "a lost job" && job["verdict"]["kind"] == "unproven";
+        assert!(told, "{what}: {said}");
+        let id = job["id"].as_str().expect("an id");
+        assert!(said.contains(&format!("home/done:\n{id}\n")), "{what}: it is not settled: {said}");
+        fs::remove_dir(lab.path("small")).expect("an empty directory");
+    }
+    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+}
+
+#[test]
+fn a_stack_that_is_too_small_is_an_error() {
+    let lab = TestEnv::as_me();
+    for verb in ["list", "run", "start", "doctor", "--help"] {
+        let quell = lab.quell(verb).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
+        let done = if ["run", "start"].contains(&verb) { quell.command(["true"]) } else { quell }.finish();
+        assert_eq!(done.code(), Some(125), "{verb}: {:?} {}", done.signal(), done.stderr);
+        assert!(
+            done.stderr.contains("stack limit of 64 KiB") && done.stderr.contains("ulimit -s"),
+            "{}",
+            done.stderr
+        );
+        assert!(done.stdout.is_empty(), "{}", done.stdout);
+    }
+    let small = lab.quell("list").args(["--json"]).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
+    let answer = small.finish().envelope();
+    assert_eq!((&answer["ok"], &answer["type"]), (&Value::from(false), &Value::from("list")), "{answer}");
+}
+
+#[test]
+fn a_budget_is_for_all_that_is_shown() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().sh("seq 5000; echo short >&2").begin();
+    assert!(job.wait_over(PATIENCE));
+    for budget in [200, 250, 300, 500, 1000, 4096, 8000] {
+        for options in [&[][..], &["--tail", "400"], &["--head", "50", "--tail", "50"], &["--grep", "1"]] {
+            let words = [job.id.as_str(), "--budget", &budget.to_string()];
+            let done = lab.quell("logs").args(words).args(options).finish();
+            let what = format!("{budget} {options:?}: {} bytes\n{}", done.stdout.len(), done.stdout);
+            assert!(done.stdout.len() <= budget, "{what}");
+            let left_out = done.stdout.contains("left out: quell logs");
+            assert!(left_out && done.stderr.is_empty(), "{what}");
+            // As much as there is room for.
+            let few_lines = options.contains(&"--tail");
+            assert!(few_lines || done.stdout.len() + 60 > budget, "{what}");
+        }
+    }
+    // No room for it at all.
+    let done = lab.quell("logs").args([job.id.as_str(), "--budget", "40"]).finish();
+    assert!(done.stdout.len() <= 40 && done.stdout.starts_with("1\n2\n"), "{}", done.stdout);
+    assert!(done.stderr.contains("left out: quell logs"), "{}", done.stderr);
+    // All of it fits.
+    let done = lab.quell("logs").args([job.id.as_str(), "--budget", "1M"]).finish();
+    assert!(!done.stdout.contains("left out"), "{}", done.stdout);
+}
+
+/// In a PID namespace, as in a container: process 1 starts a job for itself.
+#[test]
+fn process_1_of_a_container_can_be_an_owner() {
+    let lab = TestEnv::as_me();
+    for owner in ["self", "1", "parent"] {
+        let who = if owner == "parent" {
+            "sh -c '$Q start --owner parent -- sleep $N; :'"
+        } else {
+            &format!("$Q start --owner {owner} -- sleep $N")
+        };
+        let script =
+            format!("id=$({who}) && $Q status --json $id && $Q stop $id >/dev/null; echo code $?; :");
+        let mut unshare = Command::new("unshare");
+        unshare.args(if am_root() { &["-pf"][..] } else { &["-Urpf"] }).args([
+            "--mount-proc",
+            "bash",
+            "-c",
+            &script,
+        ]);
+        unshare.env("QUELL_HOME", lab.home()).env("Q", lab.quell_path()).env("N", lab.oracle.nap());
+        let Ok(output) = unshare.current_dir(lab.dir()).output() else {
+            return skip("process_1_of_a_container_can_be_an_owner", "there is no unshare");
+        };
+        let [said, error] =
+            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        if error.contains("unshare") {
+            return skip("process_1_of_a_container_can_be_an_owner", error.trim());
+        }
+        let answer: Value =
+            said.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        assert_eq!(answer["data"]["job"]["owner"]["pid"], 1, "{owner}: {said}{error}");
+        assert!(said.contains("code 0"), "{owner}: {said}{error}");
+    }
+}

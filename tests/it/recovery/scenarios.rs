@@ -1,0 +1,216 @@
+//! What is done to a job while one of quell's own processes dies at a point: see `fault_points.rs`.
+
+use quell_tests::{
+    eventually,
+    faults::Fault,
+    host::Setting,
+    run::{Finished, PATIENCE, Quell},
+    test_env::TestEnv,
+};
+
+use crate::recovery::crash::{crew, signal_all};
+
+/// A root and a child in another session, both deaf to TERM. `up` is there when both are. Says more when it is told to.
+const TREE: &str = "trap '' TERM; setsid bash -c 'trap \"\" TERM; touch up; sleep $N; :' & echo up; \
+                    until [ -e more ]; do sleep 0.02; done; echo more; touch said; sleep $N";
+
+/// What is done to a job while somebody dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scenario {
+    /// It is started, and stopped by a client.
+    Stop,
+    /// It comes to its own end.
+    Own,
+    /// It is started with something for a helper to do.
+    Helped,
+    /// It can't be started.
+    Refused,
+    /// Its keeper is killed.
+    KeeperLost,
+    /// Both keepers are killed, and it is swept.
+    AllLost,
+    /// Its standby was killed before anything ran, and it is swept.
+    Unmade,
+    /// It lives several times.
+    Lives,
+    /// It is replaced by another one.
+    Again,
+    /// It has ended, is listed and removed.
+    Tidy,
+    /// It is in the foreground, until its time is up.
+    Run,
+    /// It is in the foreground, and its keeper is killed.
+    RunKeeperLost,
+}
+
+use Scenario::*;
+
+pub(crate) const SCENARIOS: [Scenario; 12] =
+    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
+
+impl Scenario {
+    /// Whether the job is a `quell run`.
+    pub(crate) fn is_in_front(self) -> bool {
+        matches!(self, Run | RunKeeperLost)
+    }
+
+    /// The causes that are true if nobody but a command is hit.
+    pub(crate) fn causes(self) -> &'static [&'static str] {
+        match self {
+            Stop | Helped | Again => &["user"],
+            Own | Lives | Tidy => &["own_exit", "user"],
+            Refused => &["start_failed"],
+            Unmade => &[],
+            KeeperLost | AllLost => &["keeper_lost"],
+            Run => &["timeout"],
+            RunKeeperLost => &["keeper_lost"],
+        }
+    }
+}
+
+/// Runs it to its end, which must come in any case.
+fn returned(quell: Quell<'_>, what: &str) -> Result<Finished, String> {
+    let mut running = quell.start();
+    let ended = running.wait_exit(PATIENCE).is_some();
+    if ended { Ok(running.finish()) } else { Err(format!("{what} did not return")) }
+}
+
+/// One scenario in one lab with one fault.
+pub(crate) struct Play<'l> {
+    pub(crate) lab: &'l TestEnv,
+    pub(crate) setting: Setting,
+    pub(crate) fault: &'l Fault,
+}
+
+impl<'l> Play<'l> {
+    fn start(&self, fault: &Fault) -> Quell<'l> {
+        let contain = ["--contain", self.setting.contain.word()];
+        let quell = self.lab.faulty("start", fault).args(["--name", "web", "--grace", "100ms"]).args(contain);
+        quell.env("N", self.lab.oracle.nap()).env("QUELL_START_RESTART_DELAY", "200ms")
+    }
+
+    fn is_hit(&self) -> bool {
+        !self.fault.0.is_empty() && self.lab.hit(self.fault).is_some()
+    }
+
+    /// Waits for something that may never be, because of the fault.
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+        let came = eventually(PATIENCE, || is_so() || self.is_hit());
+        if came { Ok(()) } else { Err(format!("waited in vain: {what}")) }
+    }
+
+    /// Starts the tree, and gives its id if it runs.
+    fn tree(&self, options: &[&str], script: &str) -> Result<Option<String>, String> {
+        let done = returned(self.start(self.fault).args(options).command(["bash", "-c", script]), "start")?;
+        if done.code() != Some(0) {
+            return if self.is_hit() { Ok(None) } else { Err(format!("start: {}", done.stderr)) };
+        }
+        if script == TREE {
+            self.until("the tree", || self.lab.path("up").exists())?;
+        }
+        Ok(Some(done.stdout.trim().to_owned()))
+    }
+
+    fn call(&self, verb: &str, args: &[&str]) -> Result<(), String> {
+        returned(self.lab.faulty(verb, self.fault).args(args), verb).map(drop)
+    }
+
+    fn over(&self, id: &str) -> Result<(), String> {
+        self.until("its end", || self.lab.job(id).is_over())
+    }
+
+    /// Plays it. Whatever the fault does, each command has to return.
+    pub(crate) fn perform(&self, scenario: Scenario) -> Result<(), String> {
+        let ready = ["--ready-log", "up"];
+        match scenario {
+            Stop => {
+                if let Some(id) = self.tree(&ready, TREE)? {
+                    self.until("readiness", || self.lab.job(&id).state() == "ready")?;
+                    self.call("stop", &[&id])?;
+                }
+            }
+            Own => {
+                if let Some(id) = self.tree(&[], "echo out; echo err >&2; exit 3")? {
+                    self.over(&id)?;
+                }
+            }
+            Helped => {
+                if let Some(id) = self.tree(&["--ready-cmd", "exit 1"], TREE)? {
+                    self.call("stop", &[&id])?;
+                }
+            }
+            Refused => {
+                let broken = self.lab.script("broken", "#!/no/such/interpreter\n");
+                let done = returned(self.start(self.fault).command([broken]), "start")?;
+                if done.code() == Some(0) {
+                    return Err("what can't be executed was started".into());
+                }
+            }
+            KeeperLost => {
+                if let Some(id) = self.tree(&ready, TREE)? {
+                    // What is written from now on is for the standby to find in the pipe.
+                    let keeper = crew(self.lab, "quell-keeper");
+                    signal_all("STOP", &keeper);
+                    self.lab.write("more", "");
+                    self.until("more output", || self.lab.path("said").exists())?;
+                    signal_all("KILL", &keeper);
+                    self.over(&id)?;
+                }
+            }
+            AllLost => {
+                if let Some(id) = self.tree(&ready, TREE)? {
+                    if !self.is_hit() {
+                        self.lab.job(&id).lose();
+                    }
+                    self.call("sweep", &[])?;
+                }
+            }
+            Unmade => {
+                let first = Fault("standby.recorded:kill".into());
+                // Not on the log: this one doesn't do what is asked of it.
+                let _ = self.start(&first).env("QUELL_FAULT_LOG", "/dev/null").command(["true"]).finish();
+                self.call("sweep", &[])?;
+            }
+            Lives => {
+                if let Some(id) = self.tree(&["--restart", "always"], "echo life; exit 3")? {
+                    let waits = || {
+                        let events = self.lab.job(&id).events();
+                        events.iter().filter(|event| *event == "restarting").count() > 1
+                    };
+                    self.until("a second wait", waits)?;
+                    self.call("stop", &[&id])?;
+                }
+            }
+            Again => {
+                if self.tree(&ready, TREE)?.is_some() {
+                    self.call("restart", &["web"])?;
+                }
+            }
+            Tidy => {
+                // The first list makes the index, the second one adds to it.
+                for _ in 0..2 {
+                    let Some(id) = self.tree(&[], "exit 0")? else { return Ok(()) };
+                    self.over(&id)?;
+                    self.call("list", &["--all"])?;
+                }
+                self.call("rm", &["web"])?;
+            }
+            Run | RunKeeperLost => self.foreground(scenario)?,
+        }
+        Ok(())
+    }
+
+    fn foreground(&self, scenario: Scenario) -> Result<(), String> {
+        let lab = self.lab;
+        // Long enough for the tree to be up.
+        let timeout = if scenario == Run { "1s" } else { "20s" };
+        let quell = lab.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
+        let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", lab.oracle.nap());
+        let mut running = quell.command(["bash", "-c", TREE]).start();
+        if scenario == RunKeeperLost {
+            self.until("the tree", || lab.path("up").exists())?;
+            signal_all("KILL", &crew(lab, "quell-keeper"));
+        }
+        running.wait_exit(PATIENCE).map(drop).ok_or("quell run did not return".into())
+    }
+}

@@ -1,0 +1,53 @@
+//! The program's own end passes through, whatever it is.
+
+use quell_tests::{all_hold, host::Setting, test_env::TestEnv};
+
+/// Signals that do not end a process.
+const HARMLESS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+
+fn ends_with(lab: &TestEnv, setting: Setting, kind: &str, n: i32, wanted: i32) -> Result<(), String> {
+    let program = lab.actor_path();
+    let words =
+        [program.to_str().expect("UTF-8"), kind, lab.oracle.token(), &n.to_string()].map(String::from);
+    let done = lab.run().args(["--contain", setting.contain.word()]).command(words).finish();
+    if done.shell_code() == wanted {
+        Ok(())
+    } else {
+        Err(format!("{kind} {n} under {setting}: {}, not {wanted}; {}", done.status, done.stderr))
+    }
+}
+
+#[test]
+fn every_exit_code_passes_through() {
+    let settings = Setting::all();
+    let labs: Vec<TestEnv> = settings.iter().map(|setting| TestEnv::with(*setting)).collect();
+    let cases: Vec<(usize, i32)> = (0..256).map(|code| (code as usize % labs.len(), code)).collect();
+    all_hold(4, &cases, |&(i, code)| ends_with(&labs[i], settings[i], "exit-now", code, code));
+}
+
+#[test]
+fn every_deadly_signal_passes_through_as_128_and_its_number() {
+    for setting in Setting::all() {
+        let lab = TestEnv::with(setting);
+        let signals: Vec<i32> = (1..=64).filter(|n| !HARMLESS.contains(n)).collect();
+        all_hold(4, &signals, |&n| ends_with(&lab, setting, "die-by-signal", n, 128 + n));
+    }
+}
+
+#[test]
+fn the_codes_that_quell_uses_itself_pass_through_when_the_program_gives_them() {
+    for setting in Setting::all() {
+        let lab = TestEnv::with(setting);
+        all_hold(2, &[0, 1, 122, 123, 124, 125, 126, 127, 255], |&n| {
+            ends_with(&lab, setting, "exit-now", n, n)
+        });
+    }
+}
+
+#[test]
+fn an_exit_code_is_not_lost_when_the_caller_ignores_the_death_of_children() {
+    let lab = TestEnv::as_me();
+    // dash can't ignore SIGCHLD for its children; env can.
+    let done = lab.run().wrapped(["env", "--ignore-signal=CHLD"]).command(["sh", "-c", "exit 7"]).finish();
+    assert_eq!(done.code(), Some(7), "{}", done.stderr);
+}

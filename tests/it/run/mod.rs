@@ -1,0 +1,7 @@
+//! `quell run`: options, exit codes, standard streams, terminals.
+
+pub mod exit_codes;
+pub mod job_control;
+pub mod options;
+pub mod stdio;
+pub mod waits_for_events;

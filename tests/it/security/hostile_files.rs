@@ -1,0 +1,286 @@
+//! Traps among quell's files: links, fifos, devices, files without an end, strangers' directories. Nothing waits for them,
+//! nothing is written or removed through them, and the memory stays small.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+    path::Path,
+    process::Command,
+};
+
+use quell_tests::{
+    host::{NOBODY, User, am_root},
+    jobs::Background,
+    run::PATIENCE,
+    skip,
+    test_env::{TestEnv, copy_program},
+};
+
+/// What keeps a quell from taking more than a part of the memory.
+const SMALL: [&str; 2] = ["prlimit", "--as=1500000000"];
+
+/// What can be laid where a file should be.
+const TRAPS: [&str; 6] = ["link", "device", "fifo", "directory", "endless", "dangling"];
+
+fn lay(trap: &str, at: &Path, victim: &Path) {
+    let _ = fs::remove_file(at);
+    match trap {
+        "link" => symlink(victim, at).expect("a link"),
+        "device" => symlink("/dev/zero", at).expect("a link"),
+        "dangling" => symlink(victim.with_extension("new"), at).expect("a link"),
+        "directory" => fs::create_dir(at).expect("a directory"),
+        "fifo" => assert!(Command::new("mkfifo").arg(at).status().expect("mkfifo").success()),
+        _ => {
+            let file = fs::File::create(at).expect("a file");
+            file.set_len(10 << 30).expect("a file with ten gigabytes of nothing");
+        }
+    }
+}
+
+fn ended(lab: &TestEnv) -> Background<'_> {
+    let job = lab.start().command(["echo", "said"]).begin();
+    assert!(job.wait_over(PATIENCE));
+    job
+}
+
+/// Every command that reads, in little memory and in time; none may be killed by a signal.
+fn look_at_all(lab: &TestEnv, job: &Background<'_>, what: &str) {
+    for words in [
+        vec!["list", "--all", "--json"],
+        vec!["status", &job.id],
+        vec!["logs", &job.id],
+        vec!["events", &job.id],
+        vec!["stop", &job.id],
+        vec!["sweep"],
+        vec!["gc", "--dry-run"],
+    ] {
+        let quell = lab.quell(words[0]).args(&words[1..]).wrapped(SMALL);
+        // `finish` gives up after a time, which is a failure.
+        let done = quell.finish();
+        let harmless = if words[0] == "list" { done.code() == Some(0) } else { done.code().is_some() };
+        assert!(harmless, "{what}: {words:?}: {done:?}");
+    }
+}
+
+#[test]
+fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
+    for name in [
+        "state.jsonl",
+        "receipt.json",
+        "spec.json",
+        "events.jsonl",
+        "stdout.log",
+        "stdout.idx",
+        "control.sock",
+    ] {
+        for trap in TRAPS {
+            let lab = TestEnv::as_me();
+            let victim = lab.write("victim", "precious");
+            let job = ended(&lab);
+            lay(trap, &job.dir().join(name), &victim);
+            look_at_all(&lab, &job, &format!("{trap} for {name}"));
+            let removed = lab.quell("rm").args(["--force", &job.id]).wrapped(SMALL).finish();
+            assert_eq!(removed.code(), Some(0), "{trap} for {name}: {}", removed.stderr);
+            assert!(!job.dir().exists(), "{trap} for {name}");
+            assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap} for {name}");
+            assert!(!victim.with_extension("new").exists(), "{trap} for {name}: written through a link");
+        }
+    }
+}
+
+#[test]
+fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
+    for trap in TRAPS.into_iter().filter(|trap| *trap != "directory") {
+        let lab = TestEnv::as_me();
+        let victim = lab.write("victim", "precious");
+        let nap = lab.oracle.nap();
+        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
+        job.lose();
+        assert!(!lab.oracle.survivors().is_empty(), "{trap}: nobody is left to be swept");
+        lay(trap, &job.dir().join("state.jsonl"), &victim);
+        let done = lab.quell("sweep").wrapped(SMALL).finish();
+        assert_eq!(lab.oracle.survivors(), vec![], "{trap}: {}{}", done.stdout, done.stderr);
+        assert!(job.is_over(), "{trap}: {}{}", done.stdout, done.stderr);
+        assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
+    }
+}
+
+#[test]
+fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
+    for name in ["live", "index.db", "index.lock", "index.gate", "last-gc", "names/.lock"] {
+        for trap in TRAPS.into_iter().filter(|trap| *trap != "endless") {
+            let lab = TestEnv::as_me();
+            let victim = lab.write("victim", "precious");
+            let job = ended(&lab);
+            let place = match name {
+                "live" => lab.home().join("live").join(&job.id),
+                other => lab.home().join(other),
+            };
+            fs::create_dir_all(lab.home().join("names")).expect("a directory");
+            lay(trap, &place, &victim);
+            look_at_all(&lab, &job, &format!("{trap} for {name}"));
+            let other = lab.start().wrapped(SMALL).command(["true"]).finish();
+            assert_eq!(other.code(), Some(0), "{trap} for {name}: {}", other.stderr);
+            assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap} for {name}");
+            assert!(!victim.with_extension("new").exists(), "{trap} for {name}: written through a link");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
+    for trap in TRAPS {
+        let lab = TestEnv::as_me();
+        let victim = lab.write("victim", "precious");
+        let job = lab.start().args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).begin();
+        for name in ["state.new", "receipt.new", "events.jsonl", "receipt.json"] {
+            lay(trap, &job.dir().join(name), &victim);
+        }
+        let done = job.stop(&[]);
+        assert!(done.code().is_some(), "{trap}: {}", done.stderr);
+        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: somebody lives");
+        assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
+        assert!(!victim.with_extension("new").exists(), "{trap}: written through a link");
+    }
+}
+
+#[test]
+fn what_is_removed_is_the_jobs_own_and_never_behind_a_link() {
+    let lab = TestEnv::as_me();
+    let outside = lab.path("outside");
+    fs::create_dir(&outside).and_then(|()| fs::write(outside.join("file"), "precious")).expect("a directory");
+    let is_whole = || fs::read_to_string(outside.join("file")).is_ok_and(|text| text == "precious");
+    for verb in ["rm", "gc"] {
+        let remove = |job: &Background<'_>| match verb {
+            "rm" => lab.quell("rm").args(["--force", &job.id]).finish(),
+            _ => lab.quell("gc").args(["--max-count", "0"]).finish(),
+        };
+        let job = ended(&lab);
+        symlink(&outside, job.dir().join("link")).expect("a link");
+        fs::create_dir(job.dir().join("deep")).expect("a directory");
+        symlink(&outside, job.dir().join("deep/link")).expect("a link");
+        let done = remove(&job);
+        assert!(is_whole() && !job.dir().exists(), "{verb}: {}", done.stderr);
+        // The directory itself is a link.
+        let job = ended(&lab);
+        fs::remove_dir_all(job.dir()).and_then(|()| symlink(&outside, job.dir())).expect("a link");
+        let done = remove(&job);
+        assert!(is_whole(), "{verb}: {}", done.stderr);
+        let _ = fs::remove_file(job.dir());
+    }
+}
+
+/// The words that every command of this home answers with, and that none of them succeeds.
+fn is_refused(lab: &TestEnv, why: &str) {
+    for words in [vec!["list"], vec!["sweep"], vec!["gc"], vec!["stop", "x"], vec!["start", "--", "true"]] {
+        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        assert!(!matches!(done.code(), Some(0)), "{words:?}: {}", done.stdout);
+        assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
+    }
+    let done = lab.run().command(["true"]).finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(done.stderr.contains(why), "{}", done.stderr);
+}
+
+#[test]
+fn a_home_that_others_can_write_is_refused() {
+    for user in User::all() {
+        let lab = TestEnv::new(user);
+        assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
+        for mode in [0o777, 0o1777, 0o770, 0o702] {
+            fs::set_permissions(lab.home(), fs::Permissions::from_mode(mode)).expect("chmod");
+            is_refused(&lab, "others can write there");
+        }
+        fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert_eq!(lab.quell("list").finish().code(), Some(0));
+    }
+}
+
+#[test]
+fn an_empty_home_that_others_can_write_is_closed_to_them() {
+    let lab = TestEnv::as_me();
+    fs::create_dir(lab.home()).expect("a home");
+    fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o1777)).expect("chmod");
+    assert_eq!(lab.quell("list").finish().code(), Some(0));
+    ended(&lab);
+    assert_eq!(fs::metadata(lab.home()).expect("a home").permissions().mode() & 0o7777, 0o700);
+}
+
+#[test]
+fn a_home_of_another_users_or_behind_another_users_link_is_refused() {
+    let name = "a_home_of_another_users_or_behind_another_users_link_is_refused";
+    if !am_root() {
+        return skip(name, "needs root to be two users");
+    }
+    for (user, other) in [(User::Root, NOBODY), (User::Ordinary, 0)] {
+        let lab = TestEnv::new(user);
+        fs::create_dir(lab.home()).expect("a home");
+        chown(lab.home(), Some(other), Some(other)).expect("chown");
+        is_refused(&lab, &format!("belongs to another user (uid {other})"));
+        fs::remove_dir(lab.home()).expect("rmdir");
+    }
+    // Nor is one made in a stranger's directory, as by `sudo -E`.
+    let lab = TestEnv::new(User::Root);
+    chown(lab.dir(), Some(NOBODY), Some(NOBODY)).expect("chown");
+    is_refused(&lab, "belongs to another user (uid 65534)");
+    assert!(!lab.home().exists());
+    let lab = TestEnv::new(User::Root);
+    let own = lab.path("own");
+    fs::create_dir(&own).and_then(|()| symlink(&own, lab.home())).expect("a link");
+    assert_eq!(lab.run().command(["true"]).finish().code(), Some(0), "a link of one's own");
+    std::os::unix::fs::lchown(lab.home(), Some(NOBODY), Some(NOBODY)).expect("lchown");
+    is_refused(&lab, "belongs to another user (uid 65534)");
+}
+
+#[test]
+fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
+    let name = "a_quell_with_more_rights_than_its_caller_refuses_to_run";
+    if !am_root() {
+        return skip(name, "needs root to make a set-user-id program");
+    }
+    let lab = TestEnv::new(User::Ordinary);
+    let raised = |program: &Path, mode: u32| {
+        let copy = lab.fresh("raised");
+        copy_program(program, &copy);
+        chown(&copy, Some(0), Some(0)).expect("chown");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).expect("chmod");
+        copy
+    };
+    let prefix = User::Ordinary.prefix();
+    let call = |program: &Path, words: &[&str]| {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).arg(program).args(words).env("QUELL_HOME", lab.home());
+        command.output().expect("setpriv")
+    };
+    let id = raised(Path::new("/usr/bin/id"), 0o4755);
+    if call(&id, &["-u"]).stdout != b"0\n" {
+        return skip(name, "the temporary directory is mounted without set-user-id programs");
+    }
+    for (mode, how) in [(0o4755, "set-user-id"), (0o2755, "set-group-id")] {
+        let quell = raised(&lab.quell_path(), mode);
+        for words in [vec!["run", "--", "touch", "done"], vec!["list"], vec!["doctor"], vec!["--help"]] {
+            let out = call(&quell, &words);
+            assert_eq!(out.status.code(), Some(125), "{words:?}: {out:?}");
+            assert!(String::from_utf8_lossy(&out.stderr).contains(how), "{words:?}: {out:?}");
+        }
+    }
+    let out = call(&lab.quell_path(), &["list"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+}
+
+#[test]
+fn what_an_environment_file_holds_is_in_no_environment_of_quells_own() {
+    let lab = TestEnv::as_me();
+    let secret = format!("kept-{}", lab.oracle.token());
+    let variables = lab.write("variables", &format!("TOKEN={secret}\n"));
+    let program = ["sh", "-c", "echo $TOKEN; exec sleep $0", &lab.oracle.nap()];
+    let job = lab.start().args(["--env-file", variables.to_str().expect("a path")]).command(program).begin();
+    assert!(quell_tests::eventually(PATIENCE, || job.output("stdout").contains(&secret)), "not given");
+    for role in ["keeper", "standby"] {
+        let process = job.process(role).expect("a kept job");
+        for file in ["environ", "cmdline"] {
+            let bytes = fs::read(format!("/proc/{}/{file}", process.pid)).expect("ours");
+            assert!(!String::from_utf8_lossy(&bytes).contains(&secret), "{role}: {file}");
+        }
+    }
+}

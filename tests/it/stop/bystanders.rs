@@ -1,0 +1,257 @@
+//! P3: no signal ever reaches a process that is not of the job.
+
+use std::{collections::HashSet, fs, process::Command, time::Duration};
+
+use quell_tests::{
+    all_hold,
+    host::{Contain, Setting, User, am_root, has_program},
+    oracle::Process,
+    rounds, skip,
+    test_env::TestEnv,
+};
+
+use crate::recovery::lost_jobs::lose;
+
+const SIGNAL_CALLS: [&str; 6] =
+    ["kill", "tgkill", "tkill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo"];
+
+/// The shapes whose stop takes every path: polite, killed, swept, refilled, stopped.
+const KINDS: [(&str, Option<&str>); 10] = [
+    ("tree", None),
+    ("setsid", None),
+    ("daemon-exit", None),
+    ("ignore-term", None),
+    ("stopped", None),
+    ("term-spawner", None),
+    ("subreaper", None),
+    ("group-hopper", None),
+    ("chain", Some("2")),
+    ("bomb", Some("20")),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Timeout,
+    KillFront,
+    KillKeeper,
+}
+
+#[test]
+fn every_signal_of_a_stop_goes_to_a_process_of_the_job() {
+    if !has_program("strace") {
+        return skip("every_signal_of_a_stop_goes_to_a_process_of_the_job", "no strace here");
+    }
+    let mut cases = Vec::new();
+    for setting in Setting::all() {
+        for kind in KINDS {
+            cases.push((setting, kind, Stop::Timeout));
+        }
+        for stop in [Stop::KillFront, Stop::KillKeeper] {
+            cases.push((setting, ("setsid", None), stop));
+            cases.push((setting, ("ignore-term", None), stop));
+        }
+    }
+    all_hold(2, &cases, |&(setting, (kind, arg), stop)| {
+        traced_stop(setting, kind, arg, stop)
+            .map_err(|why| format!("{kind} under {setting}, {stop:?}: {why}"))
+    });
+}
+
+fn traced_stop(setting: Setting, kind: &str, arg: Option<&str>, stop: Stop) -> Result<(), String> {
+    let lab = TestEnv::with(setting);
+    let trace = lab.path("trace");
+    let calls = format!("trace=execve,prctl,{}", SIGNAL_CALLS.join(","));
+    let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
+    let mut quell = lab.run().wrapped(strace).args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+    if stop == Stop::Timeout {
+        // strace makes a start slow.
+        quell = quell.args(["--timeout", "1s"]);
+    }
+    let mut running = quell.actor(kind, arg).start();
+    if stop != Stop::Timeout {
+        running.wait_ready()?;
+        // What was started is strace; the front is its child, the keeper is below it.
+        let front = running.front.children().into_iter().next().ok_or("no front below strace")?;
+        let target = if stop == Stop::KillFront { Some(front) } else { keeper_of(&front) };
+        target.ok_or("no keeper below the front")?.signal("KILL");
+    }
+    running.wait_exit(Duration::from_secs(20)).ok_or("strace did not return")?;
+    let text = fs::read_to_string(&trace).map_err(|error| format!("no trace: {error}"))?;
+    let strangers = strangers(&text, setting.contain);
+    if !text.contains("SIGTERM") && !text.contains("SIGKILL") {
+        return Err(format!("not one signal was traced: {text}"));
+    }
+    if strangers.is_empty() { Ok(()) } else { Err(strangers.join("\n")) }
+}
+
+fn keeper_of(front: &Process) -> Option<Process> {
+    let is_keeper = |process: &Process| {
+        fs::read_to_string(format!("/proc/{}/comm", process.pid))
+            .is_ok_and(|comm| comm.trim() == "quell-keeper")
+    };
+    front.children().into_iter().find(is_keeper)
+}
+
+/// The traced calls that signal somebody outside the trace. strace follows every child, so whoever is
+/// of the job, or of quell, has lines of its own in the trace.
+fn strangers(trace: &str, contain: Contain) -> Vec<String> {
+    let known: HashSet<i64> = trace.lines().filter_map(sender).collect();
+    // The front has the first line, and the keeper has given itself its name.
+    let keeper = trace.lines().find(|line| line.contains(r#"PR_SET_NAME, "quell-keeper""#));
+    let outside: Vec<i64> = trace.lines().next().into_iter().chain(keeper).filter_map(sender).collect();
+    trace
+        .lines()
+        .filter(|line| SIGNAL_CALLS.iter().any(|call| line.contains(&format!(" {call}("))))
+        // The pidfd of a process that was reaped has no pid any more, and reaches nobody.
+        .filter(|line| !only_asks(line) && !line.contains("<anon_inode:[pidfd]>"))
+        // Whoever is in a PID namespace of its own reaches nobody outside of it, by any number.
+        .filter(|line| contain != Contain::Pidns || sender(line).is_some_and(|pid| outside.contains(&pid)))
+        .filter(|line| target(line).is_none_or(|pid| pid == 0 || pid == -1 || !known.contains(&pid.abs())))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn sender(line: &str) -> Option<i64> {
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Signal 0 is a question and reaches nobody.
+fn only_asks(line: &str) -> bool {
+    let at = if line.contains("tgkill(") || line.contains("rt_tgsigqueueinfo(") { 2 } else { 1 };
+    line.split(", ").nth(at).is_some_and(|signal| signal.starts_with('0'))
+}
+
+/// Whom a call like `kill(-12, SIGTERM) = 0` or `pidfd_send_signal(3<pid:12>, …` means, as strace sees pids.
+fn target(line: &str) -> Option<i64> {
+    let args = line.split_once('(')?.1;
+    let first = args.split(", ").next()?;
+    match first.split_once("<pid:") {
+        Some((_, pid)) => number(pid),
+        None => number(first),
+    }
+}
+
+fn number(text: &str) -> Option<i64> {
+    let end =
+        text.char_indices().find(|&(i, c)| !(c.is_ascii_digit() || (i == 0 && c == '-'))).map(|(i, _)| i);
+    text[..end.unwrap_or(text.len())].parse().ok()
+}
+
+#[test]
+fn a_stranger_is_seen_in_a_trace() {
+    let harmless = [
+        "10 execve(\"quell\") = 0",
+        "20 prctl(PR_SET_NAME, \"quell-keeper\") = 0",
+        "20 kill(21, SIGTERM) = 0",
+        "20 kill(-21, SIGTERM) = 0",
+        "20 pidfd_send_signal(3<pid:21>, SIGKILL, NULL, 0) = 0",
+        "20 pidfd_send_signal(3<anon_inode:[pidfd]>, SIGKILL, NULL, 0) = -1 ESRCH (No such process)",
+        "20 kill(15, 0) = 0",
+        "21 +++ exited with 0 +++",
+    ];
+    let strange = [
+        "20 kill(12, SIGTERM) = 0",
+        "20 pidfd_send_signal(4<pid:13>, SIGKILL, NULL, 0) = 0",
+        "20 kill(0, SIGTERM) = 0",
+        "20 kill(-1, SIGTERM) = 0",
+        "10 tgkill(14, 14, SIGTERM <unfinished ...>",
+    ];
+    let inside = ["21 kill(2, SIGTERM) = 0"];
+    let trace = [&harmless[..], &strange[..], &inside[..]].concat().join("\n");
+    assert_eq!(strangers(&trace, Contain::Pidns), strange);
+    assert_eq!(strangers(&trace, Contain::Reaper).len(), strange.len() + 1);
+}
+
+/// A sweep is no ancestor of anyone: whom it signals was there before it, and is of the job.
+#[test]
+fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
+    let name = "every_signal_of_a_sweep_goes_to_a_process_of_the_job";
+    if !has_program("strace") {
+        return skip(name, "no strace here");
+    }
+    let kinds = ["tree", "setsid", "daemon-exit", "ignore-term", "stopped", "subreaper", "leader-thread"];
+    let lasting = Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns);
+    let cases: Vec<(Setting, &str)> = lasting.flat_map(|setting| kinds.map(|kind| (setting, kind))).collect();
+    all_hold(2, &cases, |&(setting, kind)| {
+        let what = |why: String| format!("{kind} under {setting}: {why}");
+        let lab = TestEnv::with(setting);
+        let _running = lose(&lab, setting, (kind, None, None)).map_err(what)?;
+        let members: HashSet<i64> =
+            lab.oracle.survivors().iter().map(|member| i64::from(member.pid)).collect();
+        let calls = format!("trace={}", SIGNAL_CALLS.join(","));
+        let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
+        lab.quell("sweep").wrapped(strace).finish();
+        let trace = fs::read_to_string(lab.path("trace")).map_err(|error| what(error.to_string()))?;
+        let sent: Vec<&str> =
+            trace.lines().filter(|line| line.contains("SIG") && line.contains('(')).collect();
+        let strange = sent.iter().filter(|line| {
+            !line.contains("<anon_inode:[pidfd]>") && target(line).is_none_or(|pid| !members.contains(&pid))
+        });
+        let strange: Vec<&&str> = strange.collect();
+        // Whoever was in a cgroup may be dead of its kill before its own signal is due.
+        let silent = sent.is_empty() && setting.contain == Contain::Reaper;
+        if silent || !strange.is_empty() {
+            return Err(what(format!("{strange:#?} of {sent:#?}, members {members:?}")));
+        }
+        Ok(())
+    });
+}
+
+/// In a PID namespace with 100 numbers, used up again and again by processes that are nobody's
+/// business, while quell stops trees: whoever signals by number hits one of them sooner or later.
+const CROWD: &str = r#"
+    echo 400 >/proc/sys/kernel/pid_max || exit 77
+    unset QUELL_TEST_READY
+    $A churn $T 30 >churn.out & churn=$!
+    for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5$N & sleepers="$sleepers $!"; done
+    for i in $(seq $ROUNDS); do
+        for kind in tree setsid ignore-term "chain 1" "bomb 10"; do
+            set -- $kind
+            $Q run --quiet --contain $CONTAIN --timeout 40ms --grace 40ms -- $A $1 $T $2 2>>stderr.out
+            echo "$1 $?" >>codes.out
+        done
+    done
+    alive=0; for pid in $sleepers; do kill -0 $pid && alive=$((alive + 1)); done
+    kill $churn; wait $churn
+    echo "churn $? sleepers $alive"
+"#;
+
+#[test]
+fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
+    let name = "no_bystander_is_hit_where_pids_are_reused_all_the_time";
+    if !am_root() {
+        return skip(name, "needs root for a PID namespace with a small pid_max");
+    }
+    let small = "echo 400 >/proc/sys/kernel/pid_max";
+    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", small]).output();
+    if !possible.is_ok_and(|output| output.status.success())
+        || fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() == "400")
+    {
+        return skip(name, "this kernel has no pid_max per namespace (6.14)");
+    }
+    for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
+        let lab = TestEnv::with(setting);
+        let output = Command::new("unshare")
+            .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
+            .current_dir(lab.dir())
+            .env("QUELL_HOME", lab.home())
+            .env("A", lab.actor_path())
+            .env("Q", lab.quell_path())
+            .env("T", lab.oracle.token())
+            .env("N", lab.oracle.nap())
+            .env("CONTAIN", setting.contain.word())
+            .env("ROUNDS", (rounds() / 10).max(1).to_string())
+            .output()
+            .expect("unshare");
+        let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let what =
+            format!("{setting}: {said}{}{}{}", read("churn.out"), read("codes.out"), read("stderr.out"));
+        assert_eq!(said, "churn 0 sleepers 10\n", "{what}");
+        // The numbers may run out for a moment; most of the stops must have been real ones.
+        let codes = read("codes.out");
+        let timed_out = codes.lines().filter(|line| line.ends_with(" 124")).count();
+        assert!(timed_out * 10 >= codes.lines().count() * 9, "{what}");
+        assert!(!codes.lines().any(|line| line.ends_with(" 122")), "not proven dead: {what}");
+    }
+}

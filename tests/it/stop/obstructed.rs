@@ -1,0 +1,434 @@
+//! P8, P2: a stop stops, whatever the job does to quell's files and processes: it may hold its lock, trace its keepers,
+//! delete its record, or have a process that can't be killed.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use quell_tests::{
+    eventually,
+    evidence::verdict,
+    host::{Contain, Setting, am_root, has_program},
+    jobs::Background,
+    oracle::Process,
+    run::{Finished, PATIENCE},
+    skip,
+    test_env::TestEnv,
+};
+use serde_json::Value;
+
+/// How long a stop takes at most, besides its grace. What is beyond is for a busy machine; without the mend it was 40 s.
+const STOP: Duration = Duration::from_secs(20);
+
+/// The settings in which a job can reach its keepers, and outlives them.
+fn open_settings() -> Vec<Setting> {
+    Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns).collect()
+}
+
+/// That the stop of a job whose keepers are gone was true: after a loss the end may be unproven, and is never denied.
+fn is_stopped(lab: &TestEnv, job: &Background<'_>, done: &Finished, what: &str) {
+    assert!(matches!(done.code(), Some(0 | 5)), "{what}: {:?} {}{}", done.code(), done.stdout, done.stderr);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}: {}{}", done.stdout, done.stderr);
+    let receipt = job.receipt().unwrap_or_else(|| panic!("{what}: no receipt: {}", done.stderr));
+    assert_ne!(verdict(&receipt), "survivors", "{what}: {receipt:#}");
+    assert_eq!(job.state(), "ended", "{what}");
+    assert!(done.took < STOP, "{what}: it took {:?}", done.took);
+}
+
+#[test]
+fn a_job_that_holds_its_own_lock_is_stopped() {
+    if !has_program("flock") {
+        return skip("a_job_that_holds_its_own_lock_is_stopped", "no flock here");
+    }
+    // The second one comes back to whatever file is there.
+    let waits =
+        "exec 9<$QUELL_HOME/live/$QUELL_JOB; sleep $N 9<&- & echo ready >$QUELL_TEST_READY; flock -s 9;
+        touch held; exec sleep $N";
+    let comes_back = "sleep $N & echo ready >$QUELL_TEST_READY;
+        while :; do flock -s -w 1 $QUELL_HOME/live/$QUELL_JOB sh -c 'touch held; sleep 0.3'; done";
+    for setting in open_settings() {
+        for (script, verb) in [(waits, "stop"), (comes_back, "stop"), (waits, "sweep"), (waits, "rm")] {
+            let what = format!("{verb}, {setting}");
+            let lab = TestEnv::with(setting);
+            let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+            job.lose();
+            assert!(eventually(PATIENCE, || lab.path("held").exists()), "{what}: the lock is not held");
+            let done = match verb {
+                "stop" => job.stop(&["--now"]),
+                "rm" => lab.quell("rm").args(["--force", &job.id]).finish(),
+                verb => lab.quell(verb).finish(),
+            };
+            if verb == "rm" {
+                assert_eq!((done.code(), job.dir().exists()), (Some(0), false), "{what}: {}", done.stderr);
+                assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}");
+            } else {
+                is_stopped(&lab, &job, &done, &what);
+                assert_eq!(lab.quell("rm").args([&job.id]).finish().code(), Some(0), "{what}");
+            }
+            assert_eq!(lab.ids("live"), Vec::<String>::new(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_lock_of_a_kept_job_is_not_taken_away() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let inode =
+        || std::os::unix::fs::MetadataExt::ino(&fs::metadata(lab.home().join("live").join(&job.id)).unwrap());
+    let before = inode();
+    // Not even where the record names no keeper.
+    fs::remove_file(job.dir().join("state.jsonl")).expect("a state");
+    for verb in ["list", "sweep", "status"] {
+        let args: &[&str] = if verb == "status" { &[&job.id] } else { &[] };
+        lab.quell(verb).args(args).finish();
+    }
+    assert_eq!(inode(), before);
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+}
+
+#[test]
+fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
+    let lab = TestEnv::as_me();
+    for limit in 4..=8 {
+        let job = lab.start().args(["--name", "it"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        for words in
+            [&["tree", "it"][..], &["events", "it"], &["wait", "it", "--timeout", "10ms"], &["sweep"]]
+        {
+            let quell = lab.quell(words[0]).args(&words[1..]);
+            quell.wrapped(["sh", "-c", &limited, "sh"]).finish();
+        }
+        assert_eq!((job.state().as_str(), job.is_over()), ("running", false), "{limit} descriptors");
+        let done = job.stop(&["--now"]);
+        assert_eq!(done.code(), Some(0), "{limit} descriptors: {}{}", done.stdout, done.stderr);
+        assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone", "{limit} descriptors");
+    }
+}
+
+#[test]
+fn a_verb_with_too_few_descriptors_fails_and_does_not_say_that_there_is_nothing() {
+    let lab = TestEnv::as_me();
+    let over = lab.start().command(["true"]).begin();
+    assert!(over.wait_over(PATIENCE));
+    let job = lab.start().env("QUELL_SESSION", "s").args(["--tag", "k=v"]);
+    let job = job.command(["sleep", &lab.oracle.nap()]).begin();
+    let cases = [
+        ("list", &[][..], ""),
+        ("stats", &[], "1 job has ended"),
+        ("gc", &["--dry-run"], ""),
+        ("sweep", &[], "1 job is alive"),
+        ("stop", &["--session", "s"], "stopped"),
+        ("stop", &["--tag", "k=v"], "stopped"),
+        ("stop", &["--all"], "stopped"),
+    ];
+    for limit in 4..=12 {
+        for (verb, args, true_words) in cases {
+            let limited = format!("ulimit -n {limit}; exec \"$@\"");
+            let done = lab.quell(verb).args(args).wrapped(["sh", "-c", &limited, "sh"]).finish();
+            let what = format!("{verb} {args:?} with {limit} descriptors: {}{}", done.stdout, done.stderr);
+            match done.code() {
+                Some(125) => assert!(done.stderr.contains("ulimit -n"), "{what}"),
+                Some(0) => assert!(done.stdout.contains(true_words), "{what}"),
+                _ => panic!("{what}"),
+            }
+            if verb == "list" && done.code() == Some(0) {
+                assert!(done.stdout.contains("running"), "{what}");
+            }
+            if limit == 4 {
+                assert_eq!(done.code(), Some(125), "{what}");
+            }
+            if job.is_over() {
+                assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone", "{what}");
+                return;
+            }
+        }
+    }
+}
+
+/// Traces its keepers, once its start has returned.
+fn tracer(how: &str) -> String {
+    format!(
+        "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exec $A trace-keepers $T {how}"
+    )
+}
+
+/// Whether one of the two can be traced by the other's descendants here.
+fn are_traced(job: &Background<'_>) -> bool {
+    ["keeper", "standby"].iter().all(|role| job.process(role).is_some_and(|one| one.state() == Some('t')))
+}
+
+#[test]
+fn keepers_that_their_job_traces_are_killed_by_a_stop() {
+    stops_a_job_that_traces_its_keepers("keepers_that_their_job_traces_are_killed_by_a_stop", "");
+}
+
+#[test]
+fn keepers_that_their_job_keeps_from_their_exit_do_not_hold_up_a_stop() {
+    stops_a_job_that_traces_its_keepers(
+        "keepers_that_their_job_keeps_from_their_exit_do_not_hold_up_a_stop",
+        "exit",
+    );
+}
+
+fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
+    for setting in open_settings() {
+        for options in [&["--now"][..], &["--grace", "1s"]] {
+            let what = format!("{options:?}, {setting}");
+            let lab = TestEnv::with(setting);
+            let quell = lab.start().args(["--contain", setting.contain.word()]);
+            let job = quell.script(&tracer(how)).begin();
+            lab.write("go", "");
+            if !eventually(Duration::from_secs(5), || are_traced(&job)) {
+                return skip(test, "no ptrace of a parent here");
+            }
+            let done = job.stop(options);
+            is_stopped(&lab, &job, &done, &what);
+            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
+    for setting in open_settings() {
+        let lab = TestEnv::with(setting);
+        let quell = lab.run().args(["--contain", setting.contain.word()]);
+        let mut running = quell.script(&tracer("")).start();
+        running.wait_ready().expect("ready");
+        lab.write("go", "");
+        if !eventually(Duration::from_secs(5), || running.front.state() == Some('t')) {
+            return skip("a_run_whose_front_and_keeper_are_traced_is_stopped", "no ptrace of a parent here");
+        }
+        let job = lab.job(&lab.records()[0].id);
+        let done = job.stop(&["--now"]);
+        is_stopped(&lab, &job, &done, &setting.to_string());
+    }
+}
+
+/// The suspended front is continued at once. How fast that is depends on what else the machine does, so one of three
+/// counts; before, none could take less than two seconds.
+#[test]
+fn the_stop_of_a_suspended_run_goes_out_at_once() {
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let lab = TestEnv::as_me();
+        let mut running = lab.run().actor("tree", None).start();
+        running.wait_ready().expect("ready");
+        assert!(running.front.signal("STOP"));
+        assert!(eventually(PATIENCE, || running.front.state() == Some('T')), "it does not stop");
+        let done = lab.job(&lab.records()[0].id).stop(&[]);
+        assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+        assert!(running.wait_exit(PATIENCE).is_some(), "the front stays");
+        took.push(done.took);
+    }
+    assert!(took.iter().any(|took| *took < Duration::from_millis(1500)), "{took:?}");
+}
+
+/// A cgroup of the v1 freezer, thawed and removed when it is dropped.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new(lab: &TestEnv) -> Option<Freezer> {
+        let path = Path::new("/sys/fs/cgroup/freezer").join(lab.oracle.token());
+        (am_root() && fs::create_dir(&path).is_ok()).then(|| Freezer(path))
+    }
+
+    fn freeze(&self, process: &Process) -> bool {
+        let state = || fs::read_to_string(self.0.join("freezer.state")).unwrap_or_default();
+        fs::write(self.0.join("cgroup.procs"), process.pid.to_string()).is_ok()
+            && fs::write(self.0.join("freezer.state"), "FROZEN").is_ok()
+            && eventually(PATIENCE, || state().trim() == "FROZEN")
+    }
+
+    fn thaw(&self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        eventually(PATIENCE, || fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
+/// Grace and verification are the job's own; the rest is for a busy machine. A second try would take as long again.
+#[test]
+fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
+    for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
+        let lab = TestEnv::with(setting);
+        let Some(freezer) = Freezer::new(&lab) else {
+            return skip(
+                "a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time",
+                "no v1 freezer here",
+            );
+        };
+        let quell = lab.start().args(["--contain", setting.contain.word()]);
+        let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
+        let job = quell.script(script).begin();
+        let pid = fs::read_to_string(lab.path("pid")).expect("a pid").trim().parse().expect("a number");
+        let frozen = Process::now(pid).expect("a child");
+        assert!(freezer.freeze(&frozen), "{setting}: it does not freeze");
+        let done = job.stop(&["--now", "--json"]);
+        assert_eq!(done.code(), Some(5), "{setting}: {}{}", done.stdout, done.stderr);
+        let error: Value = done.envelope()["error"].clone();
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&pid.to_string()), "{setting}: it is not named: {message}");
+        assert!(!message.contains("keeper"), "{setting}: {message}");
+        assert!(done.took < Duration::from_secs(17), "{setting}: it took {:?}", done.took);
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!(receipt["survivors"][0]["pid"], pid, "{setting}: {receipt:#}");
+        // It is not over, as a stop by a later command says too.
+        assert_eq!(job.state(), "stopping", "{setting}");
+        assert!(!job.events().contains(&"ended".into()), "{setting}: {:?}", job.events());
+        freezer.thaw();
+        assert!(eventually(PATIENCE, || !frozen.is_alive()), "{setting}");
+        let again = job.stop(&["--now"]);
+        is_stopped(&lab, &job, &again, &setting.to_string());
+    }
+}
+
+/// A killed process stays in a frozen cgroup until that is thawed.
+#[test]
+fn frozen_keepers_do_not_hold_up_a_stop() {
+    for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
+        for roles in [&["keeper"][..], &["keeper", "standby"]] {
+            let what = format!("{roles:?}, {setting}");
+            let lab = TestEnv::with(setting);
+            let Some(freezer) = Freezer::new(&lab) else {
+                return skip("frozen_keepers_do_not_hold_up_a_stop", "no v1 freezer here");
+            };
+            let job = lab.start().args(["--contain", setting.contain.word()]).actor("tree", None).begin();
+            let keepers: Vec<Process> =
+                roles.iter().map(|role| job.process(role).expect("a keeper")).collect();
+            assert!(keepers.iter().all(|keeper| freezer.freeze(keeper)), "{what}: it does not freeze");
+            let done = job.stop(&["--now"]);
+            let is_keeper = |found: &Process| keepers.iter().any(|keeper| keeper.pid == found.pid);
+            let members = || lab.oracle.survivors().into_iter().filter(|found| !is_keeper(found)).count();
+            assert!(eventually(PATIENCE, || members() == 0), "{what}: {}{}", done.stdout, done.stderr);
+            freezer.thaw();
+            is_stopped(&lab, &job, &done, &what);
+        }
+    }
+}
+
+/// Deletes files of quell's home. A verb that could do without one may have left it so.
+fn delete(lab: &TestEnv, id: &str, paths: &[&str]) {
+    for path in paths {
+        let path = lab.home().join(path.replace("ID", id));
+        // A keeper may be making files again meanwhile, which a verb before this one has missed.
+        let is_removed = || {
+            let done = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            done.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) || done.is_ok()
+        };
+        assert!(eventually(PATIENCE, is_removed), "{} can't be removed", path.display());
+    }
+}
+
+#[test]
+fn all_verbs_know_a_job_whose_files_were_deleted() {
+    let me = TestEnv::as_me().user();
+    let deletions: [&[&str]; 5] =
+        [&["live/ID"], &["jobs/ID"], &["jobs/ID/state.jsonl"], &["live/ID", "jobs/ID"], &[""]];
+    for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
+        for paths in deletions {
+            let lab = TestEnv::with(setting);
+            let begin = |name: &str| {
+                let quell = lab.start().args(["--contain", setting.contain.word(), "--name", name]);
+                quell.command(["sleep", &lab.oracle.nap()]).begin()
+            };
+            let job = begin("it");
+            let root = job.process("root").expect("a root");
+            let after = |words: &[&str]| {
+                delete(&lab, &job.id, paths);
+                let done = lab.quell(words[0]).args(&words[1..]).finish();
+                let what = format!("{setting}, {paths:?}, {words:?}: {}{}", done.stdout, done.stderr);
+                (done, what)
+            };
+            let (list, what) = after(&["list", "--json"]);
+            let jobs = list.envelope()["data"]["jobs"].as_array().cloned().unwrap_or_default();
+            assert_eq!(jobs.len(), 1, "{what}");
+            assert_eq!(
+                (&jobs[0]["id"], &jobs[0]["state"]),
+                (&job.id.clone().into(), &"running".into()),
+                "{what}"
+            );
+            for text in [&job.id, &job.id[..10]] {
+                let (status, what) = after(&["status", "--json", text]);
+                assert_eq!(status.code(), Some(0), "{what}");
+                assert_eq!(status.envelope()["data"]["job"]["state"], "running", "{what}");
+            }
+            let (wait, what) = after(&["wait", "--timeout", "100ms", &job.id]);
+            assert_eq!(wait.code(), Some(6), "{what}");
+            let (sweep, what) = after(&["sweep", "--json"]);
+            let report = sweep.envelope()["data"].clone();
+            assert_eq!(
+                (sweep.code(), &report["kept"], &report["jobs"]),
+                (Some(0), &1.into(), &serde_json::json!([])),
+                "{what}"
+            );
+            let (rm, what) = after(&["rm", &job.id]);
+            assert_eq!(rm.code(), Some(1), "{what}");
+            let (kill, what) = after(&["kill", &root.pid.to_string()]);
+            assert_eq!(kill.code(), Some(4), "{what}");
+            // In a PID namespace that is its init, which is one of quell's own.
+            assert!(setting.contain == Contain::Pidns || kill.stderr.contains(&job.id), "{what}");
+            if paths != [""] {
+                let (again, what) = after(&["start", "--name", "it", "--", "true"]);
+                assert_eq!(again.code(), Some(1), "{what}");
+                assert!(again.stderr.contains(&job.id), "{what}");
+            }
+            let (stop, what) = after(&["stop", "--json", &job.id]);
+            assert_eq!(stop.code(), Some(0), "{what}");
+            assert_eq!(verdict(&stop.envelope()["data"]["jobs"][0]["receipt"]), "gone", "{what}");
+            assert!(job.receipt().is_some() && job.is_over(), "{what}");
+            assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}");
+            let other = begin("other");
+            delete(&lab, &other.id, paths);
+            let done = lab.quell("stop").args(["--all"]).finish();
+            assert_eq!(done.code(), Some(0), "{setting}, {paths:?}: {}{}", done.stdout, done.stderr);
+            assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{setting}, {paths:?}");
+            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}, {paths:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_files_were_deleted_is_stopped() {
+    for paths in [&["live/ID"][..], &["jobs/ID"], &["live/ID", "jobs/ID"]] {
+        let lab = TestEnv::as_me();
+        let mut running = lab.run().actor("tree", None).start();
+        running.wait_ready().expect("ready");
+        let id = lab.records()[0].id.clone();
+        delete(&lab, &id, paths);
+        let list = lab.quell("list").finish();
+        assert!(list.stdout.contains(&id[..8]), "{paths:?}: {}{}", list.stdout, list.stderr);
+        delete(&lab, &id, paths);
+        let done = lab.quell("stop").args(["--all"]).finish();
+        assert_eq!(done.code(), Some(0), "{paths:?}: {}{}", done.stdout, done.stderr);
+        assert!(running.wait_exit(PATIENCE).is_some(), "{paths:?}: the front stays");
+        assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{paths:?}");
+    }
+}
+
+#[test]
+fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
+    if !am_root() {
+        return skip("a_run_in_a_pid_namespace_is_asked…", "needs root for a PID namespace");
+    }
+    let lab = TestEnv::as_me();
+    let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
+    let inside = lab.run().wrapped(["unshare", "--pid", "--fork", "--mount-proc"]).args(["--grace", "30s"]);
+    let mut running = inside.script(script).start();
+    running.wait_ready().unwrap_or_else(|why| panic!("{why}: {}", running.stderr()));
+    let live = lab.ids("live");
+    let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
+    let stop = lab.job(id).stop(&[]);
+    assert_eq!(stop.code(), Some(0), "{}{}", stop.stdout, stop.stderr);
+    assert!(lab.path("asked").exists(), "it was not asked: {}{}", stop.stdout, stop.stderr);
+    assert!(running.wait_exit(PATIENCE).is_some(), "the run goes on");
+}
