@@ -49,7 +49,9 @@ mod linux {
 
     use crate::recover::{Finisher, Keepers, Survivors, settle, settle_lost};
     use crate::start::resolve_request;
-    use crate::{Error, Job, JobState, JobView, LogsView, ProcessTree, Quell, Result, WaitFor, Waited};
+    use crate::{
+        Error, Job, JobState, JobView, LogCut, LogLine, LogsView, ProcessTree, Quell, Result, WaitFor, Waited,
+    };
 
     pub mod answers {
         //! What `--json` prints.
@@ -95,6 +97,14 @@ mod linux {
     /// How a job is, by its files and its lock. A lost job is shown as lost.
     pub fn look(job: &JobDir) -> Result<JobView> {
         JobView::look(job)
+    }
+
+    pub fn log_line(line: &Line) -> LogLine {
+        LogLine::of(line)
+    }
+
+    pub fn log_cut(cut: &Cut) -> LogCut {
+        LogCut::of(cut)
     }
 
     pub fn logs_view(job: &Job, page: &LogPage) -> LogsView {

@@ -58,10 +58,12 @@ impl Follow {
     fn read(&mut self) -> Result<Option<LogLine>> {
         loop {
             match self.lines.next_line().map_err(Error::io(self.watch.job.dir().dir()))? {
-                Some(LineOrCut::Line(line)) => return Ok(Some((&line).into())),
+                Some(LineOrCut::Line(line)) => return Ok(Some(LogLine::of(&line))),
                 Some(LineOrCut::Cut(cut)) => self.dropped += cut.bytes,
                 // The last line of a job may have no line end.
-                None if !self.watch.more()? => return Ok(self.lines.next_begun().map(|line| (&line).into())),
+                None if !self.watch.more()? => {
+                    return Ok(self.lines.next_begun().map(|line| LogLine::of(&line)));
+                }
                 None => {}
             }
         }
@@ -236,8 +238,8 @@ pub struct LogLine {
     pub lossy: bool,
 }
 
-impl From<&Line> for LogLine {
-    fn from(line: &Line) -> Self {
+impl LogLine {
+    pub(crate) fn of(line: &Line) -> Self {
         let (text, lossy) = match str::from_utf8(&line.bytes) {
             Ok(text) => (text.to_owned(), false),
             Err(_) => (String::from_utf8_lossy(&line.bytes).into_owned(), true),
@@ -267,8 +269,8 @@ pub struct LogCut {
     pub lines: Option<u64>,
 }
 
-impl From<&Cut> for LogCut {
-    fn from(cut: &Cut) -> Self {
+impl LogCut {
+    pub(crate) fn of(cut: &Cut) -> Self {
         let Cut { stream, time_ns, from, to, bytes, lines } = *cut;
         Self { time: Timestamp::from_unix_ns(time_ns), stream, from, to, bytes, lines }
     }
@@ -322,8 +324,8 @@ impl LogsView {
         let (mut lines, mut cuts) = (Vec::new(), Vec::new());
         for entry in &page.entries {
             match entry {
-                Entry::Line(line) => lines.push(line.into()),
-                Entry::Cut(cut) => cuts.push(cut.into()),
+                Entry::Line(line) => lines.push(LogLine::of(line)),
+                Entry::Cut(cut) => cuts.push(LogCut::of(cut)),
                 // `page.end` has it too.
                 Entry::Omitted(_) => {}
             }

@@ -119,7 +119,7 @@ pub struct JobView {
 impl JobView {
     /// The job as its files tell it. A job without a state is `created`; nothing is ever `lost` here, because that takes
     /// a look at its lock: see [`JobView::look`].
-    pub fn read(job: &JobDir) -> Result<Self> {
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         Ok(Records::read(job)?.view())
     }
 
@@ -128,7 +128,7 @@ impl JobView {
     ///
     /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
     /// puts a job on record takes the lock first, and must not find it taken.
-    pub fn look(job: &JobDir) -> Result<Self> {
+    pub(crate) fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
         if view.state == JobState::Ended && !job.live_path().exists() && !job.is_dir_held() {
@@ -198,7 +198,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub fn read(job: &JobDir) -> Result<Self> {
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         let at = |name: &str| job.dir().join(name);
         let spec = match job.spec() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !job.exists() => {

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::binary::{Entry, JobInternals, Line, LogPage, LogQuery, logs_view};
-use quell::{Error, Job, LogLine};
+use quell::binary::{Entry, JobInternals, Line, LogPage, LogQuery, log_line, logs_view};
+use quell::{Error, Job};
 use serde_json::json;
 
 use super::super::envelope;
@@ -51,7 +51,7 @@ impl Object {
         if std::mem::replace(&mut self.begun, true) {
             self.text.push(',');
         }
-        self.text += &quell::binary::json(&LogLine::from(line));
+        self.text += &quell::binary::json(&log_line(line));
         if self.text.len() >= HELD {
             self.stopped = output::to_reader(&std::mem::take(&mut self.text));
         }

@@ -90,7 +90,8 @@ fn query(args: &LogsArgs) -> Result<LogQuery, Error> {
         head: args.head,
         tail: args.tail,
         budget: args.budget,
-        grep: grep.map_err(|error| Error::BadValue(format!("--grep is no regular expression: {error}")))?,
+        grep: grep
+            .map_err(|error| Error::BadValue(format!("invalid regular expression `--grep`: {error}")))?,
         streams: match (args.stdout, args.stderr) {
             (true, false) => Streams::Stdout,
             (false, true) => Streams::Stderr,
