@@ -25,7 +25,7 @@ use crate::{ledger::Ledger, rng::Rng, worker_journal::WorkerJournal};
 /// No command may take longer, whatever the nemesis does.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// What kind of trouble a scenario has besides the killing that all have.
+/// What kind of trouble a scenario has, in addition to the killing that all have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Signals to quell's own processes, and nothing else: then no command has an excuse for failing.

@@ -255,7 +255,7 @@ static void bomb(void)
     ignore_polite_signals();
     signal(SIGCHLD, SIG_IGN);
     while (now() < last && !test_is_over()) {
-        /* A few slots each time: all of them by everyone would starve the whole machine. */
+        /* A few slots each time: if every process took all of them, the whole machine would starve. */
         for (int i = 0; i < 10; i++, at++) {
             _Atomic pid_t *mine = &slot[at % n];
             pid_t p = *mine;

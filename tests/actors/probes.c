@@ -54,7 +54,7 @@ static void on_term_tell(int sig)
     _exit(write(asked, "asked\n", 6) == 6 ? 0 : 95);
 }
 
-/* ARG children, each in its own session: whoever hears TERM, the root too, adds a line to the file "asked". */
+/* ARG children, each in its own session: each process that gets TERM, the root too, adds a line to the file "asked". */
 static void askers(void)
 {
     int n = arg ? atoi(arg) : 60;
@@ -131,7 +131,7 @@ static void churn(void)
                 printf("stranger %d was hit: status %#x\n", gone, status);
             }
         } else if (errno == ECHILD) {
-            nap(1); /* the table was full and nobody of ours is left to wait for */
+            nap(1); /* the table was full and no child of ours is left to wait for */
         }
     }
     printf("%d bystanders, %d hit\n", total, hit);
@@ -143,7 +143,7 @@ static void numbers(char last)
 {
     static char block[4096 * 16 + 1];
     long count = arg ? atol(arg) : 1, at = 0;
-    live_on(); /* the reader may take its time; when nobody reads any more, a write fails */
+    live_on(); /* the reader may take its time; when there is no reader any more, a write fails */
     while (at < count) {
         int n = 0;
         for (; n < 4096 && at < count; n++, at++) {

@@ -124,7 +124,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
         threads.into_iter().flat_map(|thread| thread.join().expect("a thread")).min().expect("some")
     });
     assert_eq!(["SigBlk", "SigIgn", "SigCgt"].map(own), handlers);
-    // Those that other tests have started are collected in a moment; one that nobody waits for stays.
+    // Those that other tests have started are collected in a moment; one without a parent that waits stays.
     let seen = corpses();
     let stays = || corpses().into_iter().filter(|corpse| seen.contains(corpse)).collect::<Vec<_>>();
     assert!(eventually(PATIENCE, || stays().is_empty()), "{:?}", stays());
@@ -223,7 +223,7 @@ fn example(lab: &TestEnv, name: &str) -> Option<std::process::Output> {
     command.output().ok()
 }
 
-/// As whom this runs.
+/// The user that this runs as.
 fn own_uid() -> u32 {
     fs::metadata("/proc/self").map_or(u32::MAX, |metadata| metadata.uid())
 }

@@ -40,8 +40,8 @@ fn what_is_refused_runs_nothing() {
         (scope, &["tests/../src"], "PATH_TRAVERSAL"),
         (scope, &["tests\\..\\src"], "PATH_TRAVERSAL"),
         (scope, &["tests/%2e%2e/src"], "PATH_TRAVERSAL"),
-        (scope, &["tests/\u{ff0e}\u{ff0e}/src"], "PATH_TRAVERSAL"),
-        (scope, &["tests\u{2215}x"], "PATH_TRAVERSAL"),
+        (scope, &["tests/\u{ff0e}\u{ff0e}/src"], "PATH_CONTROL"),
+        (scope, &["tests\u{2215}x"], "PATH_CONTROL"),
         (scope, &["tests/\u{202e}x"], "PATH_CONTROL"),
         (scope, &["tests/a\nb"], "PATH_CONTROL"),
         (scope, &["~/x"], "PATH_HOME"),
@@ -224,7 +224,7 @@ fn a_real_pytest_runs_no_test_from_outside() {
     for (words, added, code) in [
         (trace.split(' ').collect(), None, "PATH_ABSOLUTE"),
         (vec![debug.as_str()], None, "PATH_ABSOLUTE"),
-        (timeout.split(' ').collect(), None, "PATH_ABSOLUTE"),
+        (timeout.split(' ').collect(), None, "OPTION_NOT_ALLOWED"),
         (vec![dashes], None, "PATH_OPTION"),
         (vec![], Some(nbsp.into()), "PATH_ABSOLUTE"),
         (vec![], Some(tab.into()), "PATH_ABSOLUTE"),
@@ -360,11 +360,7 @@ fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
     }
     let own = lab.write("own.toml", &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
     let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own);
-    assert_eq!(
-        quell.command(["./pytest", "etc/passwd"]).finish().code(),
-        Some(0),
-        "one that is trusted does"
-    );
+    assert_eq!(quell.command(["./pytest", "etc/passwd"]).finish().code(), Some(0), "a trusted project does");
 }
 
 #[test]

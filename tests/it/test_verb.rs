@@ -352,7 +352,7 @@ fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
     assert_eq!((done.code(), &stopped["status"]), (Some(125), &json!("error")), "{stopped:#}");
     assert_eq!(
         (&stopped["reason"], &stopped["leaked"]),
-        (&json!("somebody stopped it"), &json!([])),
+        (&json!("it was stopped"), &json!([])),
         "{stopped:#}"
     );
     fits("a run that was stopped", &stopped);
@@ -389,7 +389,7 @@ fn a_signal_to_quell_stops_the_tests_and_is_told_of() {
         assert_eq!(tests, Vec::<&Process>::new(), "{signal}");
         let answer = data(&done);
         assert_eq!((done.code(), &answer["status"]), (Some(128 + number), &json!("error")), "{answer:#}");
-        assert_eq!(answer["reason"], format!("somebody stopped it ({signal} came to `quell test`)"));
+        assert_eq!(answer["reason"], format!("it was stopped ({signal} came to `quell test`)"));
         assert_eq!(answer["receipt"]["verdict"]["kind"], "gone", "{answer:#}");
         let evidence = receipt(&lab.path("ev.json")).expect("evidence");
         assert_eq!((&evidence["status"], &evidence["job"]), (&json!("error"), &answer["job"]), "{signal}");
@@ -438,7 +438,7 @@ fn xml_that_is_no_report_counts_nothing() {
     assert_eq!((done.code(), &data["counts"]["source"]), (Some(0), &json!("exit_code")), "{data:#}");
     assert_eq!(
         (&data["junit"]["used"], &data["junit"]["problem"]),
-        (&json!(false), &json!("it is no report of tests")),
+        (&json!(false), &json!("it is not a report of tests")),
         "{data:#}"
     );
 }

@@ -52,7 +52,7 @@ impl TestEnv {
             left.extend(cgroups_of(&record.id).iter().map(|dir| format!("cgroup {}", dir.display())));
         }
         left.extend(self.made_cgroups().iter().map(|dir| format!("cgroup {}", dir.display())));
-        // A nested quell that was killed whole, with its job, can't put its things away. But nobody may
+        // A nested quell that was killed whole, with its job, can't clean up. But no process may
         // be alive in them.
         for record in self.records_in(&self.inner_home()) {
             let populated = |dir: &PathBuf| {
@@ -73,7 +73,7 @@ impl TestEnv {
             if left.is_empty() || Instant::now() >= deadline {
                 return left;
             }
-            // Orphans, cgroups and records have no one event that tells of the last of them.
+            // There is no single event for the end of the last orphan, cgroup and record.
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -131,7 +131,7 @@ pub fn says_what_is_known(code: Option<i32>, receipt: &Value) -> Result<(), Stri
     }
 }
 
-/// Whether somebody had to be killed.
+/// Whether a process had to be killed.
 pub fn was_killed(receipt: &Value) -> bool {
     receipt["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["step"] == "kill"))
 }

@@ -43,10 +43,10 @@ pub fn points() -> Vec<String> {
     String::from_utf8_lossy(&said.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Somebody who passed a point, or did not.
+/// A process that passed a point, or was hit there.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    /// Who.
+    /// The process.
     pub pid: u32,
     /// Which point.
     pub point: String,
@@ -70,7 +70,7 @@ impl TestEnv {
         if fault.0.is_empty() { quell } else { quell.env("QUELL_FAULT", &fault.0) }
     }
 
-    /// Who has passed which points up to now.
+    /// The points that were passed up to now, and by which process.
     pub fn passed(&self) -> Vec<Passed> {
         let text = fs::read_to_string(self.path("points")).unwrap_or_default();
         let of = |line: &str| {
@@ -80,7 +80,7 @@ impl TestEnv {
         text.lines().filter_map(of).collect()
     }
 
-    /// Who was hit by this fault; by the first, if it is several.
+    /// The process that this fault hit; the first of several.
     pub fn hit(&self, fault: &Fault) -> Option<Passed> {
         self.passed().into_iter().find(|passed| {
             let wanted = fault.0.split(['@', ',']).next().unwrap_or_default();

@@ -16,12 +16,12 @@ use crate::test_env::TestEnv;
 /// The uid and gid that stand for an ordinary user when the tests run as root.
 pub const NOBODY: u32 = 65534;
 
-/// As whom quell is run.
+/// The user that quell runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum User {
     /// uid 0, only where the tests have it.
     Root,
-    /// An unprivileged user: nobody where the tests are root, else who runs the tests.
+    /// An unprivileged user: `nobody` where the tests are root, else the user that runs the tests.
     Ordinary,
 }
 
@@ -119,7 +119,7 @@ fn required(contain: Contain) -> bool {
 pub struct Setting {
     /// How it is held.
     pub contain: Contain,
-    /// As whom.
+    /// The user that quell runs as.
     pub user: User,
 }
 
@@ -156,6 +156,25 @@ impl Setting {
 /// Whether the tests run as root.
 pub fn am_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// Why no PID namespace with few PIDs can be made here. A kernel before 6.14 has one `pid_max` for the whole host, so it must not even be
+/// tried there.
+pub fn few_pids() -> Result<(), String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if am_root() && version >= (6, 14) {
+        Ok(())
+    } else {
+        Err("needs root and a pid_max per PID namespace (Linux 6.14)".into())
+    }
+}
+
+/// Whether this process is in a PID namespace that is not the first one of the host.
+pub fn in_own_pid_namespace() -> bool {
+    // The kernel gives the first one this number (PROC_PID_INIT_INO).
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() != 0xEFFF_FFFC)
 }
 
 /// Where cgroup v2 is mounted.

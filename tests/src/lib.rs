@@ -1,10 +1,10 @@
 //! The harness of quell's integration tests: bad actors to run, a place to run them in, and an
 //! oracle that says what is still alive, without a line of quell's own code.
 //!
-//! - [`oracle`]: who is alive, found in `/proc` by a token that every process of a test carries.
+//! - [`oracle`]: the processes that are alive, found in `/proc` by a token that every process of a test carries.
 //! - [`host`]: what this machine lets the tests do: users, containments, the binary under test.
-//! - [`manager`]: a private systemd user manager, as on a desktop.
-//! - [`lab`]: one test's private directory, state directory and cgroup, all removed at its end.
+//! - [`systemd_user`]: a private systemd user manager, as on a desktop.
+//! - [`test_env`]: one test's private directory, state directory and cgroup, all removed at its end.
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
 //! - [`jobs`]: jobs in the background.
 //! - [`faults`]: a quell that dies where a test wants it to.

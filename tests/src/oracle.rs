@@ -1,4 +1,4 @@
-//! Who is still alive. Every process of a test carries the test's token in its command line or in
+//! The processes that are still alive. Every process of a test carries the test's token in its command line or in
 //! its environment; `/proc` is read for it, and nothing that quell says is believed.
 
 use std::{
@@ -134,7 +134,7 @@ impl Oracle {
             if left.is_empty() || Instant::now() >= deadline {
                 return left;
             }
-            // The kernel tells nobody but a parent of a death, and these are not our children.
+            // The kernel tells only a parent about a death, and these are not our children.
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -22,7 +22,7 @@ use crate::{oracle::Process, test_env::TestEnv};
 /// Long enough for anything that a test waits for on a busy machine. Reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Long enough for the reader of a pipe to see that nobody holds it any more. Not [`PATIENCE`]: a chain or a bomb that got
+/// Long enough for the reader of a pipe to see that no process holds it any more. Not [`PATIENCE`]: a chain or a bomb that got
 /// away ends by itself after 30 seconds, and that must not pass for quell's work.
 pub const READER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -282,7 +282,7 @@ impl Running {
         self.seen.exited.map(|(status, _)| status)
     }
 
-    /// Waits until nobody holds the pipe of stdout any more.
+    /// Waits until no process holds the pipe of stdout any more.
     pub fn wait_output_closed(&mut self, patience: Duration) -> bool {
         self.wait(patience, |seen| seen.output_closed)
     }
@@ -307,7 +307,7 @@ impl Running {
         if !lost || self.wait_exit(PATIENCE).is_none() {
             return Err(format!("front and keeper can't be killed: {}", self.stderr()));
         }
-        // The keeper is an orphan by now; whoever adopted it may be slow to collect it, but it has to be dead.
+        // The keeper is an orphan by now; its new parent may be slow to reap it, but it has to be dead.
         if crate::eventually(PATIENCE, || !keeper.is_alive()) {
             Ok(())
         } else {

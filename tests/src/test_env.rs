@@ -44,7 +44,7 @@ impl TestEnv {
         lab
     }
 
-    /// A lab for quell as whoever runs the tests.
+    /// An environment for quell as the user that runs the tests.
     pub fn as_me() -> TestEnv {
         TestEnv::new(if host::am_root() { User::Root } else { User::Ordinary })
     }
@@ -83,14 +83,14 @@ impl TestEnv {
         TestEnv::for_containment(setting.user, setting.contain)
     }
 
-    /// A lab for an ordinary user who has a systemd user manager.
+    /// An environment for an ordinary user with a systemd user manager.
     pub fn beside(manager: &SystemdUser) -> TestEnv {
         let mut lab = TestEnv::new(User::Ordinary);
         lab.session = Some(manager.session().clone());
         lab
     }
 
-    /// As whom quell runs here.
+    /// The user that quell runs as here.
     pub fn user(&self) -> User {
         self.user
     }
@@ -138,7 +138,7 @@ impl TestEnv {
         path
     }
 
-    /// A fifo that anyone may write to.
+    /// A fifo that every user may write to.
     pub fn fifo(&self) -> PathBuf {
         let path = self.fresh("fifo");
         let made = Command::new("mkfifo").args(["-m", "666"]).arg(&path).status();

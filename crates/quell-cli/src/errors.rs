@@ -2,7 +2,7 @@
 
 use exit::{FAILED, NO, NOT_EXECUTABLE, PROGRAM_NOT_FOUND};
 use quell::binary::ExecRemedy;
-use quell::{ErrorBody, RunError};
+use quell::{ErrorBody, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
@@ -39,47 +39,51 @@ pub fn said(code: &str, message: impl Into<String>, hint: impl Into<String>) -> 
 }
 
 /// The exit code and the error of a `run` that could not be started.
-pub fn of_run(error: &RunError) -> (u8, ErrorBody) {
+pub fn of_run(error: &StartError) -> (u8, ErrorBody) {
     let (exit_code, hint) = start_row(error);
     let body = said(error.code(), error.to_string(), hint);
     (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
 }
 
-fn start_row(error: &RunError) -> (u8, &'static str) {
+fn start_row(error: &StartError) -> (u8, &'static str) {
     match error {
-        RunError::NotFound(_) => (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file"),
-        RunError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
-        RunError::Directory(_) => {
+        StartError::NotFound(_) => {
+            (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file")
+        }
+        StartError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
+        StartError::Directory(_) => {
             (NOT_EXECUTABLE, "name a program in it; `--cwd` is for the working directory")
         }
-        RunError::NoInterpreter { .. } => {
+        StartError::NoInterpreter { .. } => {
             (NOT_EXECUTABLE, "install that interpreter, or name another one first")
         }
-        RunError::MaskedName => (FAILED, "`start.mask` says which variables are masked"),
-        RunError::Cwd { .. } => (FAILED, "give --cwd a directory that exists and that you may enter"),
-        RunError::Nul(_) => (FAILED, "leave the NUL byte out"),
-        RunError::Proc(_) => (FAILED, "mount a /proc of this PID namespace (unshare has --mount-proc)"),
-        RunError::Containment(_) => {
+        StartError::MaskedName => (FAILED, "`start.mask` says which variables are masked"),
+        StartError::Cwd { .. } => (FAILED, "give --cwd a directory that exists and that you may enter"),
+        StartError::Nul(_) => (FAILED, "leave the NUL byte out"),
+        StartError::Proc(_) => (FAILED, "mount a /proc of this PID namespace (unshare has --mount-proc)"),
+        StartError::Containment(_) => {
             (FAILED, "`quell doctor` says what this host can do; `--contain auto` takes the best of it")
         }
-        RunError::Limit(_) => (
+        StartError::Limit(_) => (
             FAILED,
             "`quell doctor` says which limits this host can hold; `--contain cgroup` or `scope` holds the most",
         ),
-        RunError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
-        RunError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
-        RunError::Stdin { .. } => (FAILED, "give --stdin a file that exists and that you may read"),
-        RunError::Record { .. } => (
+        StartError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
+        StartError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
+        StartError::Stdin { .. } => (FAILED, "give --stdin a file that exists and that you may read"),
+        StartError::Record { .. } => (
             FAILED,
             "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record",
         ),
-        RunError::Receipt { target, .. } if target.starts_with(quell::binary::DESCRIPTOR) => {
+        StartError::Receipt { target, .. } if target.starts_with(quell::binary::DESCRIPTOR) => {
             (FAILED, "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE")
         }
-        RunError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
-        RunError::Start(_) | RunError::System { .. } => (FAILED, SYSTEM_LIMITS),
-        RunError::Stopped(_) => (FAILED, "start it again if it should run; if its time was up, give it more"),
-        RunError::Unsupported(_) => (FAILED, "run it on Linux"),
+        StartError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
+        StartError::Start(_) | StartError::System { .. } => (FAILED, SYSTEM_LIMITS),
+        StartError::Stopped(_) => {
+            (FAILED, "start it again if it should run; if its time was up, give it more")
+        }
+        StartError::Unsupported(_) => (FAILED, "run it on Linux"),
     }
 }
 
@@ -102,7 +106,7 @@ mod linux {
 
     use quell::Error;
     use quell::ErrorBody;
-    use quell::RunError;
+    use quell::StartError;
     use quell_guard::Error as Host;
 
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
@@ -133,15 +137,19 @@ mod linux {
         let (exit_code, hint) = match error {
             Error::Refused(decision) => (REFUSED, decision.hint.as_str()),
             Error::Host(error) => host_row(error),
-            Error::NoSuchJob(_) => {
-                (NOT_FOUND, "`quell list --all` shows all jobs; give at least 4 characters of an id")
+            Error::NoSuchJob(job) if job.len() < quell::binary::SHORTEST_PREFIX => {
+                (NOT_FOUND, "give at least 4 characters of an id; `quell list --all` shows all jobs")
             }
+            Error::NoSuchJob(_) => (NOT_FOUND, "`quell list --all` shows all jobs"),
             Error::Ambiguous { ids, .. } => return (USAGE, format!("give more of it: {}", ids.join(", "))),
             Error::InvalidJob(_) => (
                 USAGE,
                 "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`",
             ),
             Error::State(_) => (NO, "`quell status` shows its state"),
+            Error::NoReadyCheck(_) => {
+                (NO, "start it with --ready-port, --ready-log, --ready-http or --ready-cmd")
+            }
             Error::KeptElsewhere { id, home, .. } => {
                 return (NO, format!("stop it with `QUELL_HOME={} quell stop {id}`", home.display()));
             }
@@ -155,7 +163,7 @@ mod linux {
             | Error::UnknownVariable { hint, .. }
             | Error::Config { hint, .. } => (USAGE, hint.as_str()),
             // `--no-record` is an option of `quell run` alone.
-            Error::Start(RunError::Record { .. }) => {
+            Error::Start(StartError::Record { .. }) => {
                 (FAILED, "set QUELL_HOME to a directory that you may write and that has free space")
             }
             Error::Start(error) => start_row(error),
@@ -220,7 +228,7 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell::RunError;
+    use quell::StartError;
     use quell::binary::BUILT_IN;
     use quell::binary::ExecRemedy;
     use quell::{Decision, JobId};
@@ -232,32 +240,32 @@ mod tests {
         let io = |errno| std::io::Error::from_raw_os_error(errno);
         let path = || PathBuf::from("/PATH");
         let not_executable =
-            |remedy| RunError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
+            |remedy| StartError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
         let refused = Decision::refuse("VERB_DENIED", BUILT_IN, "REASON", "HINT");
         let start = [
-            RunError::NotFound(text("PROGRAM")),
+            StartError::NotFound(text("PROGRAM")),
             not_executable(ExecRemedy::Right),
             not_executable(ExecRemedy::ShorterArguments),
             not_executable(ExecRemedy::ClosedFile),
             not_executable(ExecRemedy::FewerLinks),
-            RunError::Directory(text("PROGRAM")),
-            RunError::NoInterpreter { program: text("PROGRAM"), why: text("WHY") },
-            RunError::Cwd { path: path(), error: text("WHY") },
-            RunError::Nul(text("WHAT")),
-            RunError::MaskedName,
-            RunError::Proc(text("WHY")),
-            RunError::Containment(text("WHY")),
-            RunError::Limit(text("WHY")),
-            RunError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
-            RunError::OwnerGone(text("WHY")),
-            RunError::Stdin { path: path(), error: text("WHY") },
-            RunError::Record { path: path(), error: text("WHY") },
-            RunError::Receipt { target: text("FILE"), error: text("WHY") },
-            RunError::Receipt { target: text("descriptor 9"), error: text("WHY") },
-            RunError::Start(text("WHY")),
-            RunError::Stopped(text("WHY")),
-            RunError::System { what: text("WHAT"), error: text("WHY") },
-            RunError::Unsupported(text("WHY")),
+            StartError::Directory(text("PROGRAM")),
+            StartError::NoInterpreter { program: text("PROGRAM"), why: text("WHY") },
+            StartError::Cwd { path: path(), error: text("WHY") },
+            StartError::Nul(text("WHAT")),
+            StartError::MaskedName,
+            StartError::Proc(text("WHY")),
+            StartError::Containment(text("WHY")),
+            StartError::Limit(text("WHY")),
+            StartError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
+            StartError::OwnerGone(text("WHY")),
+            StartError::Stdin { path: path(), error: text("WHY") },
+            StartError::Record { path: path(), error: text("WHY") },
+            StartError::Receipt { target: text("FILE"), error: text("WHY") },
+            StartError::Receipt { target: text("descriptor 9"), error: text("WHY") },
+            StartError::Start(text("WHY")),
+            StartError::Stopped(text("WHY")),
+            StartError::System { what: text("WHAT"), error: text("WHY") },
+            StartError::Unsupported(text("WHY")),
         ];
         let others = [
             Error::Refused(Box::new(refused)),
@@ -267,11 +275,12 @@ mod tests {
             Error::Host(HostError::NoSystemd { message: text("WHY"), user: true }),
             Error::Host(HostError::NoSystemd { message: text("WHY"), user: false }),
             Error::Host(HostError::Systemctl(text("WHY"))),
-            Error::NoSuchJob(text("JOB")),
+            Error::NoSuchJob(text("NOSUCH")),
             Error::NoSuchJob(text("01K")),
             Error::Ambiguous { prefix: text("01KA"), ids: vec![text("ID"), text("ID")], more: true },
             Error::InvalidJob(text("JOB")),
             Error::State(text("WHY")),
+            Error::NoReadyCheck(JobId::new(0, 0)),
             Error::KeptElsewhere { id: JobId::new(0, 0), keeper: 4711, home: path() },
             Error::NotProvenDead(text("WHY")),
             Error::EndNotRecorded { id: JobId::new(0, 0), proven: true, path: path(), error: io(30) },

@@ -1,5 +1,5 @@
-//! The words of quell, without any I/O: what a job is, how it lives and ends, how a stop is planned and what a
-//! receipt says. Everything that talks to a kernel is in other crates and is told here what to do.
+//! quell's types and rules, without any I/O: what a job is, how it lives and ends, how a stop is planned and what a
+//! receipt says. What talks to the kernel is in other crates.
 //!
 //! The key types: [`JobId`], [`JobRequest`], [`Lifecycle`] (the lifecycle as a total state × event table), [`StopPlan`],
 //! [`Receipt`]. [`account`] turns a receipt into the few lines that a person reads.
@@ -7,28 +7,39 @@
 #![warn(missing_docs)]
 
 pub mod account;
+mod containment;
 mod decision;
+mod ending;
 mod envelope;
 mod environment;
 mod event;
 mod hook;
 mod id;
 mod lifecycle;
+mod limits;
 mod mask;
+mod member;
+mod owner;
 pub mod paths;
-mod plan;
+mod process_id;
+mod readiness;
 mod receipt;
-mod record;
 mod request;
+mod restart_rules;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod signal;
+mod spec;
 mod state;
+mod step;
+mod stop_plan;
 mod text;
 mod time;
 mod units;
 
+pub use containment::{Contain, ContainmentInfo, ContainmentKind, SessionKind};
 pub use decision::{BUILT_IN, Decision};
+pub use ending::{Actor, Cause, Ending, FinalVerdict, KillReason, RootOutcome, Verdict};
 pub use envelope::{ErrorBody, failure, json, success};
 pub use environment::{
     Environment, InvalidAssignment, InvalidEnvironment, parse_assignment, parse_environment,
@@ -39,21 +50,23 @@ pub use id::{InvalidId, JobId};
 pub use lifecycle::{
     Action, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase, StopMode, StopRequest,
 };
+pub use limits::Limits;
 pub use mask::Mask;
-pub use plan::{AskScope, StopPlan};
-pub use receipt::{
-    Actor, Cause, ContainmentInfo, Counts, Fate, Grace, JobBrief, KillReason, Member, Output, ProcId,
-    Receipt, RootOutcome, RootReport, SentSignal, SignalResult, Step, StepKind, StreamTotals, Usage, Verdict,
-};
-pub use record::{ContainmentKind, JobSpec, SessionKind};
+pub use member::{Counts, Fate, Member};
+pub use owner::{OnOwnerExit, Owner};
+pub use process_id::ProcId;
+pub use readiness::{ReadyCheck, ReadyRules};
+pub use receipt::{Grace, JobBrief, Output, Receipt, RootReport, StreamTotals, Usage};
 pub use request::{
-    Background, Contain, Foreground, JobRequest, Leak, Limits, MAX_LOG, Mode, ModeKind, OnOwnerExit, Owner,
-    ReadyCheck, ReadyRules, ReceiptTarget, RestartPolicy, RestartRules, Stdin, StdoutUse, TestTerms, Until,
+    Background, Foreground, JobRequest, Leak, MAX_LOG, Mode, ModeKind, ReceiptTarget, Stdin, StdoutUse,
+    TestTerms, Until,
 };
+pub use restart_rules::{RestartPolicy, RestartRules};
 pub use signal::{InvalidSignal, Signal};
-pub use state::{
-    Ending, FinalVerdict, InvalidState, JobState, RecordedState, RecordedTree, RunEnd, StateRecord,
-};
+pub use spec::JobSpec;
+pub use state::{InvalidState, JobState, RecordedState, RecordedTree, RunEnd, StateRecord};
+pub use step::{SentSignal, SignalResult, Step, StepKind};
+pub use stop_plan::{AskScope, StopPlan};
 pub use text::{is_unsafe, printable, printable_lines, push_escape};
 pub use time::{InvalidTimestamp, Moment, Timestamp};
 pub use units::{

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Environment, Hook, HookAction, JobId, LifecycleRules, Mask, ProcId, StopPlan};
+use crate::{
+    Contain, Environment, Hook, HookAction, JobId, LifecycleRules, Limits, Mask, OnOwnerExit, Owner, ProcId,
+    ReadyCheck, RestartRules, StopPlan,
+};
 
 /// How many bytes of each stream are kept by default.
 pub const MAX_LOG: u64 = 64 * 1024 * 1024;
@@ -349,21 +352,6 @@ impl Background {
     }
 }
 
-/// The containment that was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contain {
-    /// The strongest that doesn't change what the program sees.
-    #[default]
-    Auto,
-    /// A cgroup v2 of its own.
-    Cgroup,
-    /// A PID namespace of its own.
-    Pidns,
-    /// Session, group and subreaper only.
-    Reaper,
-}
-
 /// What ends a job by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -388,28 +376,6 @@ pub enum Leak {
     Fail,
 }
 
-/// Limits on the whole tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Limits {
-    /// Bytes of memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
-    /// Number of processes (tasks).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub procs: Option<u64>,
-    /// Cores' worth of CPU time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<f64>,
-}
-
-impl Limits {
-    /// Whether no limit was asked for.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// What a background job reads on its standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -430,140 +396,13 @@ pub enum Stdin {
     ),
 }
 
-/// When an ended program is started again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RestartPolicy {
-    /// Never.
-    #[default]
-    No,
-    /// When it did not exit with 0, also after its timeout, unless the job was stopped.
-    OnFailure,
-    /// Whenever it has ended, also by its timeout, unless the job was stopped.
-    Always,
-}
-
-/// How an ended program is started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RestartRules {
-    /// When.
-    pub policy: RestartPolicy,
-    /// How often at most; none for no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    /// The first wait in seconds; each further one is twice as long.
-    #[serde(with = "crate::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
-    pub delay: Duration,
-    /// The longest wait in seconds. A run that lasted longer than this begins the series anew.
-    #[serde(with = "crate::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
-    pub max_delay: Duration,
-}
-
-impl Default for RestartRules {
-    fn default() -> Self {
-        Self {
-            policy: RestartPolicy::No,
-            limit: Some(10),
-            delay: Duration::from_millis(500),
-            max_delay: Duration::from_secs(60),
-        }
-    }
-}
-
-/// What shows that a job is ready; all that are given must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ReadyRules {
-    /// A process of the job listens on this TCP port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// A line of its output matches this regular expression.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<String>,
-    /// This URL answers with a status from 200 to 399.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<String>,
-    /// This shell command exits with 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cmd: Option<String>,
-}
-
-impl ReadyRules {
-    /// Whether nothing was asked for.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// What shows that a job is ready, and how that is looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadyCheck {
-    /// What shows it.
-    #[serde(default, skip_serializing_if = "ReadyRules::is_empty")]
-    pub rules: ReadyRules,
-    /// How often it is looked for where no event tells of it.
-    #[serde(with = "crate::seconds")]
-    pub interval: Duration,
-    /// How long one such look may take.
-    #[serde(with = "crate::seconds")]
-    pub timeout: Duration,
-}
-
-impl Default for ReadyCheck {
-    fn default() -> Self {
-        let (interval, timeout) = (Duration::from_millis(250), Duration::from_secs(5));
-        Self { rules: ReadyRules::default(), interval, timeout }
-    }
-}
-
-impl ReadyCheck {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Whom a job lives for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Owner {
-    /// A process.
-    Process {
-        /// Its identity.
-        #[serde(flatten)]
-        id: ProcId,
-    },
-    /// Another job.
-    Job {
-        /// Its id.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
-        job: JobId,
-    },
-}
-
-/// What becomes of a job whose owner is gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum OnOwnerExit {
-    /// It is stopped.
-    #[default]
-    Stop,
-    /// It goes on.
-    Keep,
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::HookEvent;
+    use crate::{HookEvent, ReadyRules};
 
     /// A value that no other text holds by chance, and that is not part of another one.
     fn secret(number: usize) -> String {

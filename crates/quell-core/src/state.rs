@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Actor, Cause, ContainmentKind, JobId, Moment, ProcId, Receipt, RootOutcome, SessionKind, Verdict,
+    ContainmentKind, Ending, FinalVerdict, JobId, Moment, ProcId, Receipt, RootOutcome, SessionKind, Verdict,
 };
 
 /// Where a job is in its life.
@@ -203,28 +203,6 @@ pub struct RunEnd {
     pub ending: Ending,
     /// What was proven about the tree.
     pub verdict: FinalVerdict,
-}
-
-/// Why a run ended, and what brought that about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
-    /// The reason.
-    pub cause: Cause,
-    /// What brought it about.
-    pub actor: Actor,
-}
-
-/// The verdict on a tree that has ended: one with survivors has not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum FinalVerdict {
-    /// Counted: no process is left.
-    Gone,
-    /// It could not be counted.
-    Unproven {
-        /// Why not.
-        why: String,
-    },
 }
 
 impl RecordedState {

@@ -1,4 +1,4 @@
-//! The log of what the guard has decided and of what was done: one JSON object per line, in quell's home.
+//! The audit log: the guard's decisions and what was done, one JSON object per line, in quell's home.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,62 +12,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::Effect;
 
-/// When the log is begun anew; the one before it is kept.
+/// A log of this size is renamed and a new one begun. One old log is kept.
 const CAP: u64 = 16 << 20;
 
-/// How much of something that a stranger has written is kept in a line.
+/// How many characters of the caller's text are kept in a line.
 const LONGEST: usize = 400;
 
-/// One line.
+/// A line of the audit log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditLine {
     /// `quell/1`.
     pub schema: String,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Whether it was decided or done.
+    /// Whether this is a decision or an act.
     pub kind: Kind,
-    /// What was to be done.
+    /// The verb.
     pub verb: String,
-    /// What that does.
+    /// How far the verb goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// To what.
+    /// What it is done to.
     pub target: String,
-    /// Who wanted it.
+    /// The process that asked for it.
     pub actor: Asker,
-    /// Why, in the words of who wanted it: `--reason`.
+    /// The caller's reason: `--reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What the guard said.
+    /// The guard's decision.
     pub decision: Decision,
-    /// The job that it was about, whose receipt tells more. Of a `run` that could not be started there is none.
+    /// The job, whose receipt has more. A `run` that could not be started has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
-    /// What came of it.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
 }
 
-/// Which kind of line.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The guard was asked.
+    /// The guard decided.
     Decision,
-    /// It was done.
+    /// Something was done.
     Act,
 }
 
-/// Who asked.
+/// The process that called quell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asker {
-    /// The process that called quell.
+    /// Its PID.
     pub pid: u32,
-    /// Its short name, if it could be read.
+    /// Its name, if it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its user.
@@ -75,18 +75,18 @@ pub struct Asker {
     /// The job that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The session that it says it is in.
+    /// The session that its environment names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 
 impl Asker {
-    /// Whoever called this process.
+    /// The parent of this process.
     pub(super) fn here() -> Self {
         Self::new(quell_sys::stat(quell_sys::parent()).ok())
     }
 
-    /// The process that wants what this one was executed for: its parent, or the caller of that one if it is quell, too.
+    /// The parent of this process; or if that is quell too, the parent of that.
     pub fn of_caller() -> Self {
         let parent = quell_sys::stat(quell_sys::parent()).ok();
         let is_quell =
@@ -133,14 +133,14 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
         other => other?,
     };
     let (size, is_cut) = end_of(&mut file);
-    // One that was cut, by a disk that was full, must not take this one with it.
+    // If the disk was full, the last line may be cut. This one must not be joined to it.
     let mut bytes = if is_cut { vec![b'\n'] } else { Vec::new() };
     serde_json::to_writer(&mut bytes, &line)?;
     bytes.push(b'\n');
-    // Only ever added to, in one write: what others add at the same time stands before or behind it.
+    // Appended in one write, so lines that other processes write at the same time are not mixed with it.
     file.write_all(&bytes)?;
     if size + bytes.len() as u64 > CAP && file.try_lock().is_ok() {
-        // Whoever else finds it too long is behind the lock, or finds another file here: none is put aside twice.
+        // Another process that finds the file too long waits for the lock, or finds a new file here: it is renamed once.
         let is_it = |here: fs::Metadata, it: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
         if is_it(fs::symlink_metadata(&path)?, file.metadata()?) {
             fs::rename(&path, old_path(home))?;
@@ -149,8 +149,8 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     Ok(())
 }
 
-/// How long it is, and whether the last line has no end, and gets none: what somebody is just writing is seen in parts.
-/// Nothing tells that it is whole, so it is looked at twice; at worst there is an empty line.
+/// The size of the file, and whether its last line is cut. A line that another process is writing can be seen in parts, so
+/// the end is read twice. At worst there is an empty line.
 fn end_of(file: &mut File) -> (u64, bool) {
     let mut last = || -> io::Result<(u64, u8)> {
         let mut byte = [b'\n'];
@@ -158,23 +158,23 @@ fn end_of(file: &mut File) -> (u64, bool) {
         file.read_exact(&mut byte)?;
         Ok((at, byte[0]))
     };
-    // There is no last byte of an empty file.
+    // An empty file has no last byte.
     let Ok((at, byte)) = last() else { return (0, false) };
     if byte == b'\n' {
         return (at + 1, false);
     }
-    // Whoever is writing needs microseconds, and nothing tells when it is done.
+    // A write takes microseconds, and no event reports its end.
     std::thread::sleep(Duration::from_millis(2));
     (at + 1, last().is_ok_and(|again| again == (at, byte)))
 }
 
-/// What can be read of it; a line that was cut by a crash is passed over.
+/// The lines that can be read. A cut line is skipped.
 pub(super) fn read(home: &Home) -> io::Result<Vec<AuditLine>> {
     let bytes = |path: PathBuf| match quell_sys::read_private(&path, 4 * CAP) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     };
-    // In this order: one that is put aside in between is there twice, not nowhere.
+    // In this order: a file that is renamed in between is read twice, not missed.
     let (new, old) = (bytes(path(home))?, bytes(old_path(home))?);
     let new = if old.starts_with(&new) { Vec::new() } else { new };
     let lines = [old, new].concat();

@@ -1,5 +1,5 @@
-//! The gate that everybody passes who acts through quell, whoever calls it: the policy decides, and what was decided and
-//! done is written down.
+//! Each action of quell passes here, whichever interface asks for it: the policy decides, and the decision and the result go
+//! to the audit log.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::audit_log::{self as audit, Asker, AuditLine, Kind};
 use crate::{Effect, Error, Policy, Result, Verb, decide_verb};
 
-/// The policy that holds here, and the log of what it has decided.
+/// The policy, and the log of its decisions.
 #[derive(Clone, Debug)]
 pub struct Guard {
     home: Home,
@@ -21,42 +21,39 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// With this policy.
     pub fn new(home: &Home, policy: Policy) -> Self {
         Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None, mask: Mask::default() }
     }
 
-    /// With the reason that whoever asks has given.
+    /// Adds the reason that the caller has given.
     pub fn because(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
         self
     }
 
-    /// With values that its log does not show.
+    /// Adds values that the log does not show.
     pub fn masking(mut self, mask: Mask) -> Self {
         self.mask = mask;
         self
     }
 
-    /// With the process that its log names as the one who asks.
+    /// Sets the process that the log names as the caller.
     pub fn asked_by(mut self, asker: Asker) -> Self {
         self.asker = OnceLock::from(asker);
         self
     }
 
-    /// Where its log is.
+    /// The home, which has the log.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// What it goes by.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Lets a verb pass that is about quell's own jobs, or refuses it; `job` is the one that is made by it, if that is known before.
-    /// What changes nothing leaves no line unless it is refused. Without its line nothing is run or restarted; but a log that can't be
-    /// written is no reason not to stop a job.
+    /// Allows or refuses a verb for quell's own jobs. `job` is the job that it makes, if its id is known already. A verb that only
+    /// reads is logged if it is refused. If the log can't be written, nothing is run or restarted, but jobs can be stopped.
     pub fn permit(&self, verb: Verb, target: &str, job: Option<JobId>) -> Result<Permit> {
         let decision = decide_verb(&self.policy, verb);
         // The process that starts the job writes the line of a start, see `roles.rs`.
@@ -64,7 +61,7 @@ impl Guard {
         if !decision.allowed || (verb.effect() != Effect::Read && !left_to_keeper) {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
-            // A restart that was not let start the job again would only stop it.
+            // Without its line the job would not be started again: the restart would only stop it.
             if let (true, Verb::Run | Verb::Restart, Err(error)) = (decision.allowed, verb, noted) {
                 return Err(error);
             }
@@ -72,27 +69,26 @@ impl Guard {
         self.grant(verb, decision)
     }
 
-    /// Lets a verb pass where there is no place for a log, or refuses it.
+    /// Allows or refuses a verb where there is no home, so no log.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
         Ok(Permit { verb, decision, guard: None })
     }
 
-    /// Lets a lost job be finished if `by` is allowed. What comes of it is written down as a sweep.
+    /// Allows the stop of a lost job to be finished if `by` is allowed. The result is logged as a sweep.
     pub fn permit_recovery(&self, by: Verb) -> std::result::Result<Permit, Box<Decision>> {
         let decision = decide_verb(&self.policy, by).ok()?;
         Ok(Permit { verb: Verb::Sweep, decision, guard: Some(self.clone()) })
     }
 
-    /// Writes down a decision that was made with more than the verb, and lets it pass if it is an allowance. Without a line in the log
-    /// nothing is allowed.
+    /// Logs a decision about more than the verb, and turns it into a permit. If the log can't be written, nothing is allowed.
     pub fn decided(&self, verb: Verb, target: &str, decision: Decision) -> Result<Permit> {
-        // A verb that is refused as such is refused for everything.
+        // A verb that the policy refuses is refused for each target.
         let verdict = decide_verb(&self.policy, verb);
         self.noted(verb, target, if verdict.allowed { decision } else { verdict })
     }
 
-    /// The same with the last word about it.
+    /// The same for a decision that includes the one about the verb.
     pub fn noted(&self, verb: Verb, target: &str, decision: Decision) -> Result<Permit> {
         let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         match self.note(Kind::Decision, verb, target, &decision, None, None) {
@@ -106,14 +102,14 @@ impl Guard {
         Ok(Permit { verb, decision, guard: Some(self.clone()) })
     }
 
-    /// Writes a refusal down, and gives it as the error that it is.
+    /// Logs a refusal and returns it as an error.
     pub fn refuse(&self, verb: Verb, target: &str, decision: Decision) -> Error {
         let decision = decision.masked_about(&self.mask, &[target.to_owned()]);
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         Error::Refused(Box::new(decision))
     }
 
-    /// Writes down that it came to nothing before anything could be decided or done, and gives the error back.
+    /// Logs an error that came before a decision, and returns it.
     pub fn failed(&self, verb: Verb, target: &str, error: Error) -> Error {
         let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), "");
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
@@ -153,39 +149,37 @@ impl Guard {
     }
 }
 
-/// That something may be done. Only the [`Guard`] gives one, and each function that starts, stops, signals, kills or removes needs one
-/// or asks for its own.
+/// Proof that the guard allows something. Only the [`Guard`] makes one. Each function that starts, stops, signals, kills or removes
+/// takes one or gets its own.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Permit {
     verb: Verb,
     decision: Decision,
-    /// Who has given it, and writes down what comes of it; none where there is no place for a log.
+    /// Logs the result; none where there is no log.
     guard: Option<Guard>,
 }
 
 impl Permit {
-    /// What may be done.
     pub fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// What the guard said.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// The same with a decision that knows more, and is an allowance as well.
+    /// The same with a later decision, which allows it too.
     pub(crate) fn with(self, decision: Decision) -> Self {
         debug_assert!(decision.allowed, "{decision:?}");
         Self { decision, ..self }
     }
 
-    /// Writes down what was done: `receipt` is the job that it was done in, if there was one.
+    /// Logs what was done. `receipt` is the job that did it, if one did.
     pub fn record(&self, target: &str, result: &impl Serialize, receipt: Option<String>) -> Result<()> {
         let Some(guard) = &self.guard else { return Ok(()) };
         let mut result = serde_json::to_value(result).unwrap_or_default();
-        // It stands beside it.
+        // It has its own field in the line.
         if let Some(fields) = result.as_object_mut() {
             fields.remove("decision");
         }
@@ -193,7 +187,7 @@ impl Permit {
     }
 }
 
-/// Every line of the log that can be read, oldest first.
+/// The readable lines of the log, oldest first.
 pub fn audit_log(home: &Home) -> Result<Vec<AuditLine>> {
     audit::read(home).map_err(Error::io(audit::path(home)))
 }

@@ -1,14 +1,14 @@
-//! What a policy says, put together from the files that speak of it.
+//! The policy, merged from all files that have a part of it.
 
 use serde::Serialize;
 
 use crate::{Effect, Verb};
 
-/// The whole policy. The default is what holds where nobody has written one: jobs are free, the host is closed.
+/// The whole policy. By default everything is allowed for jobs, and nothing for the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Policy {
-    /// The most that a verb may do.
+    /// The strongest effect that is allowed.
     pub most: Effect,
     /// Verbs that are refused.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
@@ -33,19 +33,19 @@ impl Default for Policy {
     }
 }
 
-/// Which foreign processes may be signalled: `[guard.kill]`. Names are patterns, see [`matches`].
+/// Which processes that quell did not start may be signalled: `[guard.kill]`. Names are patterns, see [`matches`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KillPolicy {
-    /// The names of processes that may be; none by default.
+    /// The names of processes that may be signalled; none by default.
     pub allow: Vec<String>,
-    /// Whose they may be besides the caller's own; `*` for everybody's.
+    /// The users whose processes may be signalled in addition to the caller's own; `*` for all users.
     pub users: Vec<String>,
-    /// The names of processes that may not be, whatever else is said.
+    /// The names of processes that may not be signalled, even if `allow` names them.
     pub protect: Vec<String>,
-    /// The users whose processes may not be.
+    /// The users whose processes may not be signalled.
     pub protect_users: Vec<String>,
-    /// Numbers below this one are refused.
+    /// Lower PIDs are refused.
     pub min_pid: u32,
     /// The signals that may be sent, without `SIG`; empty for all.
     pub signals: Vec<String>,
@@ -58,38 +58,38 @@ impl Default for KillPolicy {
             users: Vec::new(),
             protect: Vec::new(),
             protect_users: Vec::new(),
-            // Where the kernel begins again when it has used up all numbers: what is below has been there since the boot.
+            // The kernel starts again here after the highest PID. Processes with lower PIDs have run since boot.
             min_pid: 300,
             signals: Vec::new(),
         }
     }
 }
 
-/// Which services may be touched: `[guard.service]`. Names are patterns over the unit's name without `.service`.
+/// Which services may be asked about or changed: `[guard.service]`. Names are patterns over the unit's name without `.service`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServicePolicy {
-    /// The services that may be; none by default.
+    /// The services that are allowed; none by default.
     pub allow: Vec<String>,
-    /// Those that may not be, whatever else is said.
+    /// The services that are refused, even if `allow` names them.
     pub protect: Vec<String>,
     /// What may be done with them: `start`, `stop`, `restart`, `status`; empty for all.
     pub verbs: Vec<String>,
 }
 
-/// What holds for test runs: `[guard.test]`.
+/// The rules for test runs: `[guard.test]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestPolicy {
-    /// The directories that targets must be in, seen from the working directory; empty for all below it.
+    /// The directories that targets must be in, relative to the working directory; empty for all below it.
     pub scope: Vec<String>,
-    /// The programs that may run tests, by their last name, or with a slash by their path; empty for all.
+    /// The programs that may run tests, by file name, or by path if there is a slash; empty for all.
     pub commands: Vec<String>,
-    /// Whether `commands` are a project's: these don't lift a scope that the caller gives.
+    /// Whether `commands` come from a project's file: these don't lift a scope that the caller gives.
     #[serde(skip)]
     pub commands_of_project: bool,
-    /// Whether a program in `commands` may be told anything, also with a scope. Not if a weaker file than that of the scope lists
-    /// it: then the list only narrows.
+    /// Whether a program in `commands` may get any arguments, even with a scope. False if the file that lists it is weaker than
+    /// the file of the scope: then the list only narrows.
     pub commands_lift_scope: bool,
     /// Options and variables of runners that are allowed with a scope, though they can load code.
     pub allow: Vec<String>,
@@ -99,7 +99,7 @@ pub struct TestPolicy {
     pub approval_variable: String,
 }
 
-/// Whether a pattern fits a name: `*` stands for any number of any characters, everything else for itself.
+/// Whether a pattern matches a name: `*` matches any number of characters, everything else itself.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(first) = parts.next() else { return false };

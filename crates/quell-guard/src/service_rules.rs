@@ -1,4 +1,4 @@
-//! May a service be touched? The name alone decides first; what systemd says of the unit behind it decides again.
+//! Whether a service may be asked about or changed. The name decides first, then what systemd says about the unit.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ pub enum ServiceVerb {
     Stop,
     /// Stops it and starts it again.
     Restart,
-    /// Says how it is.
+    /// Shows its state.
     Status,
 }
 
 impl ServiceVerb {
-    /// The word for it, in a policy and for systemctl.
+    /// The word in a policy and for systemctl.
     pub fn word(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -32,7 +32,7 @@ impl ServiceVerb {
         }
     }
 
-    /// It as a verb of quell's.
+    /// The verb of quell.
     pub fn verb(self) -> Verb {
         match self {
             Self::Start => Verb::ServiceStart,
@@ -43,17 +43,17 @@ impl ServiceVerb {
     }
 }
 
-/// The name of a service unit that is sound: nothing in it can mean an option, a path, a pattern or another kind of unit.
+/// A valid name of a service unit: nothing in it can be an option, a path, a pattern or another kind of unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServiceName(String);
 
 impl ServiceName {
-    /// Without `.service`, as policies have it.
+    /// The name without `.service`, as in policies.
     pub fn stem(&self) -> &str {
         &self.0
     }
 
-    /// With `.service`, as systemd has it.
+    /// The name with `.service`, as in systemd.
     pub fn unit(&self) -> String {
         format!("{}{SUFFIX}", self.0)
     }
@@ -67,10 +67,10 @@ impl fmt::Display for ServiceName {
 
 const SUFFIX: &str = ".service";
 
-/// The longest name that systemd takes, with its suffix.
+/// The longest name that systemd accepts, with its suffix.
 const LONGEST: usize = 255;
 
-/// The other kinds of units; the last two are of the past.
+/// The other kinds of units. The last two are obsolete.
 const OTHER_KINDS: [&str; 12] = [
     "automount",
     "device",
@@ -86,8 +86,8 @@ const OTHER_KINDS: [&str; 12] = [
     "busname",
 ];
 
-/// What a host can't be without, or what the one who asks may be reached through: no policy can allow it. Patterns in small
-/// letters; each means also the instances of a template of that name.
+/// Services that a host, or the access to it, depends on: no policy can allow them. Patterns in lower case; each also matches
+/// the instances of a template of that name.
 const PROTECTED: &[&str] = &[
     // Init and its helpers.
     "init",
@@ -142,7 +142,7 @@ const PROTECTED: &[&str] = &[
     "strongswan*",
     "ipsec",
     "tailscaled",
-    // The way in.
+    // Logins.
     "ssh",
     "sshd",
     "sshd-*",
@@ -151,7 +151,7 @@ const PROTECTED: &[&str] = &[
     "sssd-*",
     "nslcd",
     "winbind",
-    // Who stops one of these ends all that runs on its screen.
+    // Stopping a display manager ends everything on its screen.
     "display-manager",
     "gdm",
     "gdm3",
@@ -160,7 +160,7 @@ const PROTECTED: &[&str] = &[
     "lxdm",
     "sddm",
     "xdm",
-    // What keeps others out.
+    // Firewalls.
     "firewalld",
     "ufw",
     "nftables",
@@ -172,10 +172,10 @@ const PROTECTED: &[&str] = &[
     "quell-*",
 ];
 
-/// Targets that every service needs: who stops with one of them is everybody.
+/// Targets that every service needs: all services stop with them.
 const ALL_NEED: [&str; 2] = ["basic", "sysinit"];
 
-/// The name, if it can be one of a service unit.
+/// The name, if it is a valid name of a service unit.
 pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     let shown: String = text.chars().take(60).flat_map(char::escape_default).collect();
     let refuse = |code: &str, why: &str, hint: &str| {
@@ -184,20 +184,20 @@ pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     let stem = text.strip_suffix(SUFFIX).unwrap_or(text);
     if stem.is_empty() {
         let hint = "give the name of a service, such as nginx";
-        return refuse("SERVICE_EMPTY", "is no name", hint);
+        return refuse("SERVICE_EMPTY", "is not a name", hint);
     }
     if text.contains(char::is_whitespace) {
-        return refuse("SERVICE_WHITESPACE", "has white space in it", "give one name, without spaces");
+        return refuse("SERVICE_WHITESPACE", "has white space", "give one name, without spaces");
     }
     if text.contains(char::is_control) {
-        return refuse("SERVICE_CONTROL", "has a control character in it", "write the name by hand");
+        return refuse("SERVICE_CONTROL", "has a control character", "type the name");
     }
     if !text.is_ascii() {
-        let why = "has a character in it that is none of ASCII, and may look like another one";
-        return refuse("SERVICE_NOT_ASCII", why, "write the name by hand");
+        let why = "has a character that is not ASCII, and may look like another one";
+        return refuse("SERVICE_NOT_ASCII", why, "type the name");
     }
     if text.contains(['/', '\\']) {
-        let why = "has a slash or a backslash in it, and would be a path or an escape";
+        let why = "has a slash or a backslash, so it would be a path or an escape";
         return refuse("SERVICE_PATH", why, "give the unit's name, not its file");
     }
     if format!("{stem}{SUFFIX}").contains("..") {
@@ -215,14 +215,14 @@ pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     }
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.@".contains(&byte);
     if text.starts_with('.') || !text.bytes().all(sound) {
-        let why = "has a character in it that the name of a service can't have, or begins with a dot";
+        let why = "has a character that a service name can't have, or begins with a dot";
         return refuse("SERVICE_CHARACTER", why, "letters, digits and `:-_.@` are allowed");
     }
     if stem.len() + SUFFIX.len() > LONGEST {
-        let why = "is longer than systemd lets a name be";
-        return refuse("SERVICE_TOO_LONG", why, "255 bytes with `.service` are the most");
+        let why = "is longer than systemd allows";
+        return refuse("SERVICE_TOO_LONG", why, "the limit is 255 bytes with `.service`");
     }
-    // In any case: `ssh.SERVICE` would be the unit `ssh.SERVICE.service`, which nobody means.
+    // Lower case is compared: `ssh.SERVICE` would be the unit `ssh.SERVICE.service`, which is surely not meant.
     let kind = stem.rsplit_once('.').map(|(_, kind)| kind.to_ascii_lowercase());
     if kind.is_some_and(|kind| kind == "service" || OTHER_KINDS.contains(&kind.as_str())) {
         let hint = "give it without a suffix, or with `.service`";
@@ -231,13 +231,13 @@ pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     if let Some((template, instance)) = stem.split_once('@')
         && (template.is_empty() || instance.is_empty())
     {
-        let why = "is a template, of which only instances can be started";
+        let why = "is a template, and only its instances can be started";
         return refuse("SERVICE_TEMPLATE", why, "name an instance, such as worker@1");
     }
     Ok(ServiceName(stem.to_owned()))
 }
 
-/// Whether this may be done with the service of this name.
+/// Whether the policy allows this for the service with this name.
 pub fn decide_service(policy: &ServicePolicy, name: &ServiceName, verb: ServiceVerb) -> Decision {
     if let Some(refusal) = protected(policy, name) {
         return refusal;
@@ -250,26 +250,26 @@ pub fn decide_service(policy: &ServicePolicy, name: &ServiceName, verb: ServiceV
     };
     if !policy.verbs.is_empty() && !policy.verbs.iter().any(|allowed| allowed == word) {
         let reason =
-            format!("`{word}` is not among what may be done with services ({})", policy.verbs.join(", "));
-        let hint = format!("add \"{word}\" to guard.service.verbs if that is meant; {GUIDE}");
+            format!("the policy does not allow `{word}` for services, only {}", policy.verbs.join(", "));
+        let hint = format!("to allow it, add \"{word}\" to guard.service.verbs; {GUIDE}");
         return Decision::refuse("SERVICE_VERB_NOT_ALLOWED", "guard.service.verbs", reason, hint);
     }
-    Decision::allow("guard.service.allow", format!("{} fits the pattern `{pattern}`", name.stem()))
+    Decision::allow("guard.service.allow", format!("{} matches the pattern `{pattern}`", name.stem()))
 }
 
-/// What systemd says of a unit, as far as it can change a decision. Names are with their suffix.
+/// What systemd says about a unit, as far as it matters for a decision. Names have their suffix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitFacts {
-    /// The name that it has in truth.
+    /// Its own name.
     pub id: String,
-    /// All names that it answers to.
+    /// All its names, aliases included.
     pub names: Vec<String>,
-    /// The units that would be stopped with it by what is to be done.
+    /// The units that would be stopped with it.
     pub taken_along: Vec<String>,
 }
 
-/// Whether this may still be done, now that it is known what is behind the name. Its true name has to be allowed like the
-/// one that was given, and none of its other names may be protected; neither may be what would be stopped with it.
+/// Whether the policy allows this for the unit that has the name. Its own name must be allowed too. None of its aliases and no
+/// unit that would be stopped with it may be protected.
 pub fn decide_unit(
     policy: &ServicePolicy,
     asked: &ServiceName,
@@ -288,7 +288,7 @@ pub fn decide_unit(
                 Some(refusal) => refusal,
                 None => continue,
             },
-            // Nobody could have decided about a name that can't be read.
+            // No policy can name an invalid name.
             Err(refusal) => *refusal,
         };
         if decision.allowed {
@@ -304,24 +304,24 @@ pub fn decide_unit(
         return Decision::refuse(code, decision.rule, reason, hint);
     }
     for unit in &facts.taken_along {
-        // Not read first: a name with an escape in it is as good as any other.
+        // Without `read_service`: a name with an escape is protected like any other.
         let (stem, kind) = unit.rsplit_once('.').unwrap_or((unit, "service"));
-        // Every service conflicts with targets such as shutdown.target; only those that all others need are like a service.
+        // Every service conflicts with targets such as shutdown.target. Only the targets that all services need are checked.
         if kind == "target" && !ALL_NEED.contains(&stem) {
             continue;
         }
         let name = ServiceName(stem.to_owned());
         let needed = kind == "target";
         if let Some(refusal) = protected(policy, &name).or_else(|| needed.then(|| refuse_protected(stem))) {
-            let reason = format!("to {} {asked} would stop {unit}, too: {}", verb.word(), refusal.reason);
-            let hint = "`systemctl show` says how the two depend on each other";
+            let reason = format!("to {} {asked} would also stop {unit}: {}", verb.word(), refusal.reason);
+            let hint = "`systemctl show` shows how the two depend on each other";
             return Decision::refuse("SERVICE_TAKES_PROTECTED", refusal.rule, reason, hint);
         }
     }
     last
 }
 
-/// Why nobody may touch it, if so.
+/// The refusal of a protected service.
 fn protected(policy: &ServicePolicy, name: &ServiceName) -> Option<Decision> {
     let stem = name.stem();
     let lower = stem.to_ascii_lowercase();
@@ -331,17 +331,17 @@ fn protected(policy: &ServicePolicy, name: &ServiceName) -> Option<Decision> {
     }
     let pattern = fits(&policy.protect, name)?;
     let reason = format!("{stem} is protected by the pattern `{pattern}`");
-    let hint = format!("take it out of guard.service.protect if you mean it; {GUIDE}");
+    let hint = format!("to allow it, remove the pattern from guard.service.protect; {GUIDE}");
     Some(Decision::refuse("SERVICE_PROTECTED_BY_POLICY", "guard.service.protect", reason, hint))
 }
 
 fn refuse_protected(stem: &str) -> Decision {
-    let reason = format!("{stem} is one of the services that the host, or the way to it, depends on");
-    let hint = "no policy can allow it; if it has to be, do it by hand with systemctl";
+    let reason = format!("{stem} is one of the services that the host, or the access to it, depends on");
+    let hint = "no policy can allow it; if you must, use systemctl itself";
     Decision::refuse("SERVICE_PROTECTED", BUILT_IN, reason, hint)
 }
 
-/// The pattern that fits, which may have been written with `.service`.
+/// The pattern that matches. It may be written with `.service`.
 fn fits(patterns: &[String], name: &ServiceName) -> Option<String> {
     let bare = |pattern: &str| pattern.strip_suffix(SUFFIX).unwrap_or(pattern).to_owned();
     patterns.iter().find(|pattern| matches(&bare(pattern), name.stem())).cloned()

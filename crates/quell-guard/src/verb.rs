@@ -1,4 +1,4 @@
-//! What each verb does, in one table. What is not in it is refused.
+//! What each verb does, in one table. A word that is not in it is refused.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub enum Effect {
     /// Looks, and changes nothing that a user would miss.
     Read,
-    /// Starts something, or speaks to it.
+    /// Starts something, or sends something to it.
     Write,
     /// Ends or removes something.
     Destructive,
@@ -28,167 +28,72 @@ impl Effect {
     }
 }
 
-/// A verb of any interface: the command line, the library, and whatever else calls them by these names. What is not here does not
-/// exist for the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// Prints completions for a shell.
-    Completions,
-    /// Shows the settings.
-    Config,
-    /// Says what the host can do.
-    Doctor,
-    /// Shows what happened to jobs.
-    Events,
-    /// Removes old jobs.
-    Gc,
-    /// Asks the guard, and does nothing.
-    Guard,
-    /// Signals a process that quell didn't start.
-    Kill,
-    /// Lists jobs.
-    List,
-    /// Shows the output of jobs.
-    Logs,
-    /// Writes manual pages.
-    Man,
-    /// Stops a job and starts it again.
-    Restart,
-    /// Removes the record of a job.
-    Rm,
-    /// Runs a job in the foreground.
-    Run,
-    /// Writes to the standard input of a job.
-    Send,
-    /// Restarts a service.
-    ServiceRestart,
-    /// Starts a service.
-    ServiceStart,
-    /// Says how a service is.
-    ServiceStatus,
-    /// Stops a service.
-    ServiceStop,
-    /// Signals a job.
-    Signal,
-    /// Starts a job in the background.
-    Start,
-    /// Counts jobs.
-    Stats,
-    /// Shows one job.
-    Status,
-    /// Stops jobs.
-    Stop,
-    /// Finishes lost jobs.
-    Sweep,
-    /// Runs tests.
-    Test,
-    /// Shows the processes of a job.
-    Tree,
-    /// Waits for jobs.
-    Wait,
+macro_rules! verbs {
+    ($($verb:ident $word:literal $effect:ident,)*) => {
+        /// A verb of any interface: the command line, the library, and programs that call them by these names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Verb {
+            $(#[doc = concat!("`", $word, "`")] $verb,)*
+        }
+
+        impl Verb {
+            /// All verbs, in the order of their words.
+            pub const ALL: &'static [Self] = &[$(Self::$verb,)*];
+
+            /// The word for it, in a policy and in the audit log.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$verb => $word,)*
+                }
+            }
+
+            /// How far it goes.
+            pub const fn effect(self) -> Effect {
+                match self {
+                    $(Self::$verb => Effect::$effect,)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    Completions "completions" Read,
+    Config "config" Read,
+    Doctor "doctor" Read,
+    Events "events" Read,
+    Gc "gc" Destructive,
+    Guard "guard" Read,
+    Kill "kill" Destructive,
+    List "list" Read,
+    Logs "logs" Read,
+    Man "man" Write,
+    Restart "restart" Destructive,
+    Rm "rm" Destructive,
+    Run "run" Write,
+    Send "send" Write,
+    ServiceRestart "service restart" Destructive,
+    ServiceStart "service start" Write,
+    ServiceStatus "service status" Read,
+    ServiceStop "service stop" Destructive,
+    Signal "signal" Destructive,
+    Start "start" Write,
+    Stats "stats" Read,
+    Status "status" Read,
+    Stop "stop" Destructive,
+    Sweep "sweep" Destructive,
+    Test "test" Write,
+    Tree "tree" Read,
+    Wait "wait" Read,
 }
 
 impl Verb {
-    /// All of them, in the order of their words.
-    pub const ALL: [Self; 27] = [
-        Self::Completions,
-        Self::Config,
-        Self::Doctor,
-        Self::Events,
-        Self::Gc,
-        Self::Guard,
-        Self::Kill,
-        Self::List,
-        Self::Logs,
-        Self::Man,
-        Self::Restart,
-        Self::Rm,
-        Self::Run,
-        Self::Send,
-        Self::ServiceRestart,
-        Self::ServiceStart,
-        Self::ServiceStatus,
-        Self::ServiceStop,
-        Self::Signal,
-        Self::Start,
-        Self::Stats,
-        Self::Status,
-        Self::Stop,
-        Self::Sweep,
-        Self::Test,
-        Self::Tree,
-        Self::Wait,
-    ];
-
-    /// The word for it, in a policy and in the audit log; `service stop` for a verb below a verb.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Completions => "completions",
-            Self::Config => "config",
-            Self::Doctor => "doctor",
-            Self::Events => "events",
-            Self::Gc => "gc",
-            Self::Guard => "guard",
-            Self::Kill => "kill",
-            Self::List => "list",
-            Self::Logs => "logs",
-            Self::Man => "man",
-            Self::Restart => "restart",
-            Self::Rm => "rm",
-            Self::Run => "run",
-            Self::Send => "send",
-            Self::ServiceRestart => "service restart",
-            Self::ServiceStart => "service start",
-            Self::ServiceStatus => "service status",
-            Self::ServiceStop => "service stop",
-            Self::Signal => "signal",
-            Self::Start => "start",
-            Self::Stats => "stats",
-            Self::Status => "status",
-            Self::Stop => "stop",
-            Self::Sweep => "sweep",
-            Self::Test => "test",
-            Self::Tree => "tree",
-            Self::Wait => "wait",
-        }
-    }
-
-    /// How far it goes.
-    pub const fn effect(self) -> Effect {
-        match self {
-            Self::Completions
-            | Self::Config
-            | Self::Doctor
-            | Self::Events
-            | Self::Guard
-            | Self::List
-            | Self::Logs
-            | Self::ServiceStatus
-            | Self::Stats
-            | Self::Status
-            | Self::Tree
-            | Self::Wait => Effect::Read,
-            Self::Man | Self::Run | Self::Send | Self::ServiceStart | Self::Start | Self::Test => {
-                Effect::Write
-            }
-            Self::Gc
-            | Self::Kill
-            | Self::Restart
-            | Self::Rm
-            | Self::ServiceRestart
-            | Self::ServiceStop
-            | Self::Signal
-            | Self::Stop
-            | Self::Sweep => Effect::Destructive,
-        }
-    }
-
     /// The verb that a word names.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verb| verb.word() == word)
+        Self::ALL.iter().copied().find(|verb| verb.word() == word)
     }
 
-    /// What it does besides by other verbs' names. That a restart is also a start is decided with the command that is started.
+    /// The verbs that have to be allowed with it. That a restart is also a start is decided with the command that is started.
     pub(crate) const fn parts(self) -> &'static [Self] {
         match self {
             Self::Restart => &[Self::Stop],

@@ -1,23 +1,39 @@
-//! The keeper, which owns one job, and the front, which the user called.
+//! The processes that own jobs: the front, the keeper, the standby and the helper.
 //!
-//! [`run`] is all that a caller needs: it prepares everything that can fail, forks the keeper, and waits beside it
-//! until the tree is proven gone. If the front dies, the keeper stops the tree; if the keeper dies, the front does.
+//! [`run`] runs a job in the foreground: it checks everything that can fail, forks the keeper, and waits until the tree is
+//! proven gone. If the front dies, the keeper stops the tree; if the keeper dies, the front does. `keeper_main` does the same
+//! for a job in the background, below a standby.
 #![forbid(unsafe_code)]
 
-pub mod control;
-mod request;
+pub mod control_protocol;
+mod error;
 
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]
 mod platform;
 #[cfg(not(target_os = "linux"))]
-#[path = "other.rs"]
+#[path = "unsupported.rs"]
 mod platform;
 
+pub use control_protocol::{StartMessage, StartReply};
+pub use error::{DESCRIPTOR, ExecRemedy, StartError};
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
-pub use platform::{News, is_below_a_helper, is_run_by_a_helper, stand_by, tell_hooks};
+pub use platform::{HookNotice, is_below_a_helper, keeper_main, notify_hooks};
 pub use platform::{check, find_program, run};
-pub use request::{DESCRIPTOR, ExecRemedy, Finished, RunError, StartMessage, StartReply};
+use quell_core::Receipt;
+
+/// The result of a job in the foreground.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What happened.
+    pub receipt: Receipt,
+    /// Whether descendants were alive when the root had exited by itself.
+    pub leaked: bool,
+    /// Whether a receipt that was asked for could not be written; the receipt's warnings say why.
+    pub unwritten: bool,
+    /// Whether the terminal sent its interrupt to this process and to the program alike.
+    pub interrupted: bool,
+}

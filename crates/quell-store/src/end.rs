@@ -4,13 +4,13 @@
 //! receipt → state → `Ended` in the history → (sync) → the lock moves to done/ and is released → (sync)
 //! ```
 //!
-//! The state is the commit: one line that is appended, and readers open the receipt only behind it. What comes before it may
-//! be done again, and is replaced then; what comes behind it follows from the receipt and is done once, by
-//! [`JobEnd::resume`] if the writer was killed. The history comes before the move, because a client that waits for the move
-//! must find the whole history.
+//! The state is the commit: it is one appended line, and readers open the receipt only if it says `ended`. What comes before
+//! it may be done again, and is replaced then. What comes after it follows from the receipt and is done once: if the writer is
+//! killed, by [`JobEnd::resume`]. The history comes before the move, because a client that waits for the move must find the
+//! whole history.
 //!
-//! Where another process watches the writer and would go on, the sync comes last: no client waits for it. Where none does,
-//! nothing would do it again, and it comes before the move.
+//! If another process watches the writer and would resume, the sync comes last, so that no client waits for it. Otherwise no
+//! process would do it again, so it comes before the move.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,67 +18,68 @@ use std::time::{Duration, Instant};
 use quell_core::{EventKind, JobEvent, Receipt, RecordedState, StateRecord};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use crate::job::{JobDir, Lock, now};
+use crate::job::JobDir;
+use crate::liveness::Lock;
 
-/// How often a full disk is looked at again: nothing tells when it has room.
+/// How often a write to a full disk is tried again: there is no event for free space.
 const DISK_LOOK: Duration = Duration::from_millis(50);
 
-/// When what was written is synced to the disk.
+/// When the record is synced to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncWhen {
-    /// Not at all: a job in the foreground.
+    /// Never: a job in the foreground.
     Never,
     /// Before the job counts as ended: no process would do it again.
     BeforeMark,
-    /// After that: another process watches this one, and does it again if this one is killed.
+    /// After that: another process watches this one, and syncs if this one is killed.
     AfterMark,
 }
 
-/// What to do where the disk is full.
+/// What to do if the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFull {
     /// Fail.
     Fail,
-    /// Use the room that was put aside, and wait for so long for more.
+    /// Use the reserve, and wait up to this long for more space.
     UseReserve(Duration),
 }
 
-/// What is told while an end is written.
+/// What the caller is told while an end is written.
 #[derive(Debug)]
 pub enum EndStep<'a> {
-    /// The event is in the history.
+    /// This event is in the history.
     Logged(&'a JobEvent),
-    /// Nothing more is written that a client waits for: the job counts as ended, or it can't be put on record.
+    /// Nothing more is written that a client waits for: the job counts as ended, or the end can't be written.
     Told,
 }
 
-/// What a run of a job came to, to be put on record. Its state says what that is: `ended`, `waiting` for the next run, or
-/// `stopping` if there are survivors. Only an ended job is marked as ended.
+/// How a run ended, to be put on record. The state is `ended`, `waiting` for the next run, or `stopping` if there are
+/// survivors. Only an ended job is marked as ended.
 #[derive(Debug)]
 pub struct JobEnd<'a> {
-    /// Which job.
+    /// The job.
     pub job: &'a JobDir,
-    /// Its lock, which the caller holds; none if another process holds it that writes nothing.
+    /// Its lock, which the caller holds; none if a process holds it that does not write to the record.
     pub lock: Option<&'a Lock>,
-    /// What happened.
+    /// The receipt of the run.
     pub receipt: &'a Receipt,
-    /// The state.
+    /// The state after the run.
     pub record: &'a StateRecord,
-    /// What goes to the history; nothing of it is there yet.
+    /// What is added to the history.
     pub events: &'a [JobEvent],
     /// When it is synced.
     pub sync: SyncWhen,
-    /// What to do where the disk is full.
+    /// What to do if the disk is full.
     pub disk_full: DiskFull,
 }
 
 impl JobEnd<'_> {
     /// Writes it. After an error the state is the old one, or the job is not marked as ended yet: the next process that finds
-    /// it without a keeper goes on.
+    /// it without a keeper finishes it.
     pub fn write(&self, mut tell: impl FnMut(EndStep<'_>)) -> io::Result<()> {
         let written = self.commit().and_then(|()| {
             for event in self.events {
-                // The end does not depend on it.
+                // The end is more important than its event.
                 let _ = self.insist(|| self.job.log_event(event));
                 tell(EndStep::Logged(event));
             }
@@ -105,8 +106,8 @@ impl JobEnd<'_> {
         Ok(())
     }
 
-    /// Writes something, also to a disk that is full: the room that was put aside is used, and if another process is faster,
-    /// more is waited for a little.
+    /// Writes something, also to a full disk: the reserve is released, and if another process takes that space first, waits
+    /// for more.
     fn insist(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let DiskFull::UseReserve(patience) = self.disk_full else { return write() };
         let until = Instant::now() + patience;
@@ -121,8 +122,8 @@ impl JobEnd<'_> {
         written
     }
 
-    /// Goes on with an end that its writer had committed before it was killed: the history, the sync, the mark. Returns its
-    /// receipt; none if it was not committed. `lock` as in [`JobEnd`].
+    /// Completes an end that its writer had committed before it was killed: history, sync, mark. Returns its receipt; none if
+    /// it was not committed. `lock` as in [`JobEnd`].
     pub fn resume(
         job: &JobDir,
         lock: Option<&Lock>,
@@ -134,20 +135,20 @@ impl JobEnd<'_> {
         }
         // A job in the foreground has no history, and is not synced.
         if job.spec().is_ok_and(|spec| spec.request.as_background().is_some()) {
-            if let Some(event) = log_once(job, &receipt, EventKind::ended(&receipt))? {
+            if let Some(event) = job.log_once(&receipt, EventKind::ended(&receipt))? {
                 logged(&event);
             }
             fault_point(FaultPoint::EndLogged);
             sync(job);
         }
-        // Else its writer was killed in its last sync.
+        // If it was moved already, its writer was killed in its last sync.
         if job.live_path().exists() {
             mark(job, lock)?;
         }
         Ok(Some(receipt))
     }
 
-    /// Removes a job of which no instruction has run, and gives its name back.
+    /// Removes a job whose program never ran, and releases its name.
     pub fn discard(job: &JobDir, name: Option<&str>) -> io::Result<()> {
         if let Some(name) = name {
             job.home().release_name(name, job.id());
@@ -165,7 +166,7 @@ fn mark(job: &JobDir, lock: Option<&Lock>) -> io::Result<()> {
     Ok(())
 }
 
-/// The job is over all the same if this fails.
+/// A failure does not undo the end.
 fn sync(job: &JobDir) {
     if job.sync_all().is_ok() {
         fault_point(FaultPoint::EndSynced);
@@ -175,33 +176,4 @@ fn sync(job: &JobDir) {
 fn is_full(written: &io::Result<()>) -> bool {
     let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
     written.as_ref().is_err_and(|error| full.contains(&error.kind()))
-}
-
-/// Adds to the history what a process that was killed may have added already, of the run that `receipt` is about; the event,
-/// if it is new.
-pub fn log_once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
-    let event = once(job, receipt, what)?;
-    if let Some(event) = &event {
-        job.log_event(event)?;
-    }
-    Ok(event)
-}
-
-/// The event that is to be added to the history; none if it is there.
-pub fn once(job: &JobDir, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
-    let same = |old: &JobEvent| {
-        old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
-    };
-    // The end of a run that was to be followed by another one is not the job's.
-    let of_now = |old: &&JobEvent| !matches!(old.what, EventKind::Restarting { .. });
-    if job.events()?.iter().rev().take_while(of_now).any(same) {
-        return Ok(None);
-    }
-    Ok(Some(match job.spec() {
-        Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
-        Err(_) => {
-            let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-            JobEvent { time: now(), job: job.id(), name, session: None, tags, run: receipt.run, what }
-        }
-    }))
 }

@@ -13,8 +13,10 @@ use quell_core::{JobId, ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::home::{Home, gone_is_fine, is_absent};
-use crate::job::{BEGUN, JobDir, Liveness, Lock, open_dir, private_file};
+use crate::files::{gone_is_fine, is_absent, open_dir, private_file};
+use crate::home::Home;
+use crate::job::JobDir;
+use crate::liveness::{BEGUN, Liveness, Lock};
 
 /// The names of the processes that keep a job, in the 15 bytes that the kernel keeps of a name. A child has its keeper's
 /// name until it executes the program.

@@ -99,7 +99,7 @@ points! {
     /// Bytes are in the segment, and not in its index.
     OutputTaken "output_taken" [Keeper Standby]
     /// The files for the output are there.
-    TapsOpened "taps_opened" [Keeper]
+    OutputOpened "output_opened" [Keeper]
     /// The control socket is there.
     Listening "listening" [Keeper]
     /// The job's cgroup is there, and not open yet.
@@ -207,7 +207,7 @@ points! {
     /// Its corpse is collected: its children are ours.
     KeeperCollected "keeper_collected" [Standby Front]
     /// The tree is held by us.
-    HoldTaken "hold_taken" [Standby Front]
+    TreeTaken "tree_taken" [Standby Front]
     /// All is done; the starter, if one waits, is not told.
     TakenOver "taken_over" [Standby Front]
 

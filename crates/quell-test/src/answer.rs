@@ -1,34 +1,34 @@
-//! What a test run came to, as programs read it: the answer of `quell test`, and its evidence.
+//! The result of a test run, as programs read it: the answer of `quell test`, and its evidence.
 
-use crate::rules::Decision;
 use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
-use quell_keeper::control::LiveMember;
+use quell_guard::Decision;
+use quell_keeper::control_protocol::LiveMember;
 use serde::Serialize;
 
 use super::counts::TestCounts;
 use super::output::StreamText;
 
-/// What a test run came to, in a word.
+/// The result of a test run in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestStatus {
-    /// The tests ran and passed, and left nothing behind.
+    /// The tests passed, and left no process behind.
     Pass,
     /// Tests failed.
     Fail,
-    /// Their time was up.
+    /// The time limit was reached.
     Timeout,
     /// The tests could not be run, or not to their end.
     Error,
     /// The tests passed, but left processes behind.
     Leak,
-    /// The guard did not let them be run. Only evidence says so: the verb's answer is the error then.
+    /// The guard refused. Only evidence has this status; `quell test` answers with an error.
     Refused,
 }
 
 impl TestStatus {
-    /// The word for it.
+    /// The word in JSON and in text.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -47,79 +47,79 @@ impl TestStatus {
 pub struct TestAnswer {
     /// `quell/1`.
     pub schema: String,
-    /// What it came to.
+    /// The result.
     pub status: TestStatus,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: String,
     /// The exit code of the command, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that it died of, if it did.
+    /// The signal that killed the command, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub signal: Option<Signal>,
-    /// Seconds from its start until nothing of it was left.
+    /// Seconds from the start until no process was left.
     pub duration: f64,
     /// The command.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// The working directory.
     pub cwd: String,
-    /// The directories that targets had to be in, as they were written; none for all below the working directory.
+    /// The directories that targets had to be in, as they were written; empty for everything below the working directory.
     pub scope: Vec<String>,
-    /// How many tests came to what.
+    /// How many tests had which result.
     pub counts: TestCounts,
-    /// The tests that failed, by name.
+    /// The names of failed tests.
     pub failed_tests: Vec<String>,
-    /// How many more failed than are named.
+    /// How many failed tests are not named.
     pub failed_tests_omitted: u64,
-    /// The test that had begun last and not ended, where the runner says which.
+    /// The test that began last and had not ended, if the runner names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_test: Option<String>,
-    /// The time that it was given, in seconds.
+    /// The time limit in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// Whether it was stopped because that was up.
+    /// Whether it was stopped at the time limit.
     pub timeout_triggered: bool,
-    /// Who was alive then.
+    /// The processes that were alive then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree_at_timeout: Option<TreeAtTimeout>,
-    /// Who was alive when the command itself had exited.
+    /// The processes that outlived the command and had to be stopped.
     pub leaked: Vec<TestProcess>,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: StreamText,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: StreamText,
     /// The report that was named with `--junit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub junit: Option<JunitReport>,
-    /// What the guard said.
+    /// The decision of the guard.
     pub decision: Decision,
-    /// The job that it was: `quell logs` has all that it wrote.
+    /// The job; `quell logs` shows its whole output.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub job: Option<JobId>,
     /// What happened to its processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// Why it could not be run, if it could not.
+    /// Why the tests could not be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TestError>,
-    /// What went wrong beside that.
+    /// Other problems.
     pub problems: Vec<String>,
     /// When it began.
     pub started: Timestamp,
-    /// When it was over.
+    /// When it ended.
     pub ended: Timestamp,
 }
 
-/// The processes of a run when its time was up.
+/// The processes of a run at its time limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TreeAtTimeout {
-    /// `live` if they were looked at right before the stop; `receipt` if that came too late, so that these are all that
-    /// were seen until then.
+    /// `live` if they were listed right before the stop; `receipt` if that came too late: then it is every process that was
+    /// seen.
     pub source: String,
-    /// They, parents first.
+    /// The processes, parents first.
     pub processes: Vec<TestProcess>,
 }
 
@@ -130,7 +130,7 @@ pub struct TestProcess {
     /// Its identity.
     #[serde(flatten)]
     pub id: ProcId,
-    /// Its parent.
+    /// The PID of its parent.
     pub ppid: u32,
     /// Its process group.
     pub pgid: u32,
@@ -154,15 +154,15 @@ impl From<&Member> for TestProcess {
     }
 }
 
-/// What became of a report.
+/// A report, and whether it was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JunitReport {
-    /// Which.
+    /// The path as it was given.
     pub file: String,
     /// Whether the counts are from it.
     pub used: bool,
-    /// What is wrong with it: it is not there, is an old one, ends in the middle.
+    /// What is wrong with it: it does not exist, is from an earlier run, or is cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

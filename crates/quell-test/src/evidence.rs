@@ -1,4 +1,4 @@
-//! The evidence: one JSON document in a file of the caller's, there as a whole or not at all.
+//! The evidence: one JSON document in a file of the caller's. It is written completely or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,26 +10,26 @@ use serde::Serialize;
 
 use quell::{Error, Result};
 
-/// How many names are tried for the file that is renamed in the end.
+/// How many names are tried for the temporary file.
 const NAMES: u32 = 100;
 
-/// A file that evidence can be put into, as far as that can be known before.
+/// A file that evidence can be written to, as far as that can be known before the run.
 #[derive(Clone, Debug)]
 pub struct EvidenceFile {
     path: PathBuf,
 }
 
 impl EvidenceFile {
-    /// Tries whether it can be written, without touching what is there.
+    /// Tries whether the file can be written, without touching an existing one.
     pub fn at(path: &Path) -> Result<Self> {
         let absolute = std::path::absolute(path).map_err(Error::io(path))?;
         let unfit = |why: &str| Error::io(path)(io::Error::new(io::ErrorKind::InvalidInput, why));
         if absolute.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            return Err(unfit("it is no name of a file"));
+            return Err(unfit("it is not the name of a file"));
         }
         match fs::symlink_metadata(&absolute) {
-            // A link or a device would not be written to, but replaced.
-            Ok(found) if !found.is_file() => return Err(unfit("there is something that is no plain file")),
+            // The rename would replace a link or a device.
+            Ok(found) if !found.is_file() => return Err(unfit("it is not a plain file")),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(path)(error)),
@@ -40,12 +40,12 @@ impl EvidenceFile {
         Ok(file)
     }
 
-    /// Whether evidence may take the place of what is there: nothing, an empty file, or earlier evidence.
+    /// Whether evidence may replace what is there: nothing, an empty file, or earlier evidence.
     pub fn may_replace(path: &Path) -> bool {
         let mut begun = Vec::new();
         let wanted = format!("{{\n  \"schema\": \"{SCHEMA}\",\n  \"status\": \"");
         let read = match fs::symlink_metadata(path) {
-            // What is no file is refused elsewhere.
+            // `at` refuses it.
             Ok(found) if !found.is_file() => return true,
             Ok(_) => File::open(path).and_then(|file| file.take(wanted.len() as u64).read_to_end(&mut begun)),
             Err(_) => return true,
@@ -55,7 +55,7 @@ impl EvidenceFile {
 
     fn temporary(&self) -> Result<(PathBuf, File)> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // A long name has to have room for what is put around it.
+        // A longer name would have no room for what is put around it.
         let name: String = name.chars().take(60).collect();
         for number in 0..NAMES {
             let path = self.path.with_file_name(format!(".{name}.{}.{number}", std::process::id()));
@@ -65,7 +65,10 @@ impl EvidenceFile {
                 Err(error) => return Err(Error::io(&self.path)(error)),
             }
         }
-        Err(Error::io(&self.path)(io::Error::new(io::ErrorKind::AlreadyExists, "no name is free beside it")))
+        Err(Error::io(&self.path)(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "no temporary name is free beside it",
+        )))
     }
 
     /// Writes the document.

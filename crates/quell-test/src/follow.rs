@@ -1,43 +1,43 @@
-//! The course of a run: its tests end, what they started gets a moment to end as well, and then it is stopped.
+//! The course of a run: the command exits, its other processes get a moment to exit as well, and then they are stopped.
 
 use std::time::{Duration, Instant};
 
 use quell::binary::JobInternals;
 use quell::{Condition, Error, EventFeed, Job, Result, StopOptions, WaitFor};
 use quell_core::EventKind;
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 
-/// How long what the tests have started may take to end when they have: helpers such as Python's resource tracker end by
-/// themselves right behind them, and are no leak.
+/// How long other processes may outlive the command: helpers such as Python's resource tracker exit by themselves right after it,
+/// and are not a leak.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long before the time is up the tree is looked at: when it is up, the keeper stops it at once.
+/// How long before the time limit the processes are listed: at the limit the keeper stops them at once.
 fn lead(timeout: Duration) -> Duration {
     (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(200))
 }
 
-/// What is learnt on the way.
+/// What is known of the course.
 #[derive(Debug, Default)]
 pub(super) struct Course {
-    /// The command itself came to its end before anybody asked for that.
+    /// The command exited before a stop was asked for.
     pub own_end: bool,
-    /// What it had started was still there afterwards, and had to be stopped.
+    /// Its other processes had to be stopped.
     pub left: bool,
-    /// Who was alive right before the time was up.
+    /// The processes right before the time limit.
     pub before_timeout: Vec<LiveMember>,
-    /// Who was alive right before what was left was stopped, if it was.
+    /// The processes right before that stop.
     pub before_stop: Vec<LiveMember>,
     asked: bool,
 }
 
 impl Course {
-    /// Follows the job to its end. When this returns without an error it is over.
+    /// Follows the job until it has ended.
     pub fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<Self> {
         let mut course = Self::default();
         let mut feed = EventFeed::new(job);
         let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
         if !course.wait_for_root(job, &mut feed, soon)? {
-            // One that ends right now has no tree; its receipt tells of it.
+            // A job that ends right now has no tree; the receipt has its processes.
             course.before_timeout = job.members().unwrap_or_default();
             course.wait_for_root(job, &mut feed, None)?;
         }
@@ -45,12 +45,12 @@ impl Course {
         if waited.met != Condition::Nothing {
             return Ok(course);
         }
-        // One that ends right now has no tree; its receipt tells of it.
+        // A job that ends right now has no tree; the receipt has its processes.
         course.before_stop = job.members().unwrap_or_default();
-        let options = StopOptions::default().reason("the tests had left it behind").only_leftovers();
+        let options = StopOptions::default().reason("the tests left it behind").only_leftovers();
         match job.stop_with(&options) {
             Ok(stopped) => course.left = !stopped.already_ended(),
-            // The receipt says so.
+            // The receipt names the survivors.
             Err(Error::NotProvenDead(_)) if job.receipt().is_ok() => course.left = true,
             Err(error) => return Err(error),
         }
@@ -61,7 +61,7 @@ impl Course {
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;
         loop {
-            // Looked at before the history is read, which is whole then.
+            // If the job has ended, its history is complete: so this is read before the history.
             let over = job.settle()?;
             for event in feed.read()? {
                 match event.what {

@@ -1,4 +1,4 @@
-//! What the tests wrote: all of it is read for the counts, the head and the tail of it are kept.
+//! What the tests wrote: everything is read for the counts, and the head and the tail are kept.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,13 +14,13 @@ use super::counts::{Counter, plain};
 /// How much of a line the counts look at.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// One of the two streams, as far as it is kept.
+/// The part of a stream that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamText {
-    /// What is kept: the head, and right behind it the tail. What is no UTF-8 is replaced.
+    /// The head, followed by the tail. Bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// The very bytes of it, if they are no UTF-8.
+    /// The exact bytes, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
     /// How many bytes were written.
@@ -30,13 +30,13 @@ pub struct StreamText {
     pub cut: Option<OutputCut>,
 }
 
-/// What is missing.
+/// The part that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputCut {
-    /// How many bytes.
+    /// How many bytes are missing.
     pub bytes: u64,
-    /// How many bytes are before it: where the tail begins in what is kept.
+    /// How many bytes are before it: the length of the head.
     pub at: u64,
 }
 
@@ -47,7 +47,7 @@ struct Ends {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
-    /// Where the stream was cut already when it was captured: what lies before does not belong to the tail.
+    /// The stream was cut when it was captured: what came before that does not belong to the tail.
     gap: bool,
 }
 
@@ -71,7 +71,7 @@ impl Ends {
         self.tail.drain(..over);
     }
 
-    /// Bytes are missing here that nobody has any more.
+    /// Bytes are missing here: they were not captured.
     fn skip(&mut self, bytes: u64) {
         self.total += bytes;
         self.gap = true;
@@ -109,16 +109,11 @@ fn end_of_lines(bytes: &[u8]) -> usize {
     {
         return at + 1;
     }
-    // The first byte of a character that has more of them than are here.
-    let behind = bytes.len();
-    for back in 1..=3.min(behind) {
-        let byte = bytes[behind - back];
-        if byte & 0xc0 != 0x80 {
-            let needs = usize::from(byte >= 0xc0) + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0) + 1;
-            return if byte >= 0xc0 && needs > back { behind - back } else { behind };
-        }
+    match std::str::from_utf8(bytes) {
+        // Only the last character is not whole.
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
     }
-    behind
 }
 
 /// Where the first whole line begins; if that is too far away, where the first whole character does.
@@ -131,7 +126,7 @@ fn begin_of_lines(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-/// Parts a stream into lines for the counts.
+/// Splits a stream into lines for the counts.
 #[derive(Debug, Default)]
 struct LineBuffer {
     line: Vec<u8>,
@@ -157,7 +152,7 @@ impl LineBuffer {
     }
 }
 
-/// Reads what the job in `dir` wrote, which has ended: both streams, and what the counts make of them.
+/// Reads both streams of the job in `dir`, which has ended.
 pub(super) fn read(dir: &Path, most: u64, counter: &mut Counter) -> io::Result<[StreamText; 2]> {
     let mut reader = LogReader::open(dir)?;
     let mut ends = [Ends::new(most), Ends::new(most)];
@@ -212,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_does_not_part_a_character() {
+    fn a_cut_does_not_split_a_character() {
         let whole = "ö€𝄞".repeat(100);
         for most in 10..40 {
             let text = kept(most, &[whole.as_bytes()]);
@@ -222,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_not_lost() {
+    fn bytes_that_are_not_text_are_not_lost() {
         let text = kept(100, &[b"caf\xe9 \xff\x00"]);
         assert_eq!(text.base64.as_deref(), Some("Y2Fm6SD/AA=="));
         assert!(text.text.starts_with("caf\u{fffd}"));

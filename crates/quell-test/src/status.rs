@@ -1,7 +1,7 @@
-//! The word for a test run, from what is known of it.
+//! The status of a test run, from what is known of it.
 
-use crate::rules::Runner;
-use quell_core::{Actor, Cause, Leak, Receipt, RootOutcome};
+use crate::runners::Runner;
+use quell_core::{Actor, Cause, Receipt, RootOutcome};
 
 use super::answer::TestStatus;
 use super::counts::FoundTests;
@@ -17,7 +17,7 @@ fn pytest_error(code: i32) -> Option<&'static str> {
     }
 }
 
-/// The same for nextest.
+/// What nextest means by an exit code.
 fn nextest_error(code: i32) -> Option<&'static str> {
     match code {
         0 | 100 => None,
@@ -31,15 +31,15 @@ fn nextest_error(code: i32) -> Option<&'static str> {
 pub(super) struct Facts<'a> {
     pub runner: Runner,
     pub receipt: &'a Receipt,
-    /// The command itself came to its end before anybody asked for that.
+    /// The command exited before a stop was asked for.
     pub own_end: bool,
-    /// How many had to be stopped then.
+    /// How many processes had to be stopped after that.
     pub leaked: usize,
-    pub leak: Leak,
+    pub is_leak_failure: bool,
     pub found: Option<&'a FoundTests>,
 }
 
-/// What the run came to, and why.
+/// The status, and the reason.
 pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
     let Facts { runner, receipt, found, .. } = *facts;
     let say = |status: TestStatus, reason: &str| (status, reason.to_owned());
@@ -51,11 +51,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
                 Actor::Client { reason: Some(reason), .. } => format!(" ({reason})"),
                 _ => String::new(),
             };
-            return (TestStatus::Error, format!("somebody stopped it{why}"));
+            return (TestStatus::Error, format!("it was stopped{why}"));
         }
         Cause::Limit => return say(TestStatus::Error, "it was ended at a limit"),
         Cause::KeeperLost | Cause::FrontLost | Cause::OwnerGone | Cause::HostReboot => {
-            return say(TestStatus::Error, "it was cut short: who kept it was lost");
+            return say(TestStatus::Error, "it was cut short: its keeper or owner was lost");
         }
         Cause::StartFailed => return say(TestStatus::Error, "it could not be started"),
         Cause::OwnExit | Cause::ExternalSignal => {}
@@ -66,9 +66,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
             return (TestStatus::Error, format!("the command died of {signal}"));
         }
         RootOutcome::NotStarted { reason } => return (TestStatus::Error, reason.clone()),
-        RootOutcome::Unknown => return say(TestStatus::Error, "nobody knows how the command ended"),
+        RootOutcome::Unknown => return say(TestStatus::Error, "it is not known how the command ended"),
     };
-    let bad = found.map_or(0, |found| found.failed.unwrap_or(0) + found.errors.unwrap_or(0));
+    let bad = found.map_or(0, |found| found.counts.failed.unwrap_or(0) + found.counts.errors.unwrap_or(0));
     if code != 0 {
         if let Some(why) = found.filter(|found| found.missing).and_then(|found| found.broken.as_ref()) {
             return (TestStatus::Error, format!("the runner is not installed: {why} (exit code {code})"));
@@ -87,7 +87,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
         if let Some(why) = said {
             return (TestStatus::Error, format!("{why} (exit code {code})"));
         }
-        let failed = found.and_then(|found| found.failed).unwrap_or(0);
+        let failed = found.and_then(|found| found.counts.failed).unwrap_or(0);
         if failed == 0
             && let Some(why) = found.and_then(|found| found.broken.as_ref())
         {
@@ -102,9 +102,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
         );
     }
     let left = facts.leaked;
-    if left > 0 && facts.leak == Leak::Fail {
-        let who = if left == 1 { "a process".into() } else { format!("{left} processes") };
-        return (TestStatus::Leak, format!("the tests passed, but left {who} behind"));
+    if left > 0 && facts.is_leak_failure {
+        let left = if left == 1 { "a process".into() } else { format!("{left} processes") };
+        return (TestStatus::Leak, format!("the tests passed, but left {left} behind"));
     }
     say(TestStatus::Pass, "the command exited with 0")
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use quell_core::{JobId, JobRequest, Mask};
+use quell_core::{Decision, JobId, JobRequest, Mask};
 use quell_guard::{Effect, Guard, Permit, Policy, Verb, decide_verb};
-use quell_keeper::RunError;
+use quell_keeper::StartError;
 use quell_store::Home;
 use serde_json::json;
 
@@ -52,12 +52,21 @@ pub fn permit(policy: Result<Policy>, home: Option<&Home>, request: AccessReques
 /// Refuses a request that today's policy does not let be started. The keeper asks again, and writes the audit line of a permit.
 pub(crate) fn check_start(home: &Home, request: &JobRequest) -> Result<()> {
     let config = Config::from_files_here()?;
-    let decision = decide_verb(&config.guard, Verb::Start);
+    let (verb, decision) = decide_start(&config, request);
     if decision.allowed {
         return Ok(());
     }
     let mask = request_mask(&config, request);
-    Err(Guard::new(home, config.guard).masking(mask).refuse(Verb::Start, &program(request), decision).into())
+    Err(Guard::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
+}
+
+/// Decides about the start of a background job. A probe's command is run by `quell run`, which asks the policy again each time: a job
+/// with such a probe needs both verbs.
+pub(crate) fn decide_start(config: &Config, request: &JobRequest) -> (Verb, Decision) {
+    let start = decide_verb(&config.guard, Verb::Start);
+    let has_probe = request.as_background().is_some_and(|background| background.ready.rules.cmd.is_some());
+    let run = decide_verb(&config.guard, Verb::Run);
+    if start.allowed && has_probe && !run.allowed { (Verb::Run, run) } else { (Verb::Start, start) }
 }
 
 /// The program of a request, as the audit log shows it.
@@ -115,7 +124,7 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
 fn unwritten(home: &Home, error: quell_guard::Error) -> Error {
     match error {
         error @ quell_guard::Error::Io { .. } if !error.is_out_of_descriptors() => {
-            RunError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()
+            StartError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()
         }
         error => error.into(),
     }

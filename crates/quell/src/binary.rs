@@ -22,9 +22,9 @@ mod linux {
 
     use quell_core::{JobId, JobRequest};
     use quell_guard::{Permit, Verb};
-    use quell_keeper::{Finished, RunError};
+    use quell_keeper::{Finished, StartError};
 
-    pub use quell_keeper::{is_below_a_helper, is_run_by_a_helper};
+    pub use quell_keeper::is_below_a_helper;
     pub use quell_store::{
         Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
         Piece, Streams, Watch, now,
@@ -40,7 +40,7 @@ mod linux {
     pub use crate::admit::{AccessRequest, permit, record_start, record_stop};
     pub use crate::config::{Config, Loaded};
     pub use crate::diagnostics::log_to_variable;
-    pub use crate::find::{list, resolve};
+    pub use crate::find::{SHORTEST_PREFIX, list, resolve};
     pub use crate::logs::LogWatch;
     pub use crate::roles::{AdmittedTests, TestJudge, keeper_main, notify_hooks_main};
     pub use crate::short::short_ids;
@@ -76,11 +76,10 @@ mod linux {
         request: JobRequest,
         home: Option<PathBuf>,
         permit: &Permit,
-    ) -> std::result::Result<Finished, RunError> {
+    ) -> std::result::Result<Finished, StartError> {
         match permit.verb() {
-            // The command of a hook is permitted as a part of its job's start.
-            Verb::Run | Verb::Start => quell_keeper::run(request, home),
-            other => Err(RunError::Start(format!("a run needs a permit for `run`, not for `{other}`"))),
+            Verb::Run => quell_keeper::run(request, home),
+            other => Err(StartError::Start(format!("a run needs a permit for `run`, not for `{other}`"))),
         }
     }
 

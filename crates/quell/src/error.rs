@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::{Decision, JobId};
 use quell_guard::Error as Host;
-use quell_keeper::RunError;
+use quell_keeper::StartError;
 use serde_json::{Value, json};
 
 /// Why a call failed. Nothing is left half done.
@@ -37,6 +37,9 @@ pub enum Error {
     /// It can't be done in the state that the job is in.
     #[error("{0}")]
     State(String),
+    /// The job was started without a readiness check, so it is never ready.
+    #[error("{0} was started without a readiness check")]
+    NoReadyCheck(JobId),
     /// This home is a copy: the keeper of the job is alive and writes to another home.
     #[error("{id} is kept by process {keeper}, which has its record in {}, not in this home", .home.display())]
     KeptElsewhere {
@@ -110,7 +113,7 @@ pub enum Error {
     },
     /// The program could not be started.
     #[error(transparent)]
-    Start(#[from] RunError),
+    Start(#[from] StartError),
     /// A file of quell's could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io {
@@ -171,7 +174,7 @@ impl Error {
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",
             Self::InvalidJob(_) => "bad_job",
-            Self::State(_) | Self::KeptElsewhere { .. } => "wrong_state",
+            Self::State(_) | Self::NoReadyCheck(_) | Self::KeptElsewhere { .. } => "wrong_state",
             Self::NotProvenDead(_) => "not_proven_dead",
             Self::TimedOut(_) | Self::NotRead { .. } => "timed_out",
             Self::BadValue(_) | Self::Variable { .. } | Self::UnknownVariable { .. } => "bad_value",
@@ -208,6 +211,7 @@ impl Error {
             | Self::Ambiguous { .. }
             | Self::InvalidJob(_)
             | Self::State(_)
+            | Self::NoReadyCheck(_)
             | Self::KeptElsewhere { .. }
             | Self::BadValue(_)
             | Self::Variable { .. }
@@ -240,6 +244,7 @@ impl Error {
             Self::NoSuchJob(job) | Self::InvalidJob(job) => json!({ "job": job }),
             Self::Host(_)
             | Self::State(_)
+            | Self::NoReadyCheck(_)
             | Self::NotProvenDead(_)
             | Self::TimedOut(_)
             | Self::BadValue(_)

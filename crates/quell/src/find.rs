@@ -17,8 +17,8 @@ use crate::index::{self, Fail, Index, Wanted};
 use crate::view::JobView;
 use crate::{Error, Quell, Result, settle_lost};
 
-/// The least that is taken for the beginning of an id.
-const SHORTEST_PREFIX: usize = 4;
+/// The shortest text that is taken for the beginning of an id.
+pub const SHORTEST_PREFIX: usize = 4;
 
 /// How many jobs an ambiguity names.
 const AMBIGUOUS_SHOWN: usize = 5;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quell_core::{JobId, Receipt, Signal, Verdict};
 use quell_guard::Verb;
-use quell_keeper::control::{Answer, Call, LiveMember};
+use quell_keeper::control_protocol::{Answer, Call, LiveMember};
 use quell_store::{JobDir, Liveness, Watch};
 
 use crate::keeper_client::PATIENCE;

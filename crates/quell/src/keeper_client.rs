@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_keeper::control::{Answer, Call};
+use quell_keeper::control_protocol::{Answer, Call};
 use quell_store::{JobDir, KNOCK};
 use quell_sys::{Polled, fault};
 

@@ -84,7 +84,7 @@ cfg_if::cfg_if! {
         pub use job::{Job, Removal, SignalTo};
         pub use logs::{Follow, LogCut, LogLine, LogRequest, LogsView, Unwritten};
         pub use quell::{DryRun, Quell};
-        pub use quell_keeper::control::LiveMember;
+        pub use quell_keeper::control_protocol::LiveMember;
         pub use quell_store::{Cursor, InvalidCursor, Omitted, Stream};
         pub use send::SendEof;
         pub use start::{owner_process, parent_of};
@@ -113,4 +113,4 @@ pub use quell_core::{
     RestartPolicy, RestartRules, RootOutcome, RootReport, SentSignal, SessionKind, Signal, SignalResult,
     Stdin, Step, StepKind, StopPlan, StreamTotals, Timestamp, Until, Usage, Verdict,
 };
-pub use quell_keeper::RunError;
+pub use quell_keeper::StartError;

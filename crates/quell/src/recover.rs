@@ -13,8 +13,8 @@ use quell_core::{
     SCHEMA, SessionKind, StateRecord, Step, StepKind, StopPlan, Usage, Verdict,
 };
 use quell_guard::{Guard, Permit, Verb};
-use quell_keeper::{News, RunError};
-use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, log_once, now, once};
+use quell_keeper::{HookNotice, StartError};
+use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Liveness, Lock, SyncWhen, now};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
@@ -26,6 +26,9 @@ const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long a child that never got its go may take to exit after its keeper. Nothing tells who isn't its parent.
 const STUB_EXIT: Duration = Duration::from_secs(1);
+
+/// How long a command that only looks waits for the end of survivors that are on record.
+const READING: Duration = Duration::from_millis(500);
 
 /// The verb by which the process is executed that tells hooks.
 const TELL_VERB: &str = "__tell";
@@ -305,11 +308,16 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
         Case::Lost(lost) => {
             if !quell_sys::proc_is_ours() {
                 let why = "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
-                return Err(RunError::Proc(why.into()).into());
+                return Err(StartError::Proc(why.into()).into());
             }
             let (age, began) = (lost.age(), Instant::now());
             let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
-            let recovered = quell_contain::recover(&lost.left(job), &lost.plan(), &now);
+            let mut plan = lost.plan();
+            // Those that survived a whole stop seldom die now: a command that only looks does not wait for them.
+            if finisher == Finisher::Reader && !lost.left(job).survivors.is_empty() {
+                plan.verify = plan.verify.min(READING);
+            }
+            let recovered = quell_contain::recover(&lost.left(job), &plan, &now);
             fault_point(FaultPoint::LostKilled);
             if lost.elsewhere {
                 // It is left to a command that can see its processes.
@@ -637,13 +645,13 @@ fn put_on_record(job: &JobDir, lock: &Lock, lost: &Lost, receipt: &Receipt) -> i
     }
     let finished_by = format!("quell, pid {}", quell_sys::pid());
     let mut news = Vec::new();
-    news.extend(log_once(job, receipt, EventKind::Lost { finished_by })?);
+    news.extend(job.log_once(receipt, EventKind::Lost { finished_by })?);
     fault_point(FaultPoint::LossLogged);
     if receipt.counts().killed > 0 {
         let killed = EventKind::Killed { reason: receipt.kill, cause: Some(receipt.cause) };
-        news.extend(log_once(job, receipt, killed)?);
+        news.extend(job.log_once(receipt, killed)?);
     }
-    let ended = if survived { None } else { once(job, receipt, EventKind::ended(receipt))? };
+    let ended = if survived { None } else { job.once(receipt, EventKind::ended(receipt))? };
     let (sync, disk_full) = (SyncWhen::BeforeMark, DiskFull::Fail);
     let events = ended.as_slice();
     let end = JobEnd { job, lock: Some(lock), receipt, record: &record, events, sync, disk_full };
@@ -665,8 +673,8 @@ fn tell_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<JobEvent>) {
         return;
     }
     let Some(program) = crate::own_program() else { return };
-    let news = News { home: job.home().dir().to_owned(), job: job.id(), events };
-    let mut bytes = serde_json::to_vec(&news).unwrap_or_default();
+    let notice = HookNotice { home: job.home().dir().to_owned(), job: job.id(), events };
+    let mut bytes = serde_json::to_vec(&notice).unwrap_or_default();
     bytes.push(b'\n');
     let mut command = Command::new(program);
     command.arg0("quell").arg(TELL_VERB).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
 use quell_guard::{Asker, BUILT_IN, Decision, Guard, Permit, Policy, Verb, decide_verb};
-use quell_keeper::{News, RunError, StartMessage, StartReply};
+use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
-use crate::admit::{program, request_mask};
+use crate::admit::{decide_start, program, request_mask};
 use crate::start::resolve_request;
 use crate::{Config, Error, Result};
 
@@ -40,17 +40,17 @@ pub type TestJudge =
 ///
 /// Before: this process was executed for nothing else, and has one thread.
 pub fn keeper_main(judge: TestJudge) -> ExitCode {
-    quell_keeper::stand_by(|message, stdin| {
+    quell_keeper::keeper_main(|message, stdin| {
         let path = message.home.clone();
         admit_request(message, stdin, judge).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
-            Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
-            error if error.is_out_of_descriptors() => StartReply::Failed(RunError::System {
+            Error::BadValue(why) => StartReply::Failed(StartError::Start(why)),
+            error if error.is_out_of_descriptors() => StartReply::Failed(StartError::System {
                 what: "write the audit log".into(),
                 error: error.to_string(),
             }),
-            error => StartReply::Failed(RunError::Record { path, error: error.to_string() }),
+            error => StartReply::Failed(StartError::Record { path, error: error.to_string() }),
         })
     })
 }
@@ -62,15 +62,15 @@ pub fn keeper_main(judge: TestJudge) -> ExitCode {
 pub fn notify_hooks_main() -> ExitCode {
     let mut text = String::new();
     let read = std::io::stdin().take(MAX_EVENTS).read_to_string(&mut text);
-    let Some(news) = serde_json::from_str::<News>(&text).ok().filter(|_| read.is_ok()) else {
+    let Some(notice) = serde_json::from_str::<HookNotice>(&text).ok().filter(|_| read.is_ok()) else {
         return ExitCode::FAILURE;
     };
-    let target = format!("hooks of {}", news.job);
+    let target = format!("hooks of {}", notice.job);
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
-    match log_decision(&Home::at(&news.home), mask, Verb::Start, &target, decision) {
-        Ok(_) => quell_keeper::tell_hooks(news),
+    match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
+        Ok(_) => quell_keeper::notify_hooks(notice),
         Err(_) => ExitCode::from(REFUSED),
     }
 }
@@ -107,10 +107,10 @@ fn decide_request(
     request: &JobRequest,
     judge: TestJudge,
 ) -> (Verb, Decision, Option<AdmittedTests>) {
-    let start = decide_verb(&config.guard, Verb::Start);
+    let (verb, start) = decide_start(config, request);
     let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
-    if start.allowed {
-        return (Verb::Start, start, None);
+    if start.allowed || verb != Verb::Start {
+        return (verb, start, None);
     }
     match judge(config, home, request) {
         Some(Ok(tests)) => (Verb::Test, tests.decision.clone(), Some(tests)),

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use quell_guard::Verb;
-use quell_keeper::control::{Answer, Call, SEND_AT_ONCE};
+use quell_keeper::control_protocol::{Answer, Call, SEND_AT_ONCE};
 
 use crate::keeper_client::PATIENCE;
 use crate::{Error, Job, Result};

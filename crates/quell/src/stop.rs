@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, JobState, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_guard::Verb;
-use quell_keeper::control::Call;
+use quell_keeper::control_protocol::Call;
 use quell_store::{KeeperRole, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};

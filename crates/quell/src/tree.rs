@@ -1,7 +1,7 @@
 //! The processes of a job.
 
 use quell_core::{JobSpec, ModeKind, Receipt};
-use quell_keeper::control::LiveMember;
+use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 

@@ -152,7 +152,7 @@ impl Job {
         let no = |why: &str| Err(Error::State(format!("{} {why}", self.id())));
         match spec.request.as_background() {
             Some(background) if wanted.ready && background.ready.rules.is_empty() => {
-                no("was started without a readiness check")
+                Err(Error::NoReadyCheck(self.id()))
             }
             None if !wanted.is_end() => no("is a `quell run`: only its end can be waited for"),
             Some(_) | None => Ok(()),

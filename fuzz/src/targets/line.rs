@@ -4,8 +4,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_keeper::control::{Answer, Call};
-use quell_keeper::fuzzing::{JsonChannel, Note, Order};
+use quell_keeper::control_protocol::{Answer, Call};
+use quell_keeper::fuzzing::{FrontCommand, JsonChannel, KeeperEvent};
 use quell_keeper::{StartMessage, StartReply};
 
 use super::records::round_trip;
@@ -21,24 +21,24 @@ pub fn control(input: &[u8]) {
     round_trip::<Answer>(input);
     round_trip::<StartReply>(input);
     round_trip::<StartMessage>(input);
-    round_trip::<Note>(input);
-    round_trip::<Order>(input);
+    round_trip::<KeeperEvent>(input);
+    round_trip::<FrontCommand>(input);
 }
 
 /// A line as it comes over a socket, in two parts: nothing is heard that was not said, and nothing twice.
 pub fn lines(input: &[u8]) {
     let Ok((mut client, keeper)) = UnixStream::pair() else { return };
-    let mut line = JsonChannel::over(keeper);
+    let mut line = JsonChannel::new(keeper);
     let (one, two) = input.split_at(input.len() / 2);
     let mut heard = 0;
     for part in [one, two] {
         client.write_all(part).expect("a socket takes this much");
-        let arrived = line.hear::<Call>();
+        let arrived = line.recv::<Call>();
         assert!(!arrived.closed);
         heard += arrived.messages.len();
     }
     drop(client);
-    let last = line.hear::<Call>();
+    let last = line.recv::<Call>();
     assert!(last.closed && last.messages.is_empty());
     let said = |text: &&[u8]| serde_json::from_slice::<Call>(text).is_ok();
     let mut whole: Vec<&[u8]> = input.split(|&byte| byte == b'\n').collect();

@@ -1,4 +1,4 @@
-//! Who was behind it, and how it came about: actors, events, ready times, signals, restarts, failed starts.
+//! The actor and the cause of each end, in all answers: actors, events, ready times, signals, restarts, failed starts.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn status(lab: &TestEnv, job: &Background<'_>) -> Value {
     lab.quell("status").args([job.id.as_str(), "--json"]).finish().envelope()["data"]["job"].clone()
 }
 
-/// Answers 200 to everyone at this address until it is dropped.
+/// Answers 200 to every request at this address until it is dropped.
 struct Stranger {
     answered: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,

@@ -238,7 +238,7 @@ fn a_containment_that_can_not_be_had_is_an_error_and_never_a_downgrade() {
     if !am_root() {
         return skip("a_containment_that_can_not_be_had…", "needs root to take a cgroup away");
     }
-    // Nobody may not write the root cgroup, where the tests run, and no user bus answers there.
+    // The user `nobody` may not write the root cgroup, where the tests run, and no user bus answers there.
     let lab = TestEnv::new(User::Ordinary);
     let probe = lab.run().args(["--json", "--contain", Contain::Cgroup.word()]).command(["true"]).finish();
     if probe.code() == Some(0) {

@@ -389,7 +389,7 @@ fn a_project_that_is_not_trusted_lowers_nothing() {
         assert!(data["warnings"].to_string().contains(key), "{data}");
         assert!(!data["values"].to_string().contains(key), "{data}");
     }
-    // To raise it is a refusal, and anybody's to say.
+    // Any file may raise it: that only refuses more.
     lab.write("quell.toml", "[guard.kill]\nmin_pid = 4000000\n");
     assert!(shown()["values"].to_string().contains("4000000"));
 }
@@ -416,9 +416,9 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
     };
     mode(lab.dir(), 0o755);
     for (what, lay) in [
-        ("somebody else's", Box::new(|| chown(&file, Some(65534), None).expect("chown")) as Box<dyn Fn()>),
+        ("another user's", Box::new(|| chown(&file, Some(65534), None).expect("chown")) as Box<dyn Fn()>),
         ("a group's", Box::new(|| mode(&file, 0o664))),
-        ("everybody's", Box::new(|| mode(&file, 0o666))),
+        ("world-writable", Box::new(|| mode(&file, 0o666))),
         ("behind a closed door", Box::new(|| mode(&dir, 0o700))),
         ("not readable", Box::new(|| mode(&file, 0o600))),
         (
@@ -434,10 +434,10 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
             Box::new(|| fs::remove_file(&file).and_then(|()| symlink("guard.toml", &file)).expect("link")),
         ),
         ("in a group's directory", Box::new(|| mode(&dir, 0o775))),
-        ("in everybody's directory", Box::new(|| mode(&dir, 0o777))),
-        ("in somebody else's directory", Box::new(|| chown(&dir, Some(65534), None).expect("chown"))),
+        ("in a world-writable directory", Box::new(|| mode(&dir, 0o777))),
+        ("in another user's directory", Box::new(|| chown(&dir, Some(65534), None).expect("chown"))),
         (
-            "taken out of everybody's directory",
+            "taken out of a world-writable directory",
             Box::new(|| fs::remove_file(&file).map(|()| mode(&dir, 0o777)).expect("rm")),
         ),
         (
@@ -546,7 +546,7 @@ fn what_systemd_says_without_an_end_is_not_decided_on() {
     assert!(!lab.path("done").exists(), "{}", done.stdout);
 }
 
-/// The kernel shows nobody but root which file a process executes that its user may not read.
+/// Only root can see which file a process executes if its user may not read that file.
 #[test]
 fn a_process_whose_file_cannot_be_read_may_be_a_protected_one() {
     let lab = TestEnv::new(User::Ordinary);

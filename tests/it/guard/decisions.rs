@@ -17,7 +17,7 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-/// System calls by which something would be done to somebody.
+/// System calls that act on other processes.
 const ACTS: &str = "kill,tkill,tgkill,pidfd_send_signal,rt_sigqueueinfo,rt_tgsigqueueinfo,execve,execveat";
 
 pub(crate) fn policy(lab: &TestEnv, text: &str) {
@@ -29,7 +29,7 @@ pub(crate) fn verb<'l>(lab: &'l TestEnv, name: &str) -> Quell<'l> {
     lab.quell(name).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
 }
 
-/// Somebody whom quell didn't start. Its end is the test's to collect.
+/// A process that quell did not start. The test reaps it.
 pub(crate) struct Stranger(pub Child);
 
 impl Stranger {
@@ -287,15 +287,15 @@ fn anothers_process_needs_a_word_and_the_kernels_leave() {
     if !am_root() {
         return skip("anothers_process_needs_a_word_and_the_kernels_leave", "needs root to have two users");
     }
-    let (root, nobody) = (TestEnv::new(User::Root), TestEnv::new(User::Ordinary));
-    let mut theirs = Stranger::asleep(&nobody);
+    let (root, ordinary) = (TestEnv::new(User::Root), TestEnv::new(User::Ordinary));
+    let mut theirs = Stranger::asleep(&ordinary);
     policy(&root, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     let (done, acts) = traced(&root, "kill", &[&theirs.pid()]);
     assert_eq!((code(&done).as_str(), acts.len()), ("USER_NOT_ALLOWED", 0), "{}", done.stdout);
     assert!(theirs.is_alive());
     let mut ours = Stranger::asleep(&root);
-    policy(&nobody, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"*\"]\nmin_pid = 2\n");
-    let done = verb(&nobody, "kill").args(["--json", &ours.pid()]).finish();
+    policy(&ordinary, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let done = verb(&ordinary, "kill").args(["--json", &ours.pid()]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "not_permitted"), "{}", done.stdout);
     assert!(ours.is_alive());
     policy(&root, "[guard.kill]\nallow = [\"sleep\"]\nusers = [\"nobody\"]\nmin_pid = 2\n");
@@ -414,7 +414,7 @@ fn a_free_pid_and_a_thread_are_not_processes() {
     let number = gone.id().to_string();
     gone.wait().expect("wait");
     let done = verb(&lab, "kill").args(["--json", &number]).finish();
-    // The number may be another's by now, who is not allowed then.
+    // The PID may belong to another process by now, which is not allowed then.
     assert!(
         matches!((done.code(), code(&done).as_str()), (Some(3), "no_such_process") | (Some(4), _)),
         "{}",
@@ -453,7 +453,7 @@ fn the_log_has_the_caller_the_act_the_reason_and_the_result() {
     }
     assert_eq!(lines[1]["result"]["verdict"]["kind"], "gone");
     assert_eq!(lines[1]["result"]["identity"]["pid"], stranger.0.id());
-    // Nobody else reads it.
+    // Only this user can read it.
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &fs::metadata(lab.home().join("audit.jsonl")).expect("it").permissions(),
     );

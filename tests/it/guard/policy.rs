@@ -119,35 +119,24 @@ fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
     assert!(acts[0]["result"]["verdict"].is_object(), "{}", acts[0]);
 }
 
-/// They are admitted with their job. Nobody else is, not even a hook's own command.
 #[test]
-fn a_job_has_its_hooks_and_probes_where_run_is_refused() {
+fn hooks_and_probes_need_run_to_be_allowed() {
     let lab = TestEnv::as_me();
-    let (quell, made, code) = (lab.quell_path(), lab.path("made"), lab.path("code"));
-    let text = format!(
-        "#!/bin/sh\n{} run --no-record -- touch {}; echo $? >{}\n",
-        quell.display(),
-        made.display(),
-        code.display()
-    );
-    let hook = lab.script("hook", &text).display().to_string();
-    policy(&lab, &format!("[guard]\ndeny = [\"run\"]\n[[hooks]]\non = [\"started\"]\nrun = [{hook:?}]\n"));
-    let start = verb(&lab, "start").args(["--ready-cmd", "true"]);
-    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
-    assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
-    let said = || fs::read_to_string(&code).unwrap_or_default();
-    assert!(eventually(PATIENCE, || said() == "125\n"), "{:?}, {:?}", said(), job.events());
-    let touch = ["touch".as_ref(), made.as_os_str()];
-    let by_hand = verb(&lab, "run").args(["--no-record"]).command(touch).finish();
-    assert_eq!(by_hand.code(), Some(125), "{}", by_hand.stderr);
-    // A link gives quell a helper's name, and no more rights.
-    let link = lab.path("quell-helper");
-    std::os::unix::fs::symlink(quell, &link).expect("a link");
-    let run = [link.as_os_str(), "run".as_ref(), "--".as_ref()];
-    let linked = verb(&lab, "start").command(run.into_iter().chain(touch)).begin();
-    assert!(linked.wait_over(PATIENCE), "{}", linked.state());
-    assert_eq!(linked.receipt().expect("a receipt")["root"]["outcome"]["code"], 125);
+    let made = lab.path("made");
+    let hook =
+        format!("[[hooks]]\non = [\"started\"]\nrun = [\"touch\", {:?}]\n", made.display().to_string());
+    policy(&lab, &format!("[guard]\ndeny = [\"run\"]\n{hook}"));
+    let probed =
+        verb(&lab, "start").args(["--ready-cmd", "true"]).command(["sleep", &lab.oracle.nap()]).finish();
+    assert_eq!(probed.code(), Some(4), "{}", probed.stderr);
+    assert!(probed.stderr.contains("`run`"), "{}", probed.stderr);
+    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || job.events().contains(&"hook_failed".into())), "{:?}", job.events());
     assert!(!made.exists());
+    policy(&lab, &hook);
+    let job = verb(&lab, "start").args(["--ready-cmd", "true"]).command(["sleep", &lab.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
+    assert!(eventually(PATIENCE, || made.exists()), "{:?}", job.events());
 }
 
 #[test]

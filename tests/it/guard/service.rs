@@ -1,4 +1,4 @@
-//! Services of a real systemd: what is allowed works and is verified, and an alias leads nobody around the guard.
+//! Services of a real systemd: what is allowed works and is verified, and an alias does not lead around the guard.
 
 use std::{
     fs,
@@ -330,7 +330,7 @@ fn a_protected_service_is_safe_however_many_steps_away_it_is() {
         }
         data(&place.ask(&["stop", "free"]), 0);
         assert_eq!(place.systemctl(&["is-active", "far"]), "inactive");
-        // Who doesn't run is not stopped.
+        // A unit that is not running is not stopped.
         place.systemctl(&["stop", "pay"]);
         data(&place.ask(&["stop", "base"]), 0);
     });

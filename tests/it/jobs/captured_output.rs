@@ -174,7 +174,7 @@ fn many_readers_of_a_writing_job_see_the_same_bytes() {
         let totals = job.receipt().expect("a receipt").output.expect("output").stdout;
         assert_eq!(totals.bytes, bytes);
         for found in &found {
-            // Who is quick sees more than what is kept in the end; nobody misses anything without being told.
+            // A quick reader sees more than what is kept in the end; what a reader misses is always reported.
             assert_eq!((found.end, found.kept + found.cut), (bytes, bytes), "{found:?}");
             assert!(found.cut <= totals.cut_bytes, "{found:?} {totals:?}");
         }

@@ -135,7 +135,7 @@ fn the_process_that_finishes_a_lost_job_tells_its_hooks() {
     let lab = TestEnv::as_me();
     let hooks = both(&lab);
     let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
-    // Its helper outlives the keepers, and would tell of the start behind the other one's news.
+    // Its helper outlives the keepers, and would report the start after the other one's message.
     told(&lab.path("appended"), &["started"]);
     job.lose();
     let swept = lab.quell("sweep").finish();

@@ -89,7 +89,7 @@ fn the_program_reads_what_it_was_given_and_no_more() {
         assert!(job.wait_over(PATIENCE), "{given}");
         assert!(raw(&job, "stdout") == every, "{given}");
     }
-    // Nothing, whatever the caller has: an open pipe that nobody will ever write to is not waited for.
+    // Nothing, whatever the caller has: an open pipe without a writer is not waited for.
     let (reader, _writer) = std::io::pipe().expect("a pipe");
     let job = lab.start().stdin(File::from(std::os::fd::OwnedFd::from(reader))).command(["cat"]).begin();
     assert!(job.wait_over(PATIENCE), "cat waits for the caller's input");
@@ -153,7 +153,7 @@ fn a_restarted_program_reads_its_file_from_the_beginning() {
 fn a_keeper_does_not_block_on_a_fifo_without_a_writer() {
     let lab = TestEnv::as_me();
     let fifo = lab.fifo();
-    // Both ends, so that the first run gets it open; later ones find nobody at the other end.
+    // Both ends, so that the first run gets it open; later ones find no process at the other end.
     let hold = File::options().read(true).write(true).open(&fifo).expect("the fifo");
     let job = lab
         .start()

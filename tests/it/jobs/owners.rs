@@ -1,4 +1,4 @@
-//! Whom a job lives for, and whom it doesn't: owners, sessions, jobs inside jobs, and the surroundings of the caller.
+//! What ends a job and what does not: owners, sessions, jobs inside jobs, and the caller's group, terminal and cgroup.
 
 use std::{
     fs,
@@ -69,7 +69,7 @@ fn a_job_ends_with_its_owner_however_that_ends() {
             let job = nap(&lab, quell);
             assert_eq!(job.state(), "running");
             owner.signal(signal);
-            // Nobody has to collect it.
+            // No process has to reap it.
             follows(&job, &format!("{setting}, {signal}"));
         }
     }
@@ -90,7 +90,7 @@ fn an_owner_may_be_killed_at_any_instant() {
         if !left.is_empty() || !lab.ids("live").is_empty() {
             return Err(format!("{what}: left behind: {left:?} {:?}", lab.ids("live")));
         }
-        // Either it was told in time that there is nobody to live for, or it ran and followed.
+        // Either the start failed because the owner was gone, or the job ran and ended with it.
         match (started.code(), lab.ids("jobs").as_slice()) {
             (Some(0), [id]) => match cause(&lab.job(id).receipt().unwrap_or_default()) {
                 "owner_gone" => Ok(()),
@@ -279,7 +279,7 @@ fn a_job_inside_a_job_ends_with_it() {
     }
 }
 
-/// A stop of the outer job asks everyone once, the inner job's program included.
+/// A stop of the outer job asks every process once, the inner job's program included.
 #[test]
 fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
     for setting in Setting::all() {
@@ -300,7 +300,7 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
             let done = lab.job(&outer_id).stop(&[]);
             assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
             let receipt = lab.job(&outer_id).receipt().expect("a receipt");
-            assert!(!was_killed(&receipt), "{what}: somebody was not asked: {receipt:#}");
+            assert!(!was_killed(&receipt), "{what}: a process was not asked: {receipt:#}");
             let asked = fs::read_to_string(lab.path("asked")).unwrap_or_default();
             assert_eq!(asked, "asked\n", "{what}");
             assert!(inner.is_over(), "{what}");
@@ -376,7 +376,7 @@ fn a_job_outlives_the_cgroup_of_its_caller() {
     }
 }
 
-/// An owner that goes while nobody can act: the job is stopped as soon as its keeper runs again.
+/// An owner exits while the keeper is stopped: the job is stopped as soon as its keeper runs again.
 #[test]
 fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
     let lab = TestEnv::as_me();

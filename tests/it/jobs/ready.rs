@@ -29,8 +29,8 @@ while True:
     client.close()
 ";
 
-/// A port that nobody listens on, and no other call here gets. It is below those that the kernel takes for the near end of a
-/// connection: else somebody's connection may hold it, even a probe's, which then has reached itself.
+/// A port without a listener, which no other call here gets. It is below the kernel's ephemeral ports: otherwise a connection
+/// may use it, even a probe's, which would then reach itself.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Several runs of the tests may go on at the same time.
@@ -229,7 +229,7 @@ fn an_answer_from_200_to_399_makes_it_ready() {
 #[test]
 fn a_server_that_never_answers_holds_up_nothing() {
     let lab = TestEnv::as_me();
-    // It is none of the job's, so that it does not end with it: whoever asks it waits.
+    // It is not a member of the job, so that it does not end with the job: a client of it waits.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("an address"));
     let events = lab.path("events.ndjson");

@@ -153,7 +153,7 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
         let wanted = if names == ["quell-standby"] { "user" } else { "keeper_lost" };
         let (cause, _, outcome) = end_of(&job);
         assert_eq!((cause, outcome), (wanted.into(), exited_with_3()), "{names:?}");
-        // There was nobody to be killed, and the last word of the history is the end.
+        // There was nothing to kill, and the last event is the end.
         assert_eq!(count(&job, "killed"), 0, "{names:?}: {:?}", job.events());
         assert_eq!(job.events().last().map(String::as_str), Some("ended"), "{names:?}: {:?}", job.events());
         is_quiet(&lab);
@@ -183,7 +183,7 @@ fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
     }
 }
 
-/// The root has ended by itself, and what it left is being asked: whoever stops the job now means the job, and not the rest
+/// The root has ended by itself, and what it left is being asked: a stop at this time is for the job, not for the rest
 /// of this run.
 #[test]
 fn a_stop_in_the_midst_of_a_runs_own_end_is_the_end() {
@@ -226,7 +226,7 @@ fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
     is_quiet(&lab);
 }
 
-/// A signal is no stop: whoever wants the end of the job says so.
+/// A signal is not a stop: only a stop ends the job.
 #[test]
 fn a_deadly_signal_ends_the_run_and_not_the_job() {
     let lab = TestEnv::as_me();

@@ -88,7 +88,7 @@ fn a_variable_for_files_alone_or_with_a_bad_value_is_an_error_for_every_verb() {
         }
     }
     assert!(!job.is_over());
-    // A mistake in a file, or a file that is not there, keeps nobody from looking and stopping.
+    // A mistake in a file, or a file that is not there, does not prevent looking and stopping.
     policy(&lab, "[guard\n");
     assert_eq!(verb(&lab, "list").finish().code(), Some(0));
     let done = verb(&lab, "stop").env("QUELL_CONFIG", "/nowhere").args(["--now", &job.id]).finish();

@@ -40,7 +40,7 @@ pub(crate) fn crew(lab: &TestEnv, name: &str) -> Vec<Process> {
     lab.oracle.survivors().into_iter().filter(is_named).collect()
 }
 
-/// One after the other: as near to the same instant as it gets. Who was killed is dead afterwards.
+/// One after the other: as near to the same instant as it gets. The killed processes are dead afterwards.
 pub(crate) fn signal_all(signal: &str, victims: &[Process]) -> bool {
     let sent = victims.iter().filter(|victim| victim.signal(signal)).count() > 0;
     let dead = || signal != "KILL" || victims.iter().all(|victim| !victim.is_alive());
@@ -74,7 +74,7 @@ pub(crate) fn truth(lab: &TestEnv, what: &str) -> Result<(), String> {
     if !left.is_empty() {
         return Err(format!("{what}: left behind: {left:?}"));
     }
-    // A lock that was never shown is hidden until nobody can be about to show it.
+    // A lock that was never shown is hidden until no process can be about to show it.
     let live: Vec<String> = lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
     if !live.is_empty() {
         return Err(format!("{what}: still in live/: {live:?}"));
@@ -90,7 +90,7 @@ pub(crate) fn truth(lab: &TestEnv, what: &str) -> Result<(), String> {
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: the next job left: {left:?}")) }
 }
 
-/// Waits for a command that may have been told bad news.
+/// Waits for a command that may fail.
 fn returns(child: &mut Child, what: &str) -> Result<(), String> {
     let back = eventually(PATIENCE, || matches!(child.try_wait(), Ok(Some(_))));
     if !back {
@@ -139,7 +139,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
         }
         let alone = names == ["quell-keeper"] && killed;
         if alone {
-            // Nobody has to come and help: the standby does it.
+            // No other command is needed: the standby does it.
             let alive = lab.oracle.survivors_after(after_front());
             if !alive.is_empty() {
                 return Err(format!("{what}: still alive: {alive:?}"));
@@ -199,7 +199,7 @@ fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
         let pause = pause_up_to(25_000);
         let killed = child.kill().and_then(|()| child.wait());
         let what = format!("round {round}, {setting}, start killed after {pause:?}: {killed:?}");
-        // From here on nobody does anything: either it comes to nothing by itself, or it is on the list.
+        // From here on no command runs: either the job ends by itself, or it is on the list.
         let settled = eventually(PATIENCE, || {
             let alive = lab.oracle.survivors();
             let kept = lab.ids("live").iter().any(|id| lab.job(id).state() == "running");

@@ -317,7 +317,7 @@ fn a_live_job_with_a_damaged_record_can_be_stopped() {
     }
 }
 
-/// Nobody keeps it and half of what was known of it is lost: who is left is found as well as can be, and the job is over.
+/// The job has no keeper and half of its record is lost: the remaining processes are found as far as possible, and the job ends.
 #[test]
 fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
     for (at, setting, file, damage) in damages() {
@@ -330,7 +330,7 @@ fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
         speaks_clearly(&done, &what);
         assert!(matches!(done.code(), Some(0 | 5)), "{what}: {} {}", done.stdout, done.stderr);
         assert!(eventually(PATIENCE, || job.is_over()), "{what}: {} {}", done.stdout, done.stderr);
-        // Without the specification nobody knows the marker, or of which boot the numbers are.
+        // Without the specification neither the marker nor the boot of the PIDs is known.
         let known = file != "spec.json" || setting.contain == Contain::Cgroup;
         let alive = lab.oracle.survivors_after(if known { PATIENCE } else { Duration::from_secs(3) });
         assert!(alive.is_empty() || !known, "{what}: {alive:?}");
@@ -349,7 +349,7 @@ fn nonsense_in_a_lock_does_no_harm() {
         fs::write(&lock, text).expect("write");
         let done = job.stop(&[]);
         speaks_clearly(&done, text);
-        // Whoever wrote that says that another quell is at it: the stop may wait for that one, but not for ever.
+        // The text claims that another quell is finishing the job: the stop may wait for it, but not for ever.
         if let Ok(file) = fs::File::options().write(true).truncate(true).open(&lock) {
             drop(file);
             assert_eq!(job.stop(&[]).code(), Some(0), "{text:?}");

@@ -4,6 +4,7 @@ use std::fs;
 
 use quell_tests::{
     eventually,
+    evidence::verdict,
     faults::{self, Fault},
     host::{Contain, Setting},
     jobs::Background,
@@ -110,4 +111,20 @@ fn the_receipt_of_an_earlier_run_does_not_hide_a_job_without_a_lock() {
         assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{verb}: {}{}", done.stdout, done.stderr);
         assert_eq!(job.state(), "ended", "{verb}");
     }
+}
+
+#[test]
+fn a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing() {
+    if !is_built("a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing") {
+        return;
+    }
+    let lab = TestEnv::as_me();
+    let script = "sleep $N & sleep $N & echo ready >$QUELL_TEST_READY; wait";
+    let job = start(&lab, &Fault("keeper.kill_round_done:kill".into()));
+    let job = job.args(["--ask", "root"]).script(script).begin();
+    let stop = job.stop(&["--now"]);
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!((stop.code(), verdict(&receipt)), (Some(0), "gone"), "{receipt:#}");
+    let members = receipt["members"].as_array().map_or(0, Vec::len);
+    assert!(members == 3 || receipt["warnings"].to_string().contains("may not be counted"), "{receipt:#}");
 }

@@ -18,7 +18,7 @@ use crate::recovery::crash::truth;
 use crate::recovery::end_of_job::of_last_run;
 use crate::recovery::scenarios::{Play, SCENARIOS, Scenario, Scenario::*};
 
-/// Whom quell has started: everyone in the lab who is not quell.
+/// What quell has started: every process of this environment that is not quell.
 fn members(lab: &TestEnv) -> Vec<Process> {
     let is_quell = |process: &Process| {
         let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
@@ -31,7 +31,7 @@ fn members(lab: &TestEnv) -> Vec<Process> {
     lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
 }
 
-/// Nobody may be alive of a job that says that everyone is gone.
+/// No process may be alive of a job whose verdict is `gone`.
 fn no_receipt_lies(lab: &TestEnv) -> Result<(), String> {
     let jobs: Vec<_> = lab.ids("jobs").iter().map(|id| lab.job(id)).collect();
     let all_ended = !jobs.is_empty() && jobs.iter().all(|job| job.state() == "ended");
@@ -87,7 +87,7 @@ fn survives(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<bool,
     let lab = TestEnv::enclosed(setting);
     let what = |why: String| format!("{}, {scenario:?}, {setting}: {why}", fault.0);
     Play { lab: &lab, setting, fault }.perform(scenario).map_err(what)?;
-    // Those who kept a job that is over have a little left to do: its sync, their own end.
+    // The keepers of a job that has ended still have its sync and their own exit to do.
     if lab.ids("live").is_empty() {
         eventually(PATIENCE, || lab.hit(fault).is_some() || crew_of(&lab).is_empty());
     }
@@ -96,7 +96,7 @@ fn survives(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<bool,
     if hit.what == "kill" && !eventually(PATIENCE, dead) {
         return Err(what(format!("{} is alive", hit.pid)));
     }
-    // Nobody asks for one that stands still when all is done: it is missed in its time.
+    // No process waits for one that is stopped when all is done: a timeout notices it.
     let over = lab.ids("live").is_empty();
     let stands = || Process::now(hit.pid).is_some_and(|process| process.state() == Some('T'));
     if over && !eventually(PATIENCE, || !stands()) {
@@ -154,7 +154,7 @@ fn is_built(test: &str) -> bool {
     faults::binary().inspect_err(|why| skip(test, why)).is_ok()
 }
 
-/// The points that nobody passes where the host lacks something.
+/// The points that no process passes where the host lacks something.
 fn needs(point: &str) -> Option<Contain> {
     let step = point.split('.').nth(1).unwrap_or_default();
     match step {
@@ -218,7 +218,7 @@ fn after_a_death_at_any_point_the_next_command_shows_the_truth() {
     }
 }
 
-/// Whoever watches the keeper dies of its death: all that is left is what was on disk at that point.
+/// The process that watches the keeper dies with it: all that is left is what was on disk at that point.
 #[test]
 fn after_the_death_of_both_keepers_the_next_command_finishes_from_the_record() {
     if is_built("after_the_death_of_both_keepers_the_next_command_finishes_from_the_record") {

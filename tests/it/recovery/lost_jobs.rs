@@ -89,10 +89,10 @@ fn check(case: &Case) -> Result<(), String> {
     let Case { actor, setting } = case;
     let lab = TestEnv::with(*setting);
     let mut running = lose(&lab, *setting, (actor.kind, actor.arg, actor.script))?;
-    // Init of a PID namespace dies with its keeper; whoever else is there must live, or nothing is tested. A chain can't
+    // Init of a PID namespace dies with its keeper; other processes must be alive, or nothing is tested. A chain can't
     // be seen by a look at /proc.
     if setting.contain != Contain::Pidns && lab.oracle.survivors().is_empty() && actor.kind != "chain" {
-        return Err("nobody is left to be swept".into());
+        return Err("no process is left to be swept".into());
     }
     let (done, report) = sweep(&lab);
     let alive = lab.oracle.survivors();
@@ -236,7 +236,7 @@ fn a_dry_run_touches_nothing() {
     for setting in Setting::all() {
         let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
-        // Everyone in a PID namespace goes with its keeper, in a moment.
+        // Every process in a PID namespace exits with its keeper, in a moment.
         if setting.contain == Contain::Pidns {
             assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{setting}");
         }
@@ -281,7 +281,7 @@ fn a_front_that_is_about_to_take_over_is_left_to_it() {
         let keeper = running.keeper().expect("a keeper");
         assert!(running.front.signal("STOP") && keeper.signal("KILL"));
         assert!(eventually(PATIENCE, || !keeper.is_alive()));
-        // Everyone in a PID namespace goes with its keeper, in a moment; the front stays.
+        // Every process in a PID namespace exits with its keeper, in a moment; the front stays.
         let settled = || setting.contain != Contain::Pidns || lab.oracle.survivors().len() == 1;
         assert!(eventually(PATIENCE, settled), "{setting}: {:?}", lab.oracle.survivors());
         let before = lab.oracle.survivors();
@@ -296,7 +296,7 @@ fn a_front_that_is_about_to_take_over_is_left_to_it() {
     }
 }
 
-/// Nobody kills the branch that it sits on; and nothing is said to be gone that is not.
+/// A command does not kill its own ancestors, and says `gone` only if that is true.
 #[test]
 fn a_sweep_from_within_the_lost_job_leaves_it_to_others() {
     let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done

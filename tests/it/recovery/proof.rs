@@ -72,7 +72,7 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
             skip("an_orphan_in_a_foreign_pid_namespace_is_not_called_gone", "no user namespace can be made");
             continue;
         };
-        // It ends by itself, and nobody was asked or killed.
+        // It ends by itself, and no process was asked or killed.
         let script = enter(&init);
         let run = lab.run().args(["--json", "--contain", "reaper"]).script(&script).finish();
         let orphan = survivor(&lab).expect("an orphan");
@@ -748,6 +748,36 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
             assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
         }
     }
+}
+
+/// Each quell that looks for such cgroups, in any home, has them open for a moment.
+#[test]
+fn a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it() {
+    let test = "a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it";
+    let setting = Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup };
+    let lab = TestEnv::enclosed(setting);
+    let job = with_tree(&lab, setting);
+    let cgroup = job.record().and_then(|record| Some(record["tree"]["cgroup"].as_str()?.to_owned()));
+    let Some(cgroup) = cgroup else { return skip(test, "the job is not in a cgroup of quell's") };
+    let other = TestEnv::as_me();
+    let waited_for = other.start().command(["sleep", &other.oracle.nap()]).begin();
+    let script = "exec 9<$0; exec \"$@\"";
+    let look = other.quell("wait").args([&waited_for.id]).wrapped(["bash", "-c", script, &cgroup]).start();
+    let looks = || {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut quells = pids.filter(|dir| {
+            fs::read_to_string(dir.path().join("comm")).is_ok_and(|comm| comm.trim() == "quell")
+        });
+        quells.any(|dir| fs::read_link(dir.path().join("fd/9")).is_ok_and(|file| file == Path::new(&cgroup)))
+    };
+    assert!(eventually(PATIENCE, looks), "no quell has it open");
+    job.lose();
+    fs::remove_dir_all(job.dir()).expect("a directory");
+    fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+    let stop = job.stop(&[]);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{}{}", stop.stdout, stop.stderr);
+    assert_eq!(waited_for.stop(&["--now"]).code(), Some(0));
+    look.finish();
 }
 
 #[test]

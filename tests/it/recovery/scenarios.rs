@@ -14,7 +14,7 @@ use crate::recovery::crash::{crew, signal_all};
 const TREE: &str = "trap '' TERM; setsid bash -c 'trap \"\" TERM; touch up; sleep $N; :' & echo up; \
                     until [ -e more ]; do sleep 0.02; done; echo more; touch said; sleep $N";
 
-/// What is done to a job while somebody dies.
+/// What is done to a job while one of quell's processes dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
     /// It is started, and stopped by a client.
@@ -54,7 +54,7 @@ impl Scenario {
         matches!(self, Run | RunKeeperLost)
     }
 
-    /// The causes that are true if nobody but a command is hit.
+    /// The causes that are true if only a command is hit.
     pub(crate) fn causes(self) -> &'static [&'static str] {
         match self {
             Stop | Helped | Again => &["user"],

@@ -35,7 +35,7 @@ fn lasting() -> Vec<Setting> {
     Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns).collect()
 }
 
-/// Somebody who has nothing to do with quell: not even the token of the lab.
+/// A process that has nothing to do with quell, not even the token of this environment.
 struct Stranger {
     oracle: Oracle,
     child: Child,
@@ -112,7 +112,7 @@ fn strangers_in_a_session_of_the_recorded_number_are_not_touched() {
     for setting in lasting() {
         let lab = TestEnv::with(setting);
         let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
-        // Its leader is gone, so that nobody bears the number as a pid; the session goes on.
+        // Its leader is gone, so that no process has the number as its PID; the session goes on.
         let mut stranger = Stranger::start("sleep $N & sleep $N & exit");
         let leader = stranger.child.id();
         let before = stranger.wait_for(2);

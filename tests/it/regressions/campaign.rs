@@ -39,7 +39,7 @@ fn a_job_whose_socket_was_deleted_could_not_be_stopped() {
     assert_eq!(receipt["root"]["outcome"]["signal"], "TERM", "it was asked, and not killed");
 }
 
-/// And without a record that would say who keeps it.
+/// And without a record that would name its keeper.
 #[test]
 fn a_job_without_a_socket_and_a_record_could_not_be_stopped() {
     let lab = TestEnv::as_me();
@@ -72,7 +72,7 @@ fn a_full_disk_took_the_exit_code_and_the_cause() {
     assert!(!job.dir().join("reserve").exists(), "what was put aside is still there");
 }
 
-/// In a PID namespace nobody but the keeper sees the program's end.
+/// In a PID namespace only the keeper sees the program's end.
 #[test]
 fn a_run_whose_keeper_was_stopped_never_returned() {
     let me = TestEnv::as_me().user();
@@ -118,7 +118,7 @@ fn a_name_was_given_away_while_its_lost_bearer_lived() {
         let words = ["--name", "web", "--contain", setting.contain.word()];
         let old = nap(&lab, &words);
         old.lose();
-        // Below a PID namespace's init everyone goes with the keeper.
+        // Below a PID namespace's init every process exits with the keeper.
         let root = old.process("root");
         let new = nap(&lab, &words);
         let still = root.filter(Process::is_alive);
@@ -145,16 +145,16 @@ fn a_program_that_never_ran_was_said_to_have_succeeded() {
     }
 }
 
-/// The one who has taken over has no socket; somebody stops it.
+/// The process that has taken over has no socket, and it is stopped (SIGSTOP).
 #[test]
 fn a_standby_that_was_stopped_while_it_took_over_was_never_woken() {
     if let Err(why) = faults::binary() {
         return skip("a_standby_that_was_stopped_while_it_took_over_was_never_woken", &why);
     }
-    // Also if the record does not tell any more who it is.
+    // Also if the record does not name it any more.
     for damaged in [false, true] {
         let lab = TestEnv::as_me();
-        let fault = Fault("standby.hold_taken:stop".into());
+        let fault = Fault("standby.tree_taken:stop".into());
         let quell = lab.faulty("start", &fault).args(["--contain", "reaper", "--grace", "100ms"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         job.process("keeper").expect("a keeper").signal("KILL");
@@ -168,7 +168,7 @@ fn a_standby_that_was_stopped_while_it_took_over_was_never_woken() {
     }
 }
 
-/// Both keepers die when the root is born and has no go yet; somebody stops that one, which has the job's lock like them.
+/// Both keepers die when the root is born and has no go yet; the root is stopped (SIGSTOP), and holds the job's lock like them.
 #[test]
 fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     if let Err(why) = faults::binary() {
@@ -184,7 +184,7 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     assert!(stub.signal("STOP"));
     signal_all("KILL", &crew(&lab, "quell-standby"));
     keeper.signal("KILL");
-    // Nobody is left to answer, and the stub does not hold the line.
+    // No process is left to answer, and the stub does not hold the socket.
     assert!(start.wait_exit(PATIENCE).is_some_and(|status| !status.success()), "start waits for a stub");
     assert!(stub.is_alive());
     let done = lab.quell("stop").args(["--all", "--grace", "100ms"]).finish();
@@ -194,7 +194,7 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     assert_eq!(lab.ids("live").len(), 0);
 }
 
-/// The namespace's init was collected by the keeper that is lost; who took over is lost, too.
+/// The namespace's init was reaped by the keeper that is lost; the process that took over is lost, too.
 #[test]
 fn a_namespace_that_was_gone_could_not_be_proven_to_be() {
     let me = TestEnv::as_me().user();
@@ -253,7 +253,7 @@ fn a_lost_job_with_a_damaged_record_left_its_processes_behind() {
     assert!(bystander.process("root").is_some_and(|root| root.is_alive()), "a stranger was hit");
 }
 
-/// The cgroup is empty and removed; then the keeper is lost, and after it the one who took over.
+/// The cgroup is empty and removed; then the keeper is lost, and after it the process that took over.
 #[test]
 fn a_cgroup_that_was_removed_could_not_be_proven_to_be_empty() {
     let me = TestEnv::as_me().user();
@@ -309,7 +309,7 @@ fn a_command_that_could_have_no_threads_panicked() {
     assert!(jobs.iter().all(|job| job.is_over()));
 }
 
-/// A job that never ran is removed, file by file, while somebody stops it.
+/// A job that never ran is removed, file by file, while a stop runs.
 #[test]
 fn a_stop_that_met_a_job_on_its_way_out_failed() {
     let lab = TestEnv::as_me();
@@ -328,7 +328,7 @@ fn a_stop_that_met_a_job_on_its_way_out_failed() {
 fn a_stop_of_a_job_that_had_just_died_said_that_nothing_outlived_it() {
     let lab = TestEnv::as_me();
     let job = nap(&lab, &["--contain", "reaper"]);
-    // Nobody notices the root's death until the keeper goes on, which the stop sees to.
+    // The root's death is not noticed until the keeper continues, and the stop continues it.
     let keeper = job.process("keeper").expect("a keeper");
     assert!(keeper.signal("STOP") && job.process("root").expect("a root").signal("KILL"));
     let done = job.stop(&[]);
@@ -351,7 +351,7 @@ fn a_start_was_not_on_the_history_of_a_keeper_that_died_right_after_it() {
     assert!(lab.hit(&fault).is_some() && job.events().contains(&"started".into()), "{:?}", job.events());
 }
 
-/// Somebody stood still while it claimed a name: nobody could sweep any more.
+/// While a process was paused claiming a name, every sweep failed.
 #[test]
 fn a_sweep_failed_while_another_process_was_paused_claiming_a_name() {
     let lab = TestEnv::as_me();
@@ -363,11 +363,11 @@ fn a_sweep_failed_while_another_process_was_paused_claiming_a_name() {
     claims.lock().expect("locked");
     let beside = lab.quell("sweep").finish();
     assert_eq!(beside.code(), Some(0), "{}", beside.stderr);
-    assert!(half.is_symlink(), "what may be somebody's was removed");
+    assert!(half.is_symlink(), "a link that may be in use was removed");
     let named = lab.start().args(["--name", "other"]).command(["true"]).finish();
     assert!(named.code() == Some(125) && named.stderr.contains("another quell"), "{}", named.stderr);
     drop(claims);
     assert_eq!(lab.quell("sweep").finish().code(), Some(0));
-    assert!(!half.is_symlink(), "what is nobody's was left");
+    assert!(!half.is_symlink(), "a stale link was left");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
 }

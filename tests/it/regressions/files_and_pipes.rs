@@ -236,7 +236,7 @@ fn a_receipt_to_where_the_program_writes_took_its_place() {
     }
 }
 
-/// The opening of a fifo that nobody reads from took for ever.
+/// Opening a fifo without a reader took for ever.
 #[test]
 fn a_receipt_to_a_fifo_without_a_reader_hung_quell() {
     let lab = TestEnv::as_me();

@@ -19,7 +19,7 @@ use crate::{
     run::job_control::{in_a_terminal, wait_for_state},
 };
 
-/// The settings of whoever runs the tests: no helper programs come between the start and quell.
+/// The settings of the user that runs the tests: no helper program is between the start and quell.
 fn my_settings(contains: &[Contain]) -> Vec<Setting> {
     let me = TestEnv::as_me().user();
     Setting::all().into_iter().filter(|s| s.user == me && contains.contains(&s.contain)).collect()
@@ -48,7 +48,7 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
     for contain in Contain::ALL {
         let options = ["--contain", contain.word(), "--timeout", "1s"];
         is_refused(&lab, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
-        // For this reason, and not because a number that it took for the root's happened to be nobody's.
+        // For this reason, and not because a number that it took for the root's happened to be free.
         let done = lab.run().wrapped(unshare).args(options).sh(TRACE).finish();
         assert!(done.stderr.contains("another PID namespace"), "{contain:?}: {}", done.stderr);
     }
@@ -193,7 +193,7 @@ fn an_unmarked_orphan_was_reported_as_gone_after_taking_over() {
     });
 }
 
-/// Once the root was gone nobody was left to hear the key, and quell still left it to the program.
+/// Once the root was gone no process was left to get the key, and quell still left it to the program.
 #[test]
 fn ctrl_c_was_lost_when_the_root_had_exited() {
     in_a_terminal("ctrl_c_was_lost_when_the_root_had_exited", |lab, terminal, run| {
@@ -209,7 +209,7 @@ fn ctrl_c_was_lost_when_the_root_had_exited() {
     });
 }
 
-/// The events of a cgroup that is gone are always news: the keeper read them without end.
+/// The events file of a removed cgroup is always readable: the keeper read it without end.
 #[test]
 fn a_removed_cgroup_made_the_keeper_spin() {
     let name = "a_removed_cgroup_made_the_keeper_spin";
@@ -350,7 +350,7 @@ fn two_signals_for_one_event_took_away_the_grace() {
     }
 }
 
-/// In a PID namespace a root that was gone soon was not on the receipt, or somebody else was said to be the root.
+/// In a PID namespace a root that was gone soon was not on the receipt, or another process was named as the root.
 #[test]
 fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
     for (round, setting) in times(rounds() / 8 + 1, &my_settings(&[Contain::Pidns])) {
@@ -370,7 +370,7 @@ fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
     }
 }
 
-/// Who had gone to another session and become another program was drawn as it was when it was first seen.
+/// A process that moved to another session and executed another program was drawn as it was when it was first seen.
 #[test]
 fn the_tree_was_not_drawn_as_it_stood() {
     for setting in my_settings(&[Contain::Cgroup, Contain::Reaper, Contain::Pidns]) {

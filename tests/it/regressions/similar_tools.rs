@@ -13,7 +13,7 @@ use quell::{RestartPolicy, StopOptions};
 use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
-    host::{Setting, am_root},
+    host::{Setting, few_pids},
     last_json,
     oracle::Process,
     rounds,
@@ -89,7 +89,7 @@ fn a_stop_right_after_the_start_leaves_nothing() {
     nothing_left(&lab);
 }
 
-/// Changes a file of the record as somebody could who has the pids of another boot, or of processes that are gone.
+/// Changes a file of the record, for example to PIDs of another boot or of processes that are gone.
 fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
     let mut value = last_json(&fs::read(path).expect("a record")).expect("JSON");
     change(&mut value);
@@ -101,7 +101,7 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     let lab = TestEnv::as_me();
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
     job.lose_all(&["standby", "keeper", "root"]);
-    assert!(!job.is_over(), "nobody is left to say so");
+    assert!(!job.is_over(), "no process is left to say so");
     // A stranger has got their numbers; it started at another time, which the kernel tells in hundredths of a second.
     thread::sleep(Duration::from_millis(20));
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
@@ -125,7 +125,7 @@ const CROWD: &str = r#"
     $A churn $T 30 >churn.out & churn=$!
     for i in 1 2 3 4 5 6; do sleep 5$N & sleepers="$sleepers $!"; done
     for i in $(seq $ROUNDS); do
-        # The leader is gone at once; the KILL comes when its group may be somebody else's.
+        # The leader is gone at once; the KILL comes when its group may belong to others.
         id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
         other=$($Q start --contain $CONTAIN --grace 60ms -- $A ignore-term $T 2>>stderr.out)
         $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
@@ -138,15 +138,8 @@ const CROWD: &str = r#"
 #[test]
 fn a_late_kill_hits_no_process_that_got_the_group_since() {
     let name = "a_late_kill_hits_no_process_that_got_the_group_since";
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = am_root()
-        && Command::new("unshare")
-            .args(["-pf", "--mount-proc", "sh", "-c", small])
-            .output()
-            .is_ok_and(|output| output.status.success())
-        && fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != "400");
-    if !possible {
-        return skip(name, "needs root and a pid_max per PID namespace (6.14)");
+    if let Err(why) = few_pids() {
+        return skip(name, &why);
     }
     let lab = TestEnv::as_me();
     let output = Command::new("unshare")
@@ -171,7 +164,7 @@ fn a_late_kill_hits_no_process_that_got_the_group_since() {
 #[test]
 fn the_callers_group_gets_no_signal() {
     let lab = TestEnv::as_me();
-    // The caller is the leader of its group, and so is everyone in it told of a signal to the group.
+    // The caller is the leader of its group, so every process in it gets a signal to the group.
     let script = r#"
         trap 'echo TERM >>heard' TERM; trap 'echo INT >>heard' INT; trap 'echo HUP >>heard' HUP
         for i in 1 2 3; do
@@ -309,7 +302,7 @@ fn a_path_or_nothing_is_no_job() {
 #[test]
 fn what_is_written_after_the_roots_exit_is_kept() {
     let lab = TestEnv::as_me();
-    // Until the tree is gone, whoever is in it may write: here in answer to the TERM of the leak's stop.
+    // Until the tree is gone, its members may write: here in answer to the TERM of the leak's stop.
     let script = "bash -c 'trap \"echo last words; echo to stderr >&2; exit\" TERM
             echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done' & \
         until [ -e up ]; do sleep 0.01; done; echo first; exit 0";

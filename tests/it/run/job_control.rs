@@ -12,7 +12,7 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-/// Runs a scene in a fresh terminal for each containment that whoever runs the tests has here.
+/// Runs a scene in a fresh terminal for each containment that the user of the tests has here.
 pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&TestEnv, &Terminal<'_>, &str)) {
     if !has_program("tmux") {
         return skip(name, "no tmux here");

@@ -1,5 +1,5 @@
-//! Who wants to do harm: at the control socket, with forged records, with another user's rights. The job is stopped all the
-//! same, and nobody else is touched.
+//! Attacks at the control socket, with forged records, with another user's rights. The job is stopped all the same, and no
+//! other process is touched.
 
 use std::{
     fs,
@@ -141,7 +141,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     server.stdout.take().expect("its output").read_to_string(&mut heard).expect("its output");
     assert_ne!(done.code(), Some(0), "{}", done.stdout);
     assert!(done.stderr.contains("another user"), "{}", done.stderr);
-    // It may have met somebody who hung up.
+    // The connection may have been closed by the other side.
     assert!(!heard.contains("signal"), "it was told what was asked for: {heard}");
     fs::rename(&hidden, &socket).expect("the socket back");
     assert_eq!(job.stop(&[]).code(), Some(0));
@@ -224,7 +224,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
     stopped.iter().for_each(|process| assert!(process.signal("STOP")));
     let socket = job.dir().join("control.sock");
     let crowd = thread::spawn(move || {
-        // Waits in the queue when that is full, and ends when nobody listens any more.
+        // Waits in the queue when that is full, and ends when the listener is gone.
         let mut held = Vec::new();
         while held.len() < 10_000
             && let Ok(stream) = UnixStream::connect(&socket)
@@ -232,7 +232,7 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
             held.push(stream);
         }
     });
-    // The queue is full when whoever fills it waits.
+    // The queue is full when the process that fills it waits.
     let waits = || {
         let tasks = fs::read_dir("/proc/self/task").expect("our threads").flatten();
         tasks.into_iter().any(|task| {
@@ -276,7 +276,7 @@ fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
     job.lose();
     // What is older than the root is left alone anyway.
     forge(&job, "state.jsonl", |state| state["tree"]["root"] = json!({ "pid": 999_999_999, "start": 1 }));
-    // Nothing but the stranger bears it, or a failure of this test would take everyone with it.
+    // Only the stranger has it: otherwise a failure of this test would kill every process.
     let environment = fs::read(format!("/proc/{}/environ", stranger.process.pid)).expect("its environment");
     assert!(!environment.is_empty());
     let marked = Command::new("setsid").args(["sleep", "60"]).env("FORGED", lab.oracle.token()).spawn();

@@ -96,7 +96,7 @@ fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
         let nap = lab.oracle.nap();
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
         job.lose();
-        assert!(!lab.oracle.survivors().is_empty(), "{trap}: nobody is left to be swept");
+        assert!(!lab.oracle.survivors().is_empty(), "{trap}: no process is left to be swept");
         lay(trap, &job.dir().join("state.jsonl"), &victim);
         let done = lab.quell("sweep").wrapped(SMALL).finish();
         assert_eq!(lab.oracle.survivors(), vec![], "{trap}: {}{}", done.stdout, done.stderr);
@@ -138,7 +138,7 @@ fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
         }
         let done = job.stop(&[]);
         assert!(done.code().is_some(), "{trap}: {}", done.stderr);
-        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: somebody lives");
+        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: a process lives");
         assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
         assert!(!victim.with_extension("new").exists(), "{trap}: written through a link");
     }

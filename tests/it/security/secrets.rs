@@ -1,4 +1,4 @@
-//! What a job was given in confidence is shown nowhere, and to nobody else.
+//! The secrets of a job are shown nowhere, and to no other user.
 
 use std::{
     fs,
@@ -83,7 +83,7 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     assert!(eventually(PATIENCE, up), "{:?}", lab.oracle.survivors());
     lost.lose();
     let done = lab.quell("sweep").finish();
-    // 5 where only the reaper held it: then nobody can prove that it is gone.
+    // 5 where only the reaper held it: then its end can't be proven.
     assert!(matches!(done.code(), Some(0 | 5)), "{}{}", done.stdout, done.stderr);
     assert!(members(&lost) >= 2, "{:?}", lost.receipt());
     assert_eq!(shown_with_secret(&lost.dir()), Vec::<String>::new(), "after a recovery");
@@ -94,13 +94,13 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
         .expect("the job")
         .restart(&quell::StopOptions::default())
         .expect("a restart");
-    let bears = || {
+    let has_secret = || {
         fs::read_dir("/proc").expect("/proc").flatten().any(|entry| {
             fs::read(entry.path().join("cmdline"))
                 .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&format!("program\0{SECRET}")))
         })
     };
-    assert!(eventually(PATIENCE, bears), "the program was started without its secret");
+    assert!(eventually(PATIENCE, has_secret), "the program was started without its secret");
     assert_eq!(shown_with_secret(again.dir().dir()), Vec::<String>::new(), "after a restart");
     let _ = again.stop_with(&quell::StopOptions::kill()).expect("a stop");
 }
@@ -147,7 +147,7 @@ fn a_name_with_a_masked_value_is_refused() {
     }
 }
 
-/// Between two runs, too, a reason is masked before anybody sees it.
+/// Between two runs, too, a reason is masked before it is shown.
 #[test]
 fn the_reason_to_stop_a_job_that_waits_is_masked() {
     let lab = TestEnv::as_me();
@@ -491,7 +491,7 @@ fn another_user_that_can_reach_the_socket_is_not_heard() {
     }
     let lab = TestEnv::new(User::Root);
     let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    // Somebody has opened what quell had closed.
+    // Another program has opened the permissions that quell had closed.
     let socket = job.dir().join("control.sock");
     for path in socket.ancestors().take_while(|path| path.starts_with(lab.dir())) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");

@@ -308,7 +308,7 @@ const SUPERVISOR: &str = r#"
     echo ready >$QUELL_TEST_READY
     while :; do sleep 0.02; done"#;
 
-/// Whether the supervisor came to a clean end, and what is wrong if not. The next one begins anew.
+/// Whether the supervisor came to a clean end, and what is wrong if not. The next one starts from the beginning.
 fn clean_end(lab: &TestEnv, receipt: &Value) -> Result<(), String> {
     let err = fs::read_to_string(lab.path("err")).unwrap_or_default();
     let clean = lab.path("clean").exists() && err.is_empty();
@@ -334,7 +334,7 @@ fn a_root_that_is_asked_alone_shuts_its_workers_down_in_order() {
         let job = start().args(["--ask", "root"]).script(SUPERVISOR).begin();
         assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
         clean_end(&lab, &job.receipt().expect("a receipt")).unwrap_or_else(|why| panic!("{setting}: {why}"));
-        // The one who stops it may say so, too.
+        // A stop may request it, too.
         let job = start().script(SUPERVISOR).begin();
         assert_eq!(job.stop(&["--ask", "root"]).code(), Some(0), "{setting}");
         clean_end(&lab, &job.receipt().expect("a receipt")).unwrap_or_else(|why| panic!("{setting}: {why}"));

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fs, process::Command, time::Duration};
 
 use quell_tests::{
     all_hold,
-    host::{Contain, Setting, User, am_root, has_program},
+    host::{Contain, Setting, User, few_pids, has_program},
     oracle::Process,
     rounds, skip,
     test_env::TestEnv,
@@ -92,8 +92,8 @@ fn keeper_of(front: &Process) -> Option<Process> {
     front.children().into_iter().find(is_keeper)
 }
 
-/// The traced calls that signal somebody outside the trace. strace follows every child, so whoever is
-/// of the job, or of quell, has lines of its own in the trace.
+/// The traced calls that signal a process outside the trace. strace follows every child, so each
+/// process of the job, or of quell, has its own lines in the trace.
 fn strangers(trace: &str, contain: Contain) -> Vec<String> {
     let known: HashSet<i64> = trace.lines().filter_map(sender).collect();
     // The front has the first line, and the keeper has given itself its name.
@@ -102,9 +102,9 @@ fn strangers(trace: &str, contain: Contain) -> Vec<String> {
     trace
         .lines()
         .filter(|line| SIGNAL_CALLS.iter().any(|call| line.contains(&format!(" {call}("))))
-        // The pidfd of a process that was reaped has no pid any more, and reaches nobody.
+        // The pidfd of a process that was reaped has no PID any more, and reaches no process.
         .filter(|line| !only_asks(line) && !line.contains("<anon_inode:[pidfd]>"))
-        // Whoever is in a PID namespace of its own reaches nobody outside of it, by any number.
+        // A process in its own PID namespace reaches no process outside of it, by any number.
         .filter(|line| contain != Contain::Pidns || sender(line).is_some_and(|pid| outside.contains(&pid)))
         .filter(|line| target(line).is_none_or(|pid| pid == 0 || pid == -1 || !known.contains(&pid.abs())))
         .map(str::to_owned)
@@ -115,13 +115,13 @@ fn sender(line: &str) -> Option<i64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Signal 0 is a question and reaches nobody.
+/// Signal 0 is a question and is not delivered.
 fn only_asks(line: &str) -> bool {
     let at = if line.contains("tgkill(") || line.contains("rt_tgsigqueueinfo(") { 2 } else { 1 };
     line.split(", ").nth(at).is_some_and(|signal| signal.starts_with('0'))
 }
 
-/// Whom a call like `kill(-12, SIGTERM) = 0` or `pidfd_send_signal(3<pid:12>, …` means, as strace sees pids.
+/// The target of a call like `kill(-12, SIGTERM) = 0` or `pidfd_send_signal(3<pid:12>, …`, as strace sees PIDs.
 fn target(line: &str) -> Option<i64> {
     let args = line.split_once('(')?.1;
     let first = args.split(", ").next()?;
@@ -162,7 +162,7 @@ fn a_stranger_is_seen_in_a_trace() {
     assert_eq!(strangers(&trace, Contain::Reaper).len(), strange.len() + 1);
 }
 
-/// A sweep is no ancestor of anyone: whom it signals was there before it, and is of the job.
+/// A sweep has no descendants in the job: the processes that it signals started before it and are members.
 #[test]
 fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
     let name = "every_signal_of_a_sweep_goes_to_a_process_of_the_job";
@@ -188,7 +188,7 @@ fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
             !line.contains("<anon_inode:[pidfd]>") && target(line).is_none_or(|pid| !members.contains(&pid))
         });
         let strange: Vec<&&str> = strange.collect();
-        // Whoever was in a cgroup may be dead of its kill before its own signal is due.
+        // A process in a cgroup may be dead by cgroup.kill before its own signal is sent.
         let silent = sent.is_empty() && setting.contain == Contain::Reaper;
         if silent || !strange.is_empty() {
             return Err(what(format!("{strange:#?} of {sent:#?}, members {members:?}")));
@@ -197,8 +197,8 @@ fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
     });
 }
 
-/// In a PID namespace with 100 numbers, used up again and again by processes that are nobody's
-/// business, while quell stops trees: whoever signals by number hits one of them sooner or later.
+/// In a PID namespace with 100 numbers, used up again and again by unrelated processes,
+/// while quell stops trees: a signal by PID would hit one of them sooner or later.
 const CROWD: &str = r#"
     echo 400 >/proc/sys/kernel/pid_max || exit 77
     unset QUELL_TEST_READY
@@ -219,15 +219,8 @@ const CROWD: &str = r#"
 #[test]
 fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
     let name = "no_bystander_is_hit_where_pids_are_reused_all_the_time";
-    if !am_root() {
-        return skip(name, "needs root for a PID namespace with a small pid_max");
-    }
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", small]).output();
-    if !possible.is_ok_and(|output| output.status.success())
-        || fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() == "400")
-    {
-        return skip(name, "this kernel has no pid_max per namespace (6.14)");
+    if let Err(why) = few_pids() {
+        return skip(name, &why);
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
         let lab = TestEnv::with(setting);

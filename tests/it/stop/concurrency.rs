@@ -176,7 +176,7 @@ fn a_job_that_waits_for_its_tree_can_be_stopped() {
     }
 }
 
-/// Whoever stops a job may give it more time than it was started with; nobody takes that away.
+/// A stop may give a job more time than it was started with, and a later stop does not take that away.
 #[test]
 fn a_longer_grace_is_given_in_full() {
     let lab = TestEnv::as_me();
@@ -190,7 +190,7 @@ fn a_longer_grace_is_given_in_full() {
     assert_eq!((asked(&lab), cause(&receipt)), (1, "user"));
 }
 
-/// Somebody has stopped quell's own processes: a stop is bounded all the same, and ends the job.
+/// quell's own processes are stopped (SIGSTOP): a stop is bounded all the same, and ends the job.
 #[test]
 fn a_job_whose_keepers_are_asleep_can_be_stopped() {
     let settings = Setting::all();
@@ -206,7 +206,7 @@ fn a_job_whose_keepers_are_asleep_can_be_stopped() {
         let job = quell.actor("setsid", None).begin();
         let sleepers: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
         if !signal_all("STOP", &sleepers) {
-            return Err(format!("{what}: nobody was stopped"));
+            return Err(format!("{what}: no process was stopped"));
         }
         let done = job.stop(&[]);
         if done.code() != Some(0) || !job.is_over() {

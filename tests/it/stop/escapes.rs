@@ -1,4 +1,4 @@
-//! P2 and P6: whatever the tree does and whoever is killed, nothing of it is left.
+//! P2 and P6: whatever the tree does and whichever process is killed, nothing of it is left.
 //!
 //! Each test is one bad actor, and runs it under every containment, as every user that this host
 //! has, with every way to stop it.
@@ -136,7 +136,7 @@ fn check_end(
         .wait_exit(PATIENCE)
         .ok_or_else(|| format!("quell did not return; {:?}; {}", lab.oracle.survivors(), running.stderr()))?;
     let patience = match case.stop {
-        // The keeper goes on after the front's death; everyone else has counted before returning.
+        // The keeper goes on after the front's death; every other way to stop has counted before it returns.
         Stop::KillFront => after_front().saturating_sub(stopped.at.elapsed()),
         Stop::Timeout | Stop::TermFront | Stop::KillKeeper => Duration::ZERO,
     };

@@ -1,5 +1,5 @@
-//! What holds a promise up and is seen only by who looks for it. Each of these goes red when its mechanism is switched off
-//! (`tests/mutations`), and nothing else was found that looks at it for certain.
+//! Mechanisms whose loss no other test notices for certain. Each test here fails when its mechanism is switched off
+//! (`tests/mutations`).
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ fn json(path: &std::path::Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a record")).expect("JSON")
 }
 
-/// P3: as long as anybody of the tree is to be stopped, the numbers of its root are nobody else's.
+/// P3: as long as a process of the tree is still to be stopped, the PID of its root is not reused.
 #[test]
 fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     // In a PID namespace it is its init that is pinned.
@@ -40,8 +40,8 @@ fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     }
 }
 
-/// A process that bears the marker of the lab's one job and is no descendant of anyone in it: what another program may
-/// have started with the job's environment.
+/// A process that carries the marker of the only job here and is not a descendant of it, such as another program may
+/// start with the job's environment.
 fn marked(lab: &TestEnv) -> Child {
     let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
     let mut command = Command::new("sleep");
@@ -129,7 +129,7 @@ fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
     }
 }
 
-/// P6: whoever reads a state while it changes has the old one or the new one, and each is whole. If it were written over,
+/// P6: a reader of a state that is changing gets the old one or the new one, and each is whole. If it were written over,
 /// a reader (or a keeper that is killed) in the midst of it would be left with a part.
 #[test]
 fn a_state_is_added_and_never_written_over() {
@@ -147,8 +147,8 @@ fn a_state_is_added_and_never_written_over() {
 }
 
 /// P6: a power cut does not take back what a user was told of the end. The cut itself can't be tried here; that each file,
-/// and then their directory, is synced can be seen: right after the job counts as over, by a keeper that somebody watches,
-/// and before that by one who is alone.
+/// and then their directory, is synced can be seen: right after the job counts as over, by a keeper with a standby,
+/// and before that by a keeper without one.
 #[test]
 fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
     if !has_program("strace") {
@@ -186,7 +186,7 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
     }
 }
 
-/// P6: in a PID namespace the keeper alone hears how the root ended; who takes over knows it from the keeper's word.
+/// P6: in a PID namespace only the keeper learns how the root ended; the process that takes over knows it from the keeper.
 #[test]
 fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
     for setting in Setting::all() {
@@ -279,8 +279,8 @@ fn a_job_without_a_record_belongs_to_the_holder_of_its_lock() {
     }
 }
 
-/// P8: in a PID namespace the front does not see the root's end as long as anybody else is alive in it: that the keeper, who
-/// sees it, stands still is all that there is to see.
+/// P8: in a PID namespace the front does not see the root's end as long as another process is alive in it: that the keeper,
+/// which sees it, is stopped is all that there is to see.
 #[test]
 fn a_stopped_keeper_is_continued_also_if_no_client_waits() {
     let me = TestEnv::as_me().user();

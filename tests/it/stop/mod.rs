@@ -1,4 +1,4 @@
-//! A stop: what it leaves (nothing), whom it signals, what it reports, races and many stops at once.
+//! A stop: what it leaves (nothing), which processes it signals, what it reports, races and many stops at once.
 
 pub mod account;
 pub mod bystanders;

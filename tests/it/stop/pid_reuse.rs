@@ -2,10 +2,10 @@
 
 use std::{fs, process::Command};
 
-use quell_tests::{faults, host::am_root, skip, test_env::TestEnv};
+use quell_tests::{faults, host::few_pids, skip, test_env::TestEnv};
 
-/// Each round: a victim; somebody looks at it, and stands still; the victim ends, and a bystander gets its number; whoever
-/// looked goes on. `$LOOK` is who looks.
+/// Each round: a victim; `$LOOK` looks at it and is stopped there; the victim ends, and a bystander gets its PID; `$LOOK`
+/// continues.
 const ROUNDS: &str = r#"
     echo 700 >/proc/sys/kernel/pid_max || exit 77
     [ -w /proc/sys/kernel/ns_last_pid ] || exit 78
@@ -15,7 +15,7 @@ const ROUNDS: &str = r#"
         sleep 60 & victim=$!
         until read -r name <"/proc/$victim/comm" && [ "$name" = sleep ]; do :; done
         P=$victim bash -c "$LOOK" >>said 2>>said & looker=$!
-        # Whoever looks may be a child of the shell that was started.
+        # The process that looks may be a child of the shell that was started.
         at=$looker
         until stands_still $at 2>/dev/null; do
             read -r child <"/proc/$looker/task/$looker/children" 2>/dev/null && at=${child%% *} || at=$looker
@@ -57,8 +57,8 @@ fn a_number_that_is_anothers_by_now_gets_no_signal() {
     if let Err(why) = faults::binary() {
         return skip(name, &why);
     }
-    if !am_root() {
-        return skip(name, "needs root to make a PID namespace with few numbers");
+    if let Err(why) = few_pids() {
+        return skip(name, &why);
     }
     let lab = TestEnv::as_me();
     crate::guard::decisions::policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");

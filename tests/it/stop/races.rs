@@ -79,7 +79,7 @@ fn a_stop_as_soon_as_the_program_runs_is_polite() {
         running.front.signal("TERM");
         let done = running.finish();
         let receipt = receipt(&file)?;
-        // Each of them exits with 0 when it is asked, and only then; whoever was not asked uses up the grace.
+        // Each of them exits with 0 when it is asked, and only then; a process that was not asked uses up the grace.
         let in_time = !was_killed(&receipt) && grace_used(&receipt).is_some_and(|used| used < 20.0);
         if done.code() != Some(0) || receipt["root"]["outcome"]["code"] != 0 || !in_time {
             return Err(format!("round {round}, {setting}: {}, {receipt}, {}", done.status, done.stderr));
@@ -125,7 +125,7 @@ fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
     });
 }
 
-/// Whom to kill at a random instant.
+/// What to kill at a random instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Front,
@@ -222,7 +222,7 @@ fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
         running.front.signal("TERM");
         running.wait_exit(PATIENCE).expect("quell returns");
         let took = asked.elapsed();
-        assert!(took >= Duration::from_millis(95), "{setting}: nobody was given time: {took:?}");
+        assert!(took >= Duration::from_millis(95), "{setting}: there was no grace: {took:?}");
         // `events.rs` shows in a trace that nothing but events is waited for; this is about the 20 s of grace.
         assert!(took < Duration::from_secs(15), "{setting}: {took:?} for a tree that was gone after 0.1 s");
         assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");

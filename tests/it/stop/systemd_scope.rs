@@ -145,7 +145,7 @@ fn a_lost_scope_is_gone_after_a_sweep() {
         for kind in ["tree", "setsid", "daemon-exit"] {
             let lab = TestEnv::beside(manager);
             let _running = lose(&lab, setting, (kind, None, None)).expect(kind);
-            assert!(!lab.oracle.survivors().is_empty(), "{kind}: nobody is left to be swept");
+            assert!(!lab.oracle.survivors().is_empty(), "{kind}: no process is left to be swept");
             let (done, report) = sweep(&lab);
             assert_eq!(lab.oracle.survivors(), vec![], "{kind}: {report:#}");
             let receipt = only_receipt(&lab).expect(kind);

@@ -126,7 +126,7 @@ fn no_file_of_another_user_is_used() {
         one_clear_line(&done, 2);
         assert!(done.stderr.contains("belongs to another user (uid 65533)"), "{}", done.stderr);
         chown(&file, Some(0), None).expect("chown");
-        assert_eq!(row(&show(&lab).finish().stdout, "stop.grace")[1], "2s", "root's counts for everybody");
+        assert_eq!(row(&show(&lab).finish().stdout, "stop.grace")[1], "2s", "root's counts for all users");
     }
 }
 

@@ -187,7 +187,7 @@ fn start_tidies_up_once_an_hour_and_says_nothing() {
     assert_eq!(there(), 2, "the hour is not over");
     stamp(&lab, hours);
     let _second = begin().env("QUELL_GC_AUTO", "false").begin();
-    assert_eq!(there(), 2, "nobody wanted that");
+    assert_eq!(there(), 2, "that was not requested");
     let done = begin().finish();
     assert_eq!((done.stdout.lines().count(), done.stderr.as_str(), there()), (1, "", 0));
     assert_eq!(lab.ids("live").len(), 3, "live jobs stay");

@@ -125,7 +125,7 @@ fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_signal_is_not_sent() {
     assert_eq!((late.code(), &late.envelope()["error"]["code"]), (Some(1), &"wrong_state".into()));
 }
 
-/// P9: whoever had the root killed by `quell signal` is known, and one who did it past quell is not mistaken for that one.
+/// P9: the caller of a `quell signal` that killed the root is known, and a kill without quell is not attributed to it.
 #[test]
 fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
     let lab = TestEnv::as_me();
@@ -187,7 +187,7 @@ fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
     let old = lab.start().script(script).begin();
     let keepers = ["keeper", "standby", "root"].map(|role| old.process(role).expect(role));
     let done = to(&lab, "restart", &old, &["--grace", "1s"]);
-    // Before its keepers are waited for, who may take a moment to go.
+    // Before it waits for the keepers, which may take a moment to exit.
     assert!(!keepers[2].is_alive(), "the old program runs beside the new one");
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(eventually(PATIENCE, || keepers.iter().all(|process| !process.is_alive())));

@@ -29,7 +29,7 @@ fn text(lab: &TestEnv, words: &[&str]) -> String {
     lab.quell("stats").args(words).env("LC_ALL", "C.UTF-8").finish().stdout
 }
 
-/// A gate that lets nobody remove anything.
+/// A policy that forbids every removal.
 fn gate(lab: &TestEnv) -> Guard {
     Guard::new(&Home::at(lab.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
 }
@@ -41,7 +41,7 @@ fn receipt_of<'l>(lab: &'l TestEnv, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -
     receipt(&file).unwrap_or_else(|why| panic!("{:?}, {}: {why}", done.code(), done.stderr))
 }
 
-/// One that had to be killed at its timeout, one that ended when it was asked to, one that left somebody behind, and one
+/// One that had to be killed at its timeout, one that ended when it was asked to, one that left a process behind, and one
 /// that had no trouble.
 fn four_ends(lab: &TestEnv) -> [Value; 4] {
     let tag = |team: &'static str| ["--tag", team];

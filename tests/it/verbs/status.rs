@@ -44,7 +44,7 @@ fn the_status_of_an_ended_job_names_cause_and_actor() {
     assert_eq!(done.code(), Some(1), "it did not exit with 0: {}", done.stdout);
     for words in [
         "ended SIGTERM",
-        "somebody asked for it",
+        "a stop was requested",
         "deploy \\x1b[31m",
         "counted: 0 left",
         "receipt.json",

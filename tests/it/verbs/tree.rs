@@ -1,4 +1,4 @@
-//! `quell tree`: who is in a job, or who was.
+//! `quell tree`: the processes that are in a job, or were.
 
 use std::time::{Duration, Instant};
 

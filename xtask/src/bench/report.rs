@@ -88,7 +88,7 @@ fn markdown(results: &Value) -> String {
     let _ = write!(
         text,
         "# Benchmarks\n\n\
-         Written by `cargo xtask bench`, which anyone can run; `cargo xtask help` has its options. Every round runs each \
+         Written by `cargo xtask bench`, which you can run yourself; `cargo xtask help` has its options. Every round runs each \
          contender\nonce, in changing order, so that a busy moment falls on all of them; the first round is thrown away. \
          Ratios are of medians in\none run: look at those, not at the milliseconds. The plots show the median, and a line \
          from the minimum to the 95th\npercentile. All samples are in [results.json](results.json).\n\n\

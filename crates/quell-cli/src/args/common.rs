@@ -120,7 +120,7 @@ pub fn wait_ready(text: &str) -> Result<WaitReady, String> {
     }
 }
 
-/// Whom a job lives for.
+/// The owner of a job.
 #[derive(Clone)]
 pub enum OwnerArg {
     Pid(u32),

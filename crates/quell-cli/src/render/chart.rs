@@ -6,7 +6,7 @@ use super::{Reader, Style};
 /// From nothing to the most. Nothing has a block of its own, so that a single one can be told from it.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The same for those who have no other characters.
+/// The same for locales without Unicode.
 const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
 /// The least columns that are for the blocks, before the numbers beside them are left out.

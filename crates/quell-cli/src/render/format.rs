@@ -12,7 +12,7 @@ pub fn outcome(outcome: &RootOutcome) -> String {
         RootOutcome::Signaled { signal, core: true } => format!("died of {signal}, core dumped"),
         RootOutcome::Signaled { signal, core: false } => format!("died of {signal}"),
         RootOutcome::NotStarted { reason } => format!("not started: {reason}"),
-        RootOutcome::Unknown => "nobody knows how".into(),
+        RootOutcome::Unknown => "outcome unknown".into(),
     }
 }
 
@@ -21,8 +21,8 @@ pub fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::OwnExit => "by itself",
         Cause::StartFailed => "it could not be started",
-        Cause::User => "stop was asked for",
-        Cause::Timeout => "its time was up",
+        Cause::User => "a stop was requested",
+        Cause::Timeout => "timed out",
         Cause::Limit => "at its limit",
         Cause::ExternalSignal => "by a signal from outside",
         Cause::FrontLost => "its front was killed",
@@ -36,12 +36,12 @@ pub fn cause(cause: Cause) -> &'static str {
 pub fn kill(reason: KillReason) -> &'static str {
     match reason {
         KillReason::GraceOver => "still running after its grace",
-        KillReason::Wanted => "the kill was asked for",
+        KillReason::Wanted => "the kill was requested",
         KillReason::KeeperLost => "its keeper was killed",
     }
 }
 
-/// Who brought something about; nothing where there is nobody to name.
+/// The actor, in parentheses; empty if there is none to name.
 pub fn actor(actor: &Actor) -> Option<String> {
     match actor {
         Actor::Sender { signal, pid, command, .. } => {

@@ -20,7 +20,7 @@ pub use text::{command_line, cut, painted, wrap};
 /// The width of a terminal that does not tell its own.
 const COLUMNS: usize = 80;
 
-/// Whom the output is for.
+/// The reader of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {
     /// What is wider is cut or wrapped; none for a program, which gets all of it.
@@ -41,8 +41,7 @@ pub fn columns_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usiz
 }
 
 impl Reader {
-    /// Whoever reads stdout: COLUMNS goes over what the terminal says; colours are for terminals alone, and for those who
-    /// did not set NO_COLOR.
+    /// The reader of stdout. COLUMNS overrides the terminal's width. Colours are for terminals, unless NO_COLOR is set.
     pub fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let is_terminal = stdout.is_terminal();

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::binary::{AccessRequest, Config, Loaded, Mask, QuellInternals};
+use quell::binary::{AccessRequest, Config, Loaded, QuellInternals};
 use quell::{Environment, Error, JobId, Quell};
-use quell_guard::{Guard, Permit, Policy, Verb, decide_verb};
+use quell_guard::{Guard, Permit, Verb, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
 
@@ -54,11 +54,6 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     let is_run = matches!(verb, CliCommand::Run(_));
     let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
     let home = quell::binary::Home::find();
-    if let (true, Ok(policy)) = (refuses_run, &policy)
-        && quell::binary::is_run_by_a_helper()
-    {
-        return permit_for_helper(policy, home.as_ref(), &target, mask);
-    }
     // Who wants no record of a run gets no line either, unless the run is refused.
     let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
     let home = home.filter(|_| !unrecorded);
@@ -67,25 +62,6 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
         _ => None,
     };
     quell::binary::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
-}
-
-/// Lets the command of a hook or a probe pass where `run` is refused: it is part of a job that was started, and needs what a
-/// start needs. A caller can forge the look of a helper, so that gives no more rights than a start, and leaves a line.
-fn permit_for_helper(
-    policy: &Policy,
-    home: Option<&quell::binary::Home>,
-    target: &str,
-    mask: Mask,
-) -> Result<Permit, Error> {
-    let permit = match home {
-        Some(home) => {
-            let guard = Guard::new(home, policy.clone()).masking(mask);
-            guard.noted(Verb::Start, target, decide_verb(policy, Verb::Start))
-        }
-        // Without a home the decision can't be logged.
-        None => Guard::permit_without_log(policy, Verb::Start),
-    };
-    Ok(permit?)
 }
 
 /// The program of a command, without its arguments, which may be private.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use quell::binary::{Finished, ReceiptTarget, StdoutUse, account, parse_environment};
 use quell::{
     Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, RootOutcome,
-    RunError, Signal, Until, Verdict,
+    Signal, StartError, Until, Verdict,
 };
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
@@ -43,15 +43,15 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
 }
 
 #[cfg(target_os = "linux")]
-fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunError> {
+fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
     match super::guard_check::permit() {
         Some(permit) => quell::binary::run(request, home, permit),
-        None => Err(RunError::Start("the guard was not asked".into())),
+        None => Err(StartError::Start("the guard was not asked".into())),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunError> {
+fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
     quell::binary::run(request, home)
 }
 

@@ -150,7 +150,7 @@ fn why(cause: Cause) -> &'static str {
     match cause {
         Cause::OwnExit => "it came to its own end",
         Cause::StartFailed => "it could not be started",
-        Cause::User => "somebody asked for it",
+        Cause::User => "a stop was requested",
         Cause::Timeout => "its time was up",
         Cause::Limit => "it reached a limit",
         Cause::ExternalSignal => "a signal from outside quell",

@@ -1,4 +1,4 @@
-//! `quell test`: tests that may be run, bounded, counted, and gone when they are over.
+//! `quell test`: runs tests that the guard allows, with a time limit, and prints the result.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -20,7 +20,6 @@ use crate::render::format;
 /// How many names of failed tests are printed for people.
 const NAMES: usize = 20;
 
-/// Runs the tests, and says what they came to.
 pub fn test(args: TestArgs) -> ExitCode {
     let json = args.json;
     let (answer, stopped) = match carry_out(args) {
@@ -31,7 +30,7 @@ pub fn test(args: TestArgs) -> ExitCode {
     output::to_stdout(&text).unwrap_or(ExitCode::from(code(&answer, stopped)))
 }
 
-/// Runs them; and gives the signal that this process got meanwhile, if any.
+/// Also returns the signal that this process got during the run, if any.
 fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let mut interrupts = Interrupts::hold();
     let quell = quell()?;
@@ -71,16 +70,16 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         interrupts.stop(job, "test");
         shown = (!args.json).then(|| follow(job));
     });
-    // All is on record: whoever doesn't want to wait for what is written now may end this.
+    // Everything is on record: from here on a signal may end this process.
     let signal = interrupts.let_go();
-    // All of the output stands before what is said of it.
+    // Print all output before the summary.
     if let Some(thread) = shown.flatten() {
         let _ = thread.join();
     }
     Ok((answer?, signal))
 }
 
-/// Shows a person what the tests write, while they do. If that can't be done the record has it.
+/// Prints what the tests write, while they run. If that fails, the record still has the output.
 fn follow(job: &Job) -> Option<JoinHandle<()>> {
     let job = job.clone();
     let pass_on = move || -> Option<()> {
@@ -119,7 +118,7 @@ fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
     if unproven {
         return exit::NOT_PROVEN_DEAD;
     }
-    // What the tests came to by themselves stands, also if a signal came right behind.
+    // A result that the tests reached by themselves counts, even if a signal came right after it.
     let stopped = answer.receipt.as_ref().is_some_and(|receipt| receipt.cause == Cause::User);
     match answer.status {
         TestStatus::Error if stopped && signal.is_some() => {
@@ -132,9 +131,9 @@ fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
     }
 }
 
-/// What a person reads below the output.
+/// The text below the output.
 fn summary(answer: &TestAnswer) -> String {
-    // What they wrote stands before it, and may have ended in the middle of a line.
+    // The output before it may have ended in the middle of a line.
     let open = [&answer.stdout, &answer.stderr]
         .iter()
         .any(|stream| !stream.text.is_empty() && !stream.text.ends_with('\n'));
@@ -157,7 +156,7 @@ fn summary(answer: &TestAnswer) -> String {
         .filter_map(|(count, word)| count.map(|count| format!("{} {word}", format::number(count))))
         .collect();
     if !known.is_empty() {
-        let so_far = if counts.complete { "" } else { ", as far as it came" };
+        let so_far = if counts.complete { "" } else { ", up to the end of the output" };
         text += &format!("  {} (by {}{so_far})\n", known.join(", "), counts.source);
     }
     for name in answer.failed_tests.iter().take(NAMES) {
@@ -181,7 +180,7 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  left behind: {} {}\n", process.id.pid, printable(&process.command));
     }
     if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
-        text += &format!("  the report is not good: {}\n", printable(problem));
+        text += &format!("  the report can't be used: {}\n", printable(problem));
     }
     for problem in &answer.problems {
         text += &format!("  {}\n", printable(problem));
@@ -192,7 +191,7 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  {}\n", format::verdict(&receipt.verdict));
     }
     if let Some(job) = answer.job {
-        text += &format!("  `quell logs {job}` has all that they wrote\n");
+        text += &format!("  `quell logs {job}` shows the whole output\n");
     }
     text
 }

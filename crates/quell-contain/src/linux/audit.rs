@@ -62,7 +62,7 @@ fn is_marker(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn threads(pid: u32) -> impl Iterator<Item = u32> {
+pub(super) fn threads(pid: u32) -> impl Iterator<Item = u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }

@@ -12,6 +12,8 @@ use quell_sys::fault::{FaultPoint, fault_point};
 
 /// What the kernel calls the file system (`CGROUP2_SUPER_MAGIC`).
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
+const ENODEV: i32 = 19;
+const EOPNOTSUPP: i32 = 95;
 
 /// Why a cgroup can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +222,7 @@ impl Cgroup {
         }
     }
 
-    /// Kills all members, and those of all cgroups below.
+    /// Kills all members, and those of all cgroups below. Fails for a threaded cgroup.
     pub fn kill(&self) -> io::Result<()> {
         io::Write::write_all(&mut &self.kill, b"1")
     }
@@ -231,8 +233,8 @@ impl Cgroup {
         let mut text = [0; 128];
         match self.events.read_at(&mut text, 0) {
             Ok(length) => Ok(!text[..length].split(|&byte| byte == b'\n').any(|line| line == b"populated 0")),
-            // ENODEV: it is gone, and with it everyone who was in it.
-            Err(error) if error.raw_os_error() == Some(19) => {
+            // It was removed, so no process is in it.
+            Err(error) if error.raw_os_error() == Some(ENODEV) => {
                 self.removed.set(true);
                 Ok(false)
             }
@@ -267,8 +269,25 @@ impl Cgroup {
 /// The pids of the processes in the cgroup at `path` itself, without those below it. The kernel lists a process that has no
 /// pid in our PID namespace as 0: it is left out.
 pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
-    let text = quell_sys::read_text(&path.join("cgroup.procs")).ok()?;
-    Some(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
+    let read = |name: &str| quell_sys::read_text(&path.join(name));
+    let listed = |text: String| -> Vec<u32> { text.lines().filter_map(|line| line.parse().ok()).collect() };
+    let mut pids = match read("cgroup.procs") {
+        Ok(text) => listed(text),
+        // A threaded cgroup lists threads only. A job can make its own cgroup one.
+        Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
+            listed(read("cgroup.threads").ok()?).into_iter().filter_map(process_of).collect()
+        }
+        Err(_) => return None,
+    };
+    pids.retain(|pid| *pid != 0);
+    pids.dedup();
+    Some(pids)
+}
+
+/// The pid of the process that `thread` is of.
+fn process_of(thread: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 fn list_members(path: &Path, found: &mut Vec<u32>) {

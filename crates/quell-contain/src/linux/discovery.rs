@@ -274,13 +274,14 @@ impl<'a> Discovery<'a> {
     }
 
     fn via(&self, pid: u32) -> HeldVia {
-        let hierarchy = self.hierarchy.as_ref().filter(|_| !self.cgroups.is_empty());
+        let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| !self.cgroups.is_empty()) else {
+            return HeldVia::Loose;
+        };
         let held = |dir: PathBuf| self.cgroups.iter().any(|cgroup| dir.starts_with(cgroup.path()));
-        if hierarchy.and_then(|known| known.dir(pid)).is_some_and(held) {
-            HeldVia::Cgroup
-        } else {
-            HeldVia::Loose
-        }
+        // In a threaded cgroup there may be a thread of it that is not the first.
+        let threads = || audit::threads(pid).filter_map(|thread| hierarchy.dir(thread));
+        let is_inside = hierarchy.dir(pid).is_some_and(held) || threads().any(held);
+        if is_inside { HeldVia::Cgroup } else { HeldVia::Loose }
     }
 
     /// Whether it is the recorded root. The identity is what the record says, and anyone can be named there; the rest is

@@ -248,24 +248,16 @@ impl Tree for Recovery<'_> {
     }
 
     fn kill_round(&mut self) -> bool {
-        match self.killed_at {
-            // They have it, and are waited for. A cgroup's kill may have missed a fork.
-            Some(since) if !self.is_overdue(since) => {
-                for cgroup in self.cgroups.iter().filter(|cgroup| is_filled(cgroup)) {
-                    let _ = cgroup.kill();
-                }
-            }
-            Some(_) => {
-                self.search();
-                self.kill_caught();
-            }
-            None => {
-                if self.looks == 0 {
-                    self.search();
-                }
-                self.kill_caught();
-            }
+        let is_waited_for = self.killed_at.is_some_and(|since| !self.is_overdue(since));
+        // The members have their KILL, and are waited for. A cgroup's kill may have missed a fork, so it is repeated.
+        let kill_again = |cgroup: &Cgroup| !is_filled(cgroup) || cgroup.kill().is_ok();
+        if is_waited_for && self.cgroups.iter().all(kill_again) {
+            return true;
         }
+        if self.looks == 0 || self.killed_at.is_some() {
+            self.search();
+        }
+        self.kill_caught();
         true
     }
 
@@ -404,12 +396,14 @@ impl Recovery<'_> {
             self.unlisted = Some(unlisted(&error));
         }
         // A member that may not be signalled is not forgotten either.
-        for id in left.survivors.iter().chain(left.members) {
+        for id in left.members.iter().chain(left.survivors) {
             if alive.contains(id) {
                 continue;
             }
             if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id) {
                 tally.member_log.see(&seen.stat);
+                alive.push(*id);
+            } else if left.survivors.contains(id) && is_unseen(*id) {
                 alive.push(*id);
             }
         }
@@ -490,6 +484,12 @@ impl Recovery<'_> {
 /// Whether somebody is in `cgroup`, of which there is news when it is empty.
 fn is_filled(cgroup: &Cgroup) -> bool {
     cgroup.populated().unwrap_or(true) && cgroup.events().is_some()
+}
+
+/// Whether a process has this number, and /proc does not show which: it is hidden, or another directory is mounted over its own.
+fn is_unseen(id: ProcId) -> bool {
+    let is_hidden = quell_sys::stat(id.pid).is_err() || quell_sys::is_mounted_over(id.pid);
+    is_hidden && quell_sys::PidFd::open(id.pid).is_ok_and(|pidfd| pidfd.is_alive())
 }
 
 /// Why nothing is proven without the processes of the host.

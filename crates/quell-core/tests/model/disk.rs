@@ -14,7 +14,7 @@ pub enum File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     Nobody,
-    Crew,
+    Supervisors,
     Front,
     Client(u8),
 }
@@ -172,7 +172,7 @@ impl Scene {
         }
         let held = match self.holder {
             Holder::Nobody => false,
-            Holder::Crew => self.keeper_has_lock || self.watcher_has_lock,
+            Holder::Supervisors => self.keeper_has_lock || self.watcher_has_lock,
             Holder::Front => self.watcher != At::Gone,
             Holder::Client(number) => self.clients[usize::from(number)] != At::Gone,
         };

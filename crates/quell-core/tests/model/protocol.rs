@@ -56,7 +56,7 @@ fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
         }
         At::LockHidden if scene.holder != Holder::Nobody => At::Gone,
         At::LockHidden => {
-            scene.holder = Holder::Crew;
+            scene.holder = Holder::Supervisors;
             At::ShowLock
         }
         At::ShowLock => {
@@ -124,7 +124,7 @@ impl Protocol {
             At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
                 go("the keeper makes the record", &|to| {
                     to.keeper = create(self.lacks, to, at, At::Spawn);
-                    to.keeper_has_lock = to.keeper_has_lock || to.holder == Holder::Crew;
+                    to.keeper_has_lock = to.keeper_has_lock || to.holder == Holder::Supervisors;
                 });
             }
             At::Spawn => go("the stub is born", &|to| {
@@ -203,7 +203,7 @@ impl Protocol {
             At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
                 go("the standby makes the record", &|to| {
                     to.watcher = create(self.lacks, to, at, At::Fork);
-                    to.watcher_has_lock = to.watcher_has_lock || to.holder == Holder::Crew;
+                    to.watcher_has_lock = to.watcher_has_lock || to.holder == Holder::Supervisors;
                 });
             }
             At::Fork => go("the keeper is forked", &|to| {

@@ -1,23 +1,23 @@
-//! What the guard wants to know of a process.
+//! The facts about a process that the guard decides by.
 
 use std::path::Path;
 
-use crate::{Kin, ProcessFacts, ProcessOwner};
+use crate::{ProcessFacts, ProcessOwner, Relation};
 use quell_contain::{JOB_VARIABLE, KEEPER_NAME};
 use quell_core::JobId;
 use quell_store::Home;
 use quell_sys::Stat;
 
-/// What quell's own processes are called; who calls itself so is left alone, too.
+/// The names of quell's own processes. Any process with such a name is left alone.
 const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-standby", "quell-helper", "quell-init"];
 
-/// How many bytes of a name the kernel keeps.
+/// The kernel keeps this many bytes of a name.
 const SHORT: usize = 15;
 
-/// Gathers it. Good only if the process is pinned, and still alive afterwards.
+/// Reads the facts. They are about one process only if it is pinned, and still alive afterwards.
 pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
     let pid = stat.pid;
-    // The files of a leader that has ended are empty, though the process may live on in other threads.
+    // The files of a leader thread that has exited are empty, but other threads may still run.
     let thread = quell_sys::living_thread(pid, stat);
     let executed = quell_sys::executed(thread);
     let words: Vec<String> =
@@ -35,7 +35,7 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
         file_unknown: executed.is_none(),
         owners: owners(pid),
         caller_uid: quell_sys::uid(),
-        above_caller: kin(pid),
+        above_caller: relation(pid),
         kept: matches!(job, Some(Keep::Unknown)),
         job: job.and_then(|job| job.id()),
         in_container: !quell_sys::in_first_pid_namespace(),
@@ -43,7 +43,7 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
 }
 
 fn owners(pid: u32) -> Vec<ProcessOwner> {
-    // Of whom nothing can be read may be anybody's: root's, to be safe.
+    // If nothing can be read, it counts as root's, to be safe.
     let mut uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
     let mut seen = Vec::new();
     uids.retain(|uid| {
@@ -55,13 +55,13 @@ fn owners(pid: u32) -> Vec<ProcessOwner> {
     uids.into_iter().map(|uid| ProcessOwner { uid, name: quell_sys::user_name(uid) }).collect()
 }
 
-/// A thread of the kernel, or something that the kernel has started by itself.
+/// Whether it is a thread of the kernel, or a program that the kernel started.
 fn is_kernels(stat: &Stat) -> bool {
     stat.is_kernel_thread()
         || (stat.ppid != 0 && quell_sys::stat(stat.ppid).is_ok_and(|parent| parent.is_kernel_thread()))
 }
 
-/// One of those that keep a job, by its name or by the file that it executes.
+/// Whether it is one of quell's own processes, by its name or its executable.
 fn is_quells(stat: &Stat) -> bool {
     QUELLS.contains(&stat.comm.as_str()) || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }
@@ -73,7 +73,7 @@ fn last(path: &Path) -> Option<String> {
 fn names(stat: &Stat, words: &[String], executed: Option<&Path>) -> Vec<String> {
     let file = executed.and_then(last);
     let file = file.map(|name| name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned));
-    // A script is called by its file, of which the kernel keeps the beginning; its interpreter was told all of it.
+    // A script has the name of its file, cut by the kernel. The arguments of its interpreter have the whole name.
     let is_script = |word: &&String| stat.comm.len() == SHORT && word.starts_with(&stat.comm);
     let script = words.iter().skip(1).take(2).find(is_script).cloned();
     let mut names = vec![stat.comm.clone()];
@@ -85,8 +85,7 @@ fn names(stat: &Stat, words: &[String], executed: Option<&Path>) -> Vec<String> 
     names
 }
 
-/// The processes above one, the nearest first. A chain is no longer than there are processes; that it ends is certain only
-/// while nobody forks.
+/// The ancestors of a process, the nearest first. The limit is for a chain that changes while it is read.
 fn above(pid: u32) -> impl Iterator<Item = Stat> {
     let parent = |pid: u32| {
         let ppid = quell_sys::stat(pid).ok()?.ppid;
@@ -95,29 +94,29 @@ fn above(pid: u32) -> impl Iterator<Item = Stat> {
     std::iter::successors(parent(pid), move |stat| parent(stat.pid)).take(1 << 16)
 }
 
-/// How it stands to whoever called quell.
-fn kin(pid: u32) -> Option<Kin> {
+/// Its relation to the process that called quell.
+fn relation(pid: u32) -> Option<Relation> {
     let own = quell_sys::pid();
     if pid == own {
-        return Some(Kin::Caller);
+        return Some(Relation::Caller);
     }
     if let Some(step) = above(own).position(|stat| stat.pid == pid) {
-        return Some(if step == 0 { Kin::Caller } else { Kin::Ancestor });
+        return Some(if step == 0 { Relation::Caller } else { Relation::Ancestor });
     }
-    // Who was left by its parent is still in the session that it came from, and hears of the end of that one.
+    // Without its parent, the caller is still in its session, and gets HUP when the session leader exits.
     let session = quell_sys::stat(own).is_ok_and(|stat| stat.sid == pid);
-    session.then_some(Kin::Ancestor)
+    session.then_some(Relation::Ancestor)
 }
 
-/// Who keeps a process that isn't kept with the caller.
+/// The job of a process, if it is not the caller's own.
 enum Keep {
     Job(JobId),
     Unknown,
 }
 
 impl Keep {
-    /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be cleared, and that of the
-    /// caller says what the caller likes: that both are in the same job is shown by the cgroup or by the keeper alone.
+    /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be changed, so only the cgroup
+    /// or the keeper can show that the process and the caller are in the same job.
     fn of(home: &Home, stat: &Stat, thread: u32) -> Option<Self> {
         let keeper = |pid: u32| above(pid).find(is_quells).map(|stat| stat.id());
         let own = quell_sys::pid();

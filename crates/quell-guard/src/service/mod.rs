@@ -1,5 +1,5 @@
-//! Services under the guard: started, stopped and looked at by systemd, and what systemd says afterwards is believed, not
-//! that it was asked.
+//! Services under the guard. systemd starts, stops and restarts them. The result is the state afterwards, not the exit code
+//! of systemctl.
 
 mod systemctl;
 mod unit;
@@ -17,14 +17,14 @@ use crate::{Error, Result};
 use systemctl::{Said, Systemctl};
 use unit::{Unit, one_line};
 
-/// For how long a service has to live after its start to count as started: a simple one is active for systemd as soon as it
-/// is forked, also if its program isn't there.
+/// A service counts as started when it has run this long: for systemd a simple service is active when it is forked, even if
+/// its program does not exist.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// How it is to be done.
+/// How systemd is asked.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// With the manager of this user, instead of that of the system.
+    /// Use the manager of this user instead of the system's.
     pub user: bool,
     /// How long systemd may take.
     pub timeout: Duration,
@@ -32,79 +32,79 @@ pub struct ServiceOptions {
 
 impl Default for ServiceOptions {
     fn default() -> Self {
-        // What systemd itself gives a service to start or to stop by default.
+        // systemd's own default for a start or a stop.
         Self { user: false, timeout: Duration::from_secs(90) }
     }
 }
 
-/// `quell service`: what was done, and how the service is afterwards.
+/// The result of `quell service`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceAnswer {
-    /// The unit that was asked for, with its suffix.
+    /// The unit that was named, with its suffix.
     pub service: String,
-    /// The name that it has in truth, if that was an alias.
+    /// The unit's own name, which differs if an alias was given.
     pub unit: String,
-    /// What was to be done.
+    /// The command.
     pub command: ServiceVerb,
     /// Whether it is active.
     pub active: bool,
-    /// Whether it is now as it was asked to be: active after `start` and `restart`, not active and without a main process
-    /// after `stop`. For `status`, whether it is active.
+    /// After `start` and `restart`, whether it is active. After `stop`, whether it is not active and has no main process. For
+    /// `status`, whether it is active.
     pub success: bool,
-    /// systemctl's exit code; null if it was not done in time.
+    /// systemctl's exit code; null if the time was up first.
     pub returncode: Option<i32>,
-    /// What systemctl said, up to 64 KiB.
+    /// systemctl's output, up to 64 KiB.
     pub stdout: String,
-    /// What it said about what went wrong, up to 64 KiB.
+    /// systemctl's errors, up to 64 KiB.
     pub stderr: String,
     /// How many bytes of `stdout` were left out.
     pub stdout_cut: u64,
     /// How many bytes of `stderr` were left out.
     pub stderr_cut: u64,
-    /// Whether systemd was not done in time. It goes on.
+    /// Whether the time was up first. systemd goes on.
     pub timed_out: bool,
-    /// systemd's word for how it was before: `active`, `inactive`, `failed`, `activating`, `deactivating`, …
+    /// The state before: `active`, `inactive`, `failed`, `activating`, `deactivating`, …
     pub was: String,
-    /// systemd's word for how it is.
+    /// The state now.
     pub state: String,
-    /// The same in more detail: `running`, `exited`, `dead`, `auto-restart`, …
+    /// The state in more detail: `running`, `exited`, `dead`, `auto-restart`, …
     pub sub_state: String,
     /// How it last ended: `success`, `exit-code`, `signal`, `timeout`, …
     pub result: String,
     /// Its main process.
     pub main_pid: Option<u32>,
-    /// After `stop`: how many processes of it are there nevertheless. systemd leaves some alone if the unit says so
+    /// After `stop`: how many of its processes are left. systemd leaves some alone if the unit says so
     /// (`KillMode=process`, `mixed` or `none`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<usize>,
-    /// What is worth knowing besides, for people.
+    /// A remark for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What the guard said.
+    /// The guard's decision.
     pub decision: Decision,
 }
 
-/// Does it, if the guard lets it pass. A name that is refused runs no program at all.
-pub fn act(gate: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
-    let asked = read_service(name).map_err(|refusal| gate.refuse(verb.verb(), name, *refusal))?;
-    let by_name = gate.decided(verb.verb(), name, decide_service(&gate.policy().service, &asked, verb))?;
+/// Does it, if the guard allows it. For a refused name systemctl is not run.
+pub fn act(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
+    let asked = read_service(name).map_err(|refusal| guard.refuse(verb.verb(), name, *refusal))?;
+    let by_name = guard.decided(verb.verb(), name, decide_service(&guard.policy().service, &asked, verb))?;
     let systemctl = Systemctl::find(options.user)?;
     let before = Unit::look(&systemctl, &asked.unit())?;
     let facts = before.facts(&systemctl, verb)?;
-    let decision = decide_unit(&gate.policy().service, &asked, &facts, verb);
+    let decision = decide_unit(&guard.policy().service, &asked, &facts, verb);
     let permit = if !decision.allowed || before.is_alias(&asked) {
-        gate.decided(verb.verb(), before.id(), decision)?
+        guard.decided(verb.verb(), before.id(), decision)?
     } else {
         by_name.with(decision)
     };
     if before.is_unknown() {
         return Err(Error::NoSuchService(asked.unit()));
     }
-    // By its true name: that is what was decided about, whatever becomes of the alias meanwhile.
+    // By the unit's own name, which was decided about: an alias may change meanwhile.
     let said = systemctl.run(words(verb), &[before.id()], options.timeout)?;
     let after = settled(&systemctl, verb, &said, before.id()).inspect_err(|error| {
-        // Nobody knows what came of it, but it was done.
+        // It was done, but the result is not known.
         let result = json!({ "returncode": said.code, "error": error.to_string() });
         let _ = permit.record(before.id(), &result, None);
     })?;
@@ -118,28 +118,28 @@ pub fn act(gate: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions
         "left": answer.left,
     });
     if let Err(error) = permit.record(before.id(), &result, None) {
-        // It has been done; that nobody wrote it down doesn't undo it.
+        // It is done, also if the log can't be written.
         let trouble = format!("it is not in the audit log: {error}");
         answer.note = Some(answer.note.map_or(trouble.clone(), |note| format!("{note}; {trouble}")));
     }
     if !answer.success && is_denied(&answer.stderr) {
         let words = one_line(&answer.stderr);
         return Err(Error::NotPermitted(format!(
-            "systemd does not let you {} {asked}: {words}",
+            "systemd does not allow you to {} {asked}: {words}",
             verb.word()
         )));
     }
     Ok(answer)
 }
 
-/// Whether it would be let pass, without doing it. systemd is asked what is behind the name, if the name may be asked about.
-pub fn check(gate: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<Decision> {
+/// Whether the guard would allow it. systemd is asked about the unit only if the name is allowed.
+pub fn check(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<Decision> {
     let asked = match read_service(name) {
         Ok(asked) => asked,
         Err(refusal) => return Ok(*refusal),
     };
-    let policy = &gate.policy().service;
-    let listed = decide_verb(gate.policy(), verb.verb());
+    let policy = &guard.policy().service;
+    let listed = decide_verb(guard.policy(), verb.verb());
     let decision = decide_service(policy, &asked, verb);
     if let Some(refusal) = [&listed, &decision].into_iter().find(|decision| !decision.allowed) {
         return Ok(refusal.clone());
@@ -159,12 +159,12 @@ fn words(verb: ServiceVerb) -> &'static [&'static str] {
     }
 }
 
-/// How it is when it was done; one that was started has had the time to fail.
+/// The state afterwards. A service that was started has had the time to fail.
 fn settled(systemctl: &Systemctl, verb: ServiceVerb, said: &Said, unit: &str) -> Result<Unit> {
     let after = Unit::look(systemctl, unit)?;
     let started = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart) && said.code == Some(0);
     let Some(pid) = after.main_pid().filter(|_| started && after.is_active()) else { return Ok(after) };
-    // If the number is another's by now, all that it costs is the time.
+    // If another process has this PID by now, only the time is wasted.
     if let Ok(process) = PidFd::open(pid) {
         let deadline = Instant::now() + SETTLED;
         while process.is_alive() && Instant::now() < deadline {
@@ -187,11 +187,11 @@ fn answer(
     decision: Decision,
 ) -> ServiceAnswer {
     let done = said.code == Some(0);
-    // Each start of a unit has an id of its own, so that a restart that was none is seen.
-    let anew = after.invocation().is_empty() || after.invocation() != before.invocation();
+    // Each start of a unit has a new invocation id: without one, it was not restarted.
+    let restarted = after.invocation().is_empty() || after.invocation() != before.invocation();
     let success = match verb {
         ServiceVerb::Start => done && after.is_active(),
-        ServiceVerb::Restart => done && after.is_active() && anew,
+        ServiceVerb::Restart => done && after.is_active() && restarted,
         ServiceVerb::Stop => done && after.is_stopped(),
         ServiceVerb::Status => after.is_active(),
     };
@@ -219,7 +219,7 @@ fn answer(
     }
 }
 
-/// What the bare state doesn't tell.
+/// What the state alone does not say.
 fn note(
     verb: ServiceVerb,
     before: &Unit,
@@ -231,18 +231,18 @@ fn note(
     let starts = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart);
     let ended_well = after.state() == "inactive" && after.result() == "success";
     if said.timed_out {
-        return Some("the time was over before systemd was done; it goes on".into());
+        return Some("the time was up before systemd was done; systemd goes on".into());
     }
     if starts && said.code == Some(0) && after.is_oneshot() && ended_well {
         return Some(
-            "it is a oneshot that ran to its end without an error, so that it is not active now".into(),
+            "it is a oneshot service that has finished without an error, so it is not active now".into(),
         );
     }
     if starts && !success && ended_well && said.code == Some(0) {
-        return Some("its process was started and ended by itself, without an error".into());
+        return Some("its process was started and has exited without an error".into());
     }
     if starts && !success && after.sub_state() == "auto-restart" {
-        return Some("it ended at once, and systemd is going to start it again".into());
+        return Some("it exited at once, and systemd will start it again".into());
     }
     if !success && verb != ServiceVerb::Status && !matches!(after.result(), "" | "success") {
         let (how, status) = (after.result(), after.exit_status());
@@ -252,20 +252,20 @@ fn note(
         return Some("it was active already".into());
     }
     if let Some(count) = left.filter(|count| *count > 0 && success) {
-        let who =
+        let processes =
             if count == 1 { "1 process of it is".into() } else { format!("{count} processes of it are") };
-        return Some(format!("{who} left, which systemd does not end (KillMode= of the unit)"));
+        return Some(format!("{processes} left, which systemd does not stop (KillMode= of the unit)"));
     }
     if verb == ServiceVerb::Stop && success && before.is_stopped() {
         return Some("it was not active before".into());
     }
     if verb == ServiceVerb::Stop && success && after.state() == "failed" {
-        return Some(format!("it is stopped, but did not end well: {}", after.result()));
+        return Some(format!("it is stopped, but failed: {}", after.result()));
     }
     None
 }
 
-/// systemctl's words for it; the codes differ between its versions.
+/// By systemctl's text, as its exit codes differ between versions.
 fn is_denied(stderr: &str) -> bool {
     ["Access denied", "authentication required", "Permission denied"]
         .iter()

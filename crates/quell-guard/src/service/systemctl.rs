@@ -1,4 +1,4 @@
-//! systemctl as a child: an argument vector, a bounded time, a bounded output.
+//! Runs systemctl with an argument vector, a time limit and an output limit.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -11,36 +11,36 @@ use quell_sys::{PidFd, Polled};
 
 use crate::{Error, Result};
 
-/// How much of each stream is kept.
+/// How many bytes of each stream are kept.
 const KEPT: usize = 64 * 1024;
 
-/// The system's own. What the caller's PATH would find could be any program.
+/// The system's own. The caller's PATH could name any program.
 const PROGRAMS: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
 
-/// What systemctl finds its manager by; nothing else of the caller's environment reaches it, for variables such as
-/// SYSTEMD_OFFLINE or SYSTEMD_PAGER change what it does.
+/// The variables that systemctl needs to find its manager. It gets no others: variables such as SYSTEMD_OFFLINE or
+/// SYSTEMD_PAGER change what it does.
 const PASSED_ON: [&str; 5] = [BUS, "HOME", "LOGNAME", "USER", "XDG_RUNTIME_DIR"];
 
-/// Where the bus of the user is.
+/// The address of the user's bus.
 const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
 
-/// Whether a variable may be passed on. The address of a bus can also name a program that is executed (`unixexec:`), so only
-/// sockets count.
+/// Whether a variable may be passed on. The address of a bus can name a program to execute (`unixexec:`), so only sockets are
+/// allowed.
 fn is_harmless(name: &str, value: &OsStr) -> bool {
     let is_socket = |address: &str| address.starts_with("unix:");
     name != BUS || value.to_str().is_some_and(|value| value.split(';').all(is_socket))
 }
 
-/// The program, and whose manager it is to speak to.
+/// The program, and which manager it asks.
 pub(super) struct Systemctl {
     program: &'static Path,
-    /// Whether it is the user's own manager.
+    /// Whether to ask the user's own manager.
     pub user: bool,
 }
 
-/// What it said, and how it ended.
+/// The output and the exit code.
 pub(super) struct Said {
-    /// Its exit code; none if it was not done in time, or died of a signal.
+    /// None if the time was up first, or a signal killed it.
     pub code: Option<i32>,
     pub timed_out: bool,
     pub stdout: Kept,
@@ -51,7 +51,7 @@ pub(super) struct Said {
 #[derive(Default)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
-    /// How many bytes came after it.
+    /// How many more bytes there were.
     pub cut: u64,
 }
 
@@ -62,29 +62,28 @@ impl Kept {
 }
 
 impl Systemctl {
-    /// The system's systemctl, for this manager.
     pub(super) fn find(user: bool) -> Result<Self> {
         let program =
             PROGRAMS.map(Path::new).into_iter().find(|file| file.is_file() && quell_sys::may_execute(file));
         match program {
             Some(program) => Ok(Self { program, user }),
             None => {
-                let message = format!("there is neither {} nor {}", PROGRAMS[0], PROGRAMS[1]);
+                let message = format!("neither {} nor {} exists", PROGRAMS[0], PROGRAMS[1]);
                 Err(Error::NoSystemd { message, user })
             }
         }
     }
 
-    /// Runs it to its end, or until the time is over; then it is ended, but not what systemd does for it.
+    /// Runs it until it exits or the time is up. Then it is killed, but systemd goes on.
     pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<Said> {
-        // A time so long that no clock can show its end is as good as a year.
+        // A time that is too long for the clock becomes a year.
         let now = Instant::now();
         let deadline = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 24 * 3600));
         let failed = |error: io::Error| Error::Systemctl(format!("{}: {error}", self.program.display()));
         let mut child = self.command(words, units).spawn().map_err(failed)?;
         let listened = listen(&mut child, deadline);
         if !matches!(listened, Ok(Listened { ended: true, .. })) {
-            // Our own child, not waited for yet: the number is its own.
+            // Our own child, not reaped yet: it still has this PID.
             let _ = child.kill();
         }
         let status = child.wait().map_err(failed)?;
@@ -117,7 +116,7 @@ struct Listened {
     stderr: Kept,
 }
 
-/// Keeps what the child says until it has ended. What somebody else may still hold of its pipes is not waited for.
+/// Reads the output until the child exits. Another process that still has its pipes open is not waited for.
 fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
     let process = PidFd::open(child.id())?;
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
@@ -134,7 +133,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
             .map(|fd: BorrowedFd<'_>| Polled::Read(fd))
             .collect();
         quell_sys::poll_until(&fds, Some(deadline))?;
-        // Looked at before the pipes are read: what was said before the end is in them by now.
+        // Checked before the pipes are read: then they have all of the output.
         listened.ended = !process.is_alive();
         let over = Instant::now() >= deadline;
         drain(&mut out, &mut listened.stdout)?;
@@ -145,10 +144,10 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
     }
 }
 
-/// Takes what is there. At the end the pipe is let go of.
+/// Reads what is there. At its end the pipe is dropped.
 fn drain(pipe: &mut Option<impl Read>, kept: &mut Kept) -> io::Result<()> {
     let mut chunk = [0; 8192];
-    // As much as a pipe holds, so that one who never stops talking doesn't keep us from looking at the clock.
+    // As much as a pipe holds: endless output must not keep us from checking the time.
     for _ in 0..16 {
         let Some(open) = pipe else { return Ok(()) };
         match open.read(&mut chunk) {

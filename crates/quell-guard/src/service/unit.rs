@@ -1,4 +1,4 @@
-//! What systemd knows of a unit.
+//! A unit as systemd shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use quell_sys::PidFd;
 use super::systemctl::Systemctl;
 use crate::{Error, Result};
 
-/// How long a look may take. It is no act, and has a time of its own.
+/// How long `systemctl show` may take. The caller's time limit is for the command itself.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What is asked for.
+/// The properties of the unit.
 const PROPERTIES: &str = "--property=Id,Names,LoadState,ActiveState,SubState,Result,MainPID,InvocationID,Type,\
     ExecMainStatus,ControlGroup,RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy";
 
@@ -23,58 +23,57 @@ const STOPPED_WITH_IT: [&str; 5] = ["RequiredBy", "RequisiteOf", "BoundBy", "Con
 /// The units that are stopped when this one is started.
 const STOPPED_FOR_IT: [&str; 2] = ["Conflicts", "ConflictedBy"];
 
-/// What is asked for of the units that are stopped besides.
+/// The properties of the units that are stopped with it.
 const FURTHER: &str = "--property=Id,ActiveState,RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo";
 
-/// What all units need. The guard refuses whatever takes them along, so that nobody needs to know who comes behind them.
+/// Targets that all units need. The guard refuses what stops them, so the units behind them are not followed.
 const ALL_NEED: [&str; 2] = ["basic.target", "sysinit.target"];
 
-/// How many units are asked about by one call: what it says must fit into what is kept of it.
+/// How many units one call asks about: its output must fit into what is kept.
 const AT_ONCE: usize = 16;
 
-/// How many units are followed. Who would stop more than that is refused.
+/// How many units are followed. What would stop more is refused.
 const MOST: usize = 1_000;
 
-/// A unit as it was when it was looked at.
+/// The properties of a unit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unit(BTreeMap<String, String>);
 
 impl Unit {
-    /// Asks systemd.
     pub(super) fn look(systemctl: &Systemctl, name: &str) -> Result<Self> {
         let mut units = Self::show(systemctl, PROPERTIES, &[name])?;
         Ok(units.remove(0))
     }
 
-    /// Asks systemd about several, which come back in this order.
+    /// Asks systemd about several units. The answer has the same order.
     fn show(systemctl: &Systemctl, properties: &str, names: &[&str]) -> Result<Vec<Self>> {
         let shown = names.join(" ");
         let said = systemctl.run(&["show", properties], names, LOOK)?;
         if said.timed_out {
-            return Err(Error::TimedOut(format!("systemd did not say within {LOOK:?} what {shown} is")));
+            return Err(Error::TimedOut(format!("systemd did not answer within {LOOK:?} about {shown}")));
         }
         let words = said.stderr.text().trim().to_owned();
         let units = Self::parse_all(&said.stdout.text());
-        // Where it can't reach a manager it says so in these words; in a chroot it says nothing and calls it a success.
-        let nobody = ["not been booted with systemd", "Failed to connect to", "Running in chroot"];
-        if nobody.iter().any(|nobody| words.contains(nobody)) {
+        // systemctl's words if it can't reach a manager. In a chroot it exits with 0.
+        let unreachable = ["not been booted with systemd", "Failed to connect to", "Running in chroot"];
+        if unreachable.iter().any(|unreachable| words.contains(unreachable)) {
             return Err(Error::NoSystemd { message: one_line(&words), user: systemctl.user });
         }
         if said.stdout.cut > 0 {
-            // What is missing may be the very unit that is protected.
-            let message = format!("systemd says more of {shown} than can be looked through");
+            // A protected unit may be in the part that is missing.
+            let message = format!("the answer of systemd about {shown} is too long");
             return Err(Error::Systemctl(message));
         }
         let is_whole = |unit: &Self| !unit.id().is_empty() && !unit.state().is_empty();
         if said.code != Some(0) || units.len() != names.len() || !units.iter().all(is_whole) {
             let how = said.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-            let why = if words.is_empty() { "it said nothing of use".into() } else { one_line(&words) };
+            let why = if words.is_empty() { "it gave no reason".into() } else { one_line(&words) };
             return Err(Error::Systemctl(format!("`systemctl show {shown}` ended with {how}: {why}")));
         }
         Ok(units)
     }
 
-    /// Units are told apart by an empty line.
+    /// An empty line is between two units.
     fn parse_all(text: &str) -> Vec<Self> {
         text.split("\n\n").map(Self::parse).filter(|unit| !unit.0.is_empty()).collect()
     }
@@ -124,7 +123,7 @@ impl Unit {
         self.get("Type") == "oneshot"
     }
 
-    /// Also while it is reloading, as `systemctl is-active` has it.
+    /// Also while it is reloading, like `systemctl is-active`.
     pub(super) fn is_active(&self) -> bool {
         matches!(self.state(), "active" | "reloading" | "refreshing")
     }
@@ -133,30 +132,30 @@ impl Unit {
         matches!(self.state(), "inactive" | "failed")
     }
 
-    /// Nothing of it runs that systemd knows of.
+    /// Whether it is inactive and has no main process.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_over() && self.main_pid().is_none()
     }
 
-    /// How many processes are in its cgroup. Not every unit ends all of them (`KillMode=`), and systemd counts tasks only
-    /// where it has the controller for that.
+    /// How many processes are in its cgroup. Not every unit stops all of them (`KillMode=`), and systemd counts tasks only with
+    /// the pids controller.
     pub(super) fn processes(&self) -> usize {
         let group = self.get("ControlGroup");
         if group.trim_matches('/').is_empty() {
             return 0;
         }
         let is_in = |pid: &u32| is_below(&quell_sys::cgroups(*pid), group);
-        // A corpse that waits to be reaped is no process any more.
+        // A zombie does not count.
         let lives = |pid: &u32| PidFd::open(*pid).is_ok_and(|process| process.is_alive());
         quell_sys::pids().unwrap_or_default().iter().filter(|pid| is_in(pid) && lives(pid)).count()
     }
 
-    /// There is no such unit. One that runs while its file was removed is one.
+    /// Whether there is no such unit. A unit that runs without its file exists.
     pub(super) fn is_unknown(&self) -> bool {
         self.get("LoadState") == "not-found" && self.state() == "inactive"
     }
 
-    /// What can change a decision about doing this with it.
+    /// The facts that a decision about it needs.
     pub(super) fn facts(&self, systemctl: &Systemctl, verb: ServiceVerb) -> Result<UnitFacts> {
         let mut taken_along = self.stopped_by(verb);
         let show = |names: &[&str]| Self::show(systemctl, FURTHER, names);
@@ -164,7 +163,7 @@ impl Unit {
         Ok(UnitFacts { id: self.id().to_owned(), names: self.list(&["Names"]), taken_along })
     }
 
-    /// The units that are stopped by this right away.
+    /// The units that are stopped directly.
     fn stopped_by(&self, verb: ServiceVerb) -> Vec<String> {
         let (with_it, for_it) = (self.list(&STOPPED_WITH_IT), self.list(&STOPPED_FOR_IT));
         match verb {
@@ -175,9 +174,9 @@ impl Unit {
         }
     }
 
-    /// The units that are stopped because one of `first` is, and so on, as far as it goes. systemd passes a stop on also by
-    /// units that don't run, but of these only the running ones come to harm: else nothing could be started on a host, as
-    /// everything conflicts with shutdown.target, which the units need that end the host.
+    /// The running units that are stopped because one of `first` is, directly or not. systemd passes a stop on through units
+    /// that don't run, but those don't count: every service conflicts with shutdown.target, which the units need that stop the
+    /// host, so nothing could be started.
     fn further(&self, first: &[String], show: impl Fn(&[&str]) -> Result<Vec<Self>>) -> Result<Vec<String>> {
         let mut seen: BTreeSet<String> = first.iter().cloned().chain([self.id().to_owned()]).collect();
         let mut edge = first.to_vec();
@@ -207,20 +206,20 @@ impl Unit {
         Ok(found)
     }
 
-    /// Whether it goes by another name than the one that was asked for.
+    /// Whether the name that was given is an alias.
     pub(super) fn is_alias(&self, asked: &ServiceName) -> bool {
         self.id() != asked.unit()
     }
 }
 
-/// Whether a process of whom /proc says this is in that cgroup, or in one below it.
+/// Whether a process with this /proc/PID/cgroup is in that cgroup, or in one below it.
 fn is_below(cgroups: &str, group: &str) -> bool {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let mut rests = paths.filter_map(|path| path.strip_prefix(group));
     rests.any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The first line that says something.
+/// The first line that is not empty.
 pub(super) fn one_line(words: &str) -> String {
     words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(unit.main_pid(), None);
     }
 
-    /// A manager that has these units: a name, how it is, and who needs it.
+    /// A manager that has these units: a name, its state, and the units that need it.
     fn manager<'u>(units: &'u [(&str, &str, &str)]) -> impl Fn(&[&str]) -> Result<Vec<Unit>> + 'u {
         |names| {
             let of = |name: &&str| {
@@ -269,7 +268,7 @@ mod tests {
         let long: Vec<String> = (0..=MOST).map(|at| format!("u{at}.service")).collect();
         let chain: Vec<(&str, &str, &str)> =
             long.windows(2).map(|pair| (pair[0].as_str(), "active", pair[1].as_str())).collect();
-        assert!(base.further(&long[..1], manager(&chain)).is_err(), "nobody knows what comes behind them");
+        assert!(base.further(&long[..1], manager(&chain)).is_err(), "too many to follow");
     }
 
     #[test]

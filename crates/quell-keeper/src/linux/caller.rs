@@ -1,21 +1,21 @@
-//! The process behind a request: the one that called quell, not the short-lived quell that carries the request.
+//! The process behind a request: the caller of quell, not the short-lived quell that sends the request.
 
 use quell_core::Mask;
 use quell_sys::Stat;
 
-/// How much of its command line is kept.
+/// How many characters of its command line are kept.
 const LONGEST: usize = 200;
-/// How many quells may stand between.
+/// How many processes of quell may be in between.
 const STEPS: usize = 4;
 
-/// The process that is behind a request from `pid`, and its command line if that can be read.
+/// The process behind a request from `pid`, and its command line if that can be read.
 ///
-/// What is said of it goes on record and decides nothing: names and command lines can be chosen freely.
+/// This is only put on record. It decides nothing: processes choose their names and command lines freely.
 pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
     let mut caller = pid;
     for _ in 0..STEPS {
         let Ok(stat) = quell_sys::stat(caller) else { break };
-        // Outside of a container process 1 is the parent of those whose own has exited.
+        // Outside a container process 1 is the parent of orphans.
         let orphan = stat.ppid == 0 || (stat.ppid == 1 && quell_sys::in_first_pid_namespace());
         if orphan || !is_quell(&stat) {
             break;
@@ -28,7 +28,7 @@ pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
     (caller, Some(format!("{}{end}", &command[..cut])).filter(|command| !command.is_empty()))
 }
 
-/// By its name, or by its file if that may be read and is called otherwise.
+/// By its name, or by its executable if that can be read and has another name.
 fn is_quell(stat: &Stat) -> bool {
     stat.comm == "quell" || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }

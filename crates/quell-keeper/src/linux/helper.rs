@@ -1,61 +1,47 @@
-//! The helper of a job: a process beside the keeper that runs hooks and looks for readiness where that may take its time.
-//! A job in the foreground has one only if hooks are configured. It is no relative of the tree, so what it starts can't be taken for the job's; each of its commands is a
-//! `quell run` of its own, with its own time limit, and leaves nothing behind. Nothing that fails here harms the job.
+//! The helper of a job: a process that runs hooks (`hooks.rs`) and the readiness checks that may take long. A job has one only
+//! if there is something to do for it. It is not an ancestor of the tree, so nothing that it starts can be taken for a member.
+//! Each of its commands is a `quell run` with a time limit, and leaves nothing behind.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use quell_core::{
-    EventKind, Hook, HookAction, HookEvent, JobEvent, JobId, ReadyCheck, Signal, format_duration,
-};
-use quell_store::{Home, JobDir, now};
+use quell_core::{Hook, HookEvent, JobEvent, ReadyCheck, Signal, format_duration};
+use quell_store::JobDir;
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Stat};
+use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources};
 use serde::{Deserialize, Serialize};
 
-use super::ready::{Found, Probe};
-use super::wire::JsonChannel;
+use super::channel::JsonChannel;
+use super::hooks::failure_of;
+use super::http_probe;
+use super::readiness::{Probe, ProbeSuccess};
 
-/// The name of a helper.
 const HELPER_NAME: &str = "quell-helper";
-
-/// What any pipe takes without a reader.
-const PIPE_TAKES: usize = 4096;
 
 /// From the keeper to its helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
-    /// Something happened that hooks wait for.
+    /// An event that hooks wait for.
     Event(Box<JobEvent>),
     /// A run of the program has begun: look for readiness.
     Probe,
-    /// The answer over HTTP was a stranger's: ask again.
+    /// The answer over HTTP came from a process outside the tree: ask again.
     AskAgain,
-    /// The run is over: look no more.
+    /// The run is over: stop looking for readiness.
     Rest,
 }
 
-/// From the helper to the keeper.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum HelperNote {
-    /// A probe has succeeded.
-    Found(Found),
-}
-
 /// What a helper knows of its job.
-pub struct Brief<'a> {
+pub struct HelperBrief<'a> {
     /// Where a failed hook is noted, if the job has a record.
     pub job: Option<&'a JobDir>,
-    /// What may be shown of the job's command.
+    /// The job's command, masked.
     pub command: Vec<String>,
     pub cwd: Option<&'a Path>,
     pub environment: &'a [(OsString, OsString)],
@@ -63,130 +49,98 @@ pub struct Brief<'a> {
     pub ready: &'a ReadyCheck,
 }
 
-impl Brief<'_> {
-    /// The JSON object that a hook gets, as a line: the event, and what it does not say itself of the job.
-    fn payload(&self, event: &JobEvent) -> io::Result<Vec<u8>> {
-        let mut payload = serde_json::to_value(event)?;
-        let more = [
-            ("command", serde_json::to_value(&self.command)?),
-            ("cause", serde_json::to_value(event.what.cause())?),
-        ];
-        if let Some(object) = payload.as_object_mut() {
-            for (key, value) in more.into_iter().filter(|(_, value)| !value.is_null()) {
-                object.entry(key).or_insert(value);
-            }
+/// The connection to a helper. It does nothing if the job has no helper, or its helper is gone.
+#[derive(Debug, Default)]
+pub struct HelperLink {
+    channel: Option<JsonChannel>,
+    /// The events that hooks wait for.
+    awaited: Vec<HookEvent>,
+}
+
+impl HelperLink {
+    pub fn is_open(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    pub fn polled(&self) -> Option<Polled<'_>> {
+        self.channel.as_ref().map(|channel| Polled::Read(channel.as_fd()))
+    }
+
+    /// Reports an event, if a hook waits for it.
+    pub fn notify(&mut self, event: &JobEvent) {
+        if event.what.hook_event().is_some_and(|at| self.awaited.contains(&at)) {
+            self.give(&Task::Event(Box::new(event.clone())));
         }
-        let mut bytes = serde_json::to_vec(&payload)?;
-        bytes.push(b'\n');
-        Ok(bytes)
+    }
+
+    pub fn give(&mut self, task: &Task) {
+        if let Some(channel) = &mut self.channel {
+            // If the helper is gone, or its channel is full, the task is dropped: the job does not wait.
+            let _ = channel.try_send(task);
+        }
+    }
+
+    /// Reports an event, and waits for room if necessary.
+    pub fn send_event(&mut self, event: JobEvent) {
+        if let Some(channel) = &mut self.channel {
+            let _ = channel.send(&Task::Event(Box::new(event)));
+        }
+    }
+
+    /// The readiness that the helper has found.
+    pub fn receive(&mut self) -> Vec<ProbeSuccess> {
+        let Some(channel) = &mut self.channel else { return Vec::new() };
+        let received = channel.recv();
+        if received.closed {
+            self.channel = None;
+        }
+        received.messages
     }
 }
 
-/// Tells the helper at the other end of `line` of an event, if one of `hooks` waits for it.
-pub fn tell(line: &mut JsonChannel, hooks: &[Hook], event: &JobEvent) {
-    let is_awaited = |at: HookEvent| hooks.iter().any(|hook| hook.on.contains(&at));
-    if event.what.hook_event().is_some_and(is_awaited) {
-        // A helper that is gone, or so far behind that its line is full, does no more.
-        let _ = line.mention(&Task::Event(Box::new(event.clone())));
-    }
-}
-
-/// Starts a helper and gives the line to it; none where there is nothing to do for one.
+/// Starts a helper if there is something to do for one.
 ///
-/// It is forked twice, before this process is a subreaper: its parent is whoever reaps orphans above us.
-pub fn start(brief: &Brief<'_>) -> io::Result<Option<JsonChannel>> {
+/// It is forked twice, before this process is a subreaper. So its parent is the next subreaper above this process.
+pub fn start(brief: &HelperBrief<'_>) -> io::Result<HelperLink> {
     if brief.hooks.is_empty() && brief.ready.rules.http.is_none() && brief.ready.rules.cmd.is_none() {
-        return Ok(None);
+        return Ok(HelperLink::default());
     }
-    let (line, helpers) = JsonChannel::pair()?;
+    let (ours, theirs) = JsonChannel::pair()?;
     match quell_sys::fork()? {
         Forked::Parent(between) => {
             quell_sys::wait_exit(between.pid())?;
             quell_sys::reap(between.pid())?;
-            Ok(Some(line))
+            let awaited = brief.hooks.iter().flat_map(|hook| hook.on.iter().copied()).collect();
+            Ok(HelperLink { channel: Some(ours), awaited })
         }
         Forked::Child => {
-            drop(line);
+            drop(ours);
             if let Ok(Forked::Child) = quell_sys::fork() {
-                quell_sys::set_name(HELPER_NAME);
-                fault::act_as(Role::Helper);
-                fault_point(FaultPoint::HelperBegun);
-                // The lock is the keeper's: a hook that takes its time must not look like one that lives. The caller's
-                // pipes, terminal and directory must not be kept busy by hooks either.
-                quell_sys::keep_open_only(helpers.as_fd());
-                let _ = quell_sys::redirect_to_null(true, true, true);
-                let _ = quell_sys::leave_session();
-                let _ = std::env::set_current_dir("/");
-                if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
-                    Helper {
-                        brief,
-                        line: helpers,
-                        signals,
-                        running: Vec::new(),
-                        probing: Vec::new(),
-                        asking: None,
-                        next: None,
-                    }
-                    .serve();
-                }
+                helper_main(brief, theirs);
             }
             std::process::exit(0)
         }
     }
 }
 
-/// What became of a job whose keepers were lost, for its hooks.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct News {
-    /// Where its record is.
-    #[serde(with = "quell_core::paths::whole")]
-    pub home: PathBuf,
-    /// Which job.
-    pub job: JobId,
-    /// What happened.
-    pub events: Vec<JobEvent>,
-}
-
-/// The whole life of a process that has a helper tell the hooks of a lost job.
-///
-/// Before: this process was executed for nothing else, and has one thread. The guard admits the hooks.
-pub fn tell_hooks(news: News) -> ExitCode {
+fn helper_main(brief: &HelperBrief<'_>, channel: JsonChannel) {
+    quell_sys::set_name(HELPER_NAME);
+    fault::act_as(Role::Helper);
+    fault_point(FaultPoint::HelperBegun);
+    // The lock is the keeper's: a slow hook must not make the job look alive. And hooks must not keep the caller's pipes,
+    // terminal and directory busy.
+    quell_sys::keep_open_only(channel.as_fd());
     let _ = quell_sys::redirect_to_null(true, true, true);
     let _ = quell_sys::leave_session();
-    quell_sys::restore_default(Signal::CHLD);
-    fault::work_for(&news.job);
-    let job = Home::at(news.home).job(news.job);
-    let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
-    // What the specification has of them may be masked.
-    let hooks = match job.launch() {
-        Ok(launch) => launch.request.hooks,
-        Err(_) if spec.request.mask.is_empty() => spec.request.hooks.clone(),
-        Err(_) => return ExitCode::FAILURE,
-    };
-    let brief = Brief {
-        job: Some(&job),
-        command: spec.request.words(),
-        cwd: None,
-        environment: &[],
-        hooks: &hooks,
-        ready: &ReadyCheck::default(),
-    };
-    if let Ok(Some(mut line)) = start(&brief) {
-        for event in news.events {
-            // A helper that is gone does no more.
-            let _ = line.say(&Task::Event(Box::new(event)));
-        }
+    let _ = std::env::set_current_dir("/");
+    if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
+        let (running, probing) = (Vec::new(), Vec::new());
+        Helper { brief, channel, signals, running, probing, http: None, next_probe: None }.serve();
     }
-    ExitCode::SUCCESS
 }
 
-/// A command of ours that runs.
-struct Running {
-    child: Child,
-    what: What,
-}
-
-enum What {
+/// What a command of the helper is for.
+pub enum Command {
     Hook {
         name: String,
         at: HookEvent,
@@ -197,22 +151,21 @@ enum What {
     Abandoned,
 }
 
-struct Helper<'a> {
-    brief: &'a Brief<'a>,
-    line: JsonChannel,
+pub struct Helper<'a> {
+    pub brief: &'a HelperBrief<'a>,
+    channel: JsonChannel,
     signals: SignalFd,
-    running: Vec<Running>,
+    pub running: Vec<(Child, Command)>,
     probing: Vec<Probe>,
-    /// The thread that waits for an answer by HTTP says here how it went.
-    asking: Option<UnixStream>,
-    next: Option<Instant>,
+    /// Gets the address of a good answer from the thread that asks over HTTP.
+    http: Option<UnixStream>,
+    next_probe: Option<Instant>,
 }
 
-/// What a helper waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HelperSource {
     Signals,
-    Probe,
+    Http,
     Channel,
 }
 
@@ -222,24 +175,24 @@ impl Helper<'_> {
         while !closed || !self.running.is_empty() {
             let mut sources = Sources::default();
             sources.add(HelperSource::Signals, Polled::Read(self.signals.as_fd()));
-            let asking = self.asking.as_ref().map(|asking| Polled::Read(asking.as_fd()));
-            sources.add_any(HelperSource::Probe, asking);
-            sources.add_any(HelperSource::Channel, (!closed).then(|| Polled::Read(self.line.as_fd())));
-            let Ok(ready) = sources.wait(self.next) else { return };
+            let http = self.http.as_ref().map(|http| Polled::Read(http.as_fd()));
+            sources.add_any(HelperSource::Http, http);
+            sources.add_any(HelperSource::Channel, (!closed).then(|| Polled::Read(self.channel.as_fd())));
+            let Ok(ready) = sources.wait(self.next_probe) else { return };
             while self.signals.next().is_some() {}
             self.collect();
-            if ready.has(HelperSource::Probe) {
-                self.hear_answer();
+            if ready.has(HelperSource::Http) {
+                self.read_http();
             }
             if ready.has(HelperSource::Channel) {
-                let arrived = self.line.hear::<Task>();
-                arrived.messages.into_iter().for_each(|task| self.take(task));
-                closed = arrived.closed;
+                let received = self.channel.recv::<Task>();
+                received.messages.into_iter().for_each(|task| self.take(task));
+                closed = received.closed;
             }
             if closed {
-                self.rest();
+                self.stop_probing();
             }
-            if self.next.is_some_and(|next| next <= Instant::now()) {
+            if self.next_probe.is_some_and(|next| next <= Instant::now()) {
                 self.probe();
             }
         }
@@ -248,90 +201,51 @@ impl Helper<'_> {
     fn take(&mut self, task: Task) {
         fault_point(FaultPoint::TaskHeard);
         match task {
-            Task::Event(event) => self.on_event(&event),
+            Task::Event(event) => self.run_hooks(&event),
             Task::Probe => {
                 let ready = &self.brief.ready.rules;
                 self.probing.clear();
                 self.probing.extend(ready.http.as_ref().map(|_| Probe::Http));
                 self.probing.extend(ready.cmd.as_ref().map(|_| Probe::Cmd));
-                self.next = (!self.probing.is_empty()).then(Instant::now);
+                self.next_probe = (!self.probing.is_empty()).then(Instant::now);
             }
             Task::AskAgain => {
                 self.probing.push(Probe::Http);
-                self.next.get_or_insert_with(|| Instant::now() + self.brief.ready.interval);
+                self.next_probe.get_or_insert_with(|| Instant::now() + self.brief.ready.interval);
             }
-            Task::Rest => self.rest(),
+            Task::Rest => self.stop_probing(),
         }
     }
 
-    fn rest(&mut self) {
+    fn stop_probing(&mut self) {
         self.probing.clear();
-        (self.next, self.asking) = (None, None);
-        for running in self.running.iter_mut().filter(|running| matches!(running.what, What::Probe)) {
-            running.what = What::Abandoned;
-            // It is our child and not collected yet, so the number is its own. It stops what it has started.
-            if let Ok(probe) = PidFd::open(running.child.id()) {
-                probe.signal(Signal::TERM);
+        (self.next_probe, self.http) = (None, None);
+        for (child, command) in &mut self.running {
+            if matches!(command, Command::Probe) {
+                *command = Command::Abandoned;
+                // It is our child and not reaped yet, so the PID is its own. It stops what it has started.
+                if let Ok(probe) = PidFd::open(child.id()) {
+                    probe.signal(Signal::TERM);
+                }
             }
         }
-    }
-
-    fn on_event(&mut self, event: &JobEvent) {
-        let Some(at) = event.what.hook_event() else { return };
-        for hook in self.brief.hooks.iter().filter(|hook| hook.on.contains(&at)) {
-            let done = match &hook.action {
-                HookAction::Run(argv) => self.run_hook(argv, hook.timeout, event, at),
-                HookAction::Append(file) => self.brief.payload(event).and_then(|line| append(file, &line)),
-            };
-            if let Err(error) = done {
-                self.failed(&describe(&hook.action), at, event.run, error.to_string());
-            }
-        }
-    }
-
-    fn run_hook(
-        &mut self,
-        argv: &[String],
-        timeout: Duration,
-        event: &JobEvent,
-        at: HookEvent,
-    ) -> io::Result<()> {
-        let mut command = quell_run(timeout);
-        command.args(argv).stdin(Stdio::piped());
-        let mut child = command.spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            let bytes = self.brief.payload(event)?;
-            let bytes_fit = bytes.len() <= PIPE_TAKES;
-            // A hook that doesn't read it has not failed.
-            let mut write = move || drop(stdin.write_all(&bytes));
-            if bytes_fit {
-                write();
-            } else {
-                // The hook's end closes the pipe.
-                quell_sys::thread().spawn(write)?;
-            }
-        }
-        let name = describe(&HookAction::Run(argv.to_vec()));
-        self.running.push(Running { child, what: What::Hook { name, at, run: event.run } });
-        Ok(())
     }
 
     fn collect(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
-            match self.running[at].child.try_wait() {
+            match self.running[at].0.try_wait() {
                 Ok(None) => at += 1,
                 ended => {
-                    let running = self.running.swap_remove(at);
+                    let (_, command) = self.running.swap_remove(at);
                     let code = ended.ok().flatten().and_then(|status| status.code());
-                    match running.what {
-                        What::Hook { name, at, run } if code != Some(0) => {
-                            let why = code.map_or("it was killed".into(), why_of);
-                            self.failed(&name, at, run, why);
+                    match command {
+                        Command::Hook { name, at, run } if code != Some(0) => {
+                            let why = code.map_or("it was killed".into(), failure_of);
+                            self.hook_failed(&name, at, run, why);
                         }
-                        What::Hook { .. } => {}
-                        What::Probe if code == Some(0) => self.found(Found::Success),
-                        What::Probe | What::Abandoned => {}
+                        Command::Probe if code == Some(0) => self.found(ProbeSuccess::Command),
+                        Command::Hook { .. } | Command::Probe | Command::Abandoned => {}
                     }
                 }
             }
@@ -339,28 +253,29 @@ impl Helper<'_> {
     }
 
     fn probe(&mut self) {
+        let ready = self.brief.ready;
         if self.probing.contains(&Probe::Http)
-            && self.asking.is_none()
-            && let Some(url) = &self.brief.ready.rules.http
+            && self.http.is_none()
+            && let Some(url) = &ready.rules.http
         {
-            self.asking = ask(url, self.brief.ready.timeout).ok();
+            self.http = http_probe::ask(url, ready.timeout).ok();
         }
-        let runs = self.running.iter().any(|running| matches!(running.what, What::Probe));
+        let runs = self.running.iter().any(|(_, command)| matches!(command, Command::Probe));
         if self.probing.contains(&Probe::Cmd)
             && !runs
-            && let Some(text) = &self.brief.ready.rules.cmd
+            && let Some(text) = &ready.rules.cmd
         {
             self.try_command(text);
         }
-        // Neither a server nor a command tells when it will be ready.
-        self.next = (!self.probing.is_empty()).then(|| Instant::now() + self.brief.ready.interval);
+        // No event tells that a server or a command would succeed now.
+        self.next_probe = (!self.probing.is_empty()).then(|| Instant::now() + ready.interval);
     }
 
-    fn hear_answer(&mut self) {
-        let mut said = String::new();
-        let heard = self.asking.take().is_some_and(|mut asking| asking.read_to_string(&mut said).is_ok());
-        if let Some(address) = said.parse().ok().filter(|_| heard) {
-            self.found(Found::Answer(address));
+    fn read_http(&mut self) {
+        let mut text = String::new();
+        let read = self.http.take().is_some_and(|mut http| http.read_to_string(&mut text).is_ok());
+        if let Some(address) = text.parse().ok().filter(|_| read) {
+            self.found(ProbeSuccess::Answer(address));
         }
     }
 
@@ -369,134 +284,35 @@ impl Helper<'_> {
         command.args(["/bin/sh", "-c", text]).env_clear().envs(self.brief.environment.iter().cloned());
         command.stdin(Stdio::null()).current_dir(self.brief.cwd.unwrap_or("/".as_ref()));
         if let Ok(child) = command.spawn() {
-            self.running.push(Running { child, what: What::Probe });
+            self.running.push((child, Command::Probe));
         }
     }
 
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: ProbeSuccess) {
         if self.probing.contains(&found.probe()) {
             self.probing.retain(|other| *other != found.probe());
-            let _ = self.line.mention(&HelperNote::Found(found));
-        }
-    }
-
-    fn failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
-        let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
-        // Where not even this can be written, there is no one else to report it to.
-        if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
-            let _ = job.log_event(&JobEvent::new(&spec, now(), run, what));
+            let _ = self.channel.try_send(&found);
         }
     }
 }
 
-/// `quell run` with the options that all our commands have; its output goes nowhere.
-fn quell_run(timeout: Duration) -> Command {
-    let mut command = Command::new("/proc/self/exe");
+/// `quell run` with the options that all commands of a helper have; its output is discarded.
+pub fn quell_run(timeout: Duration) -> std::process::Command {
+    let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("quell").args(["run", "--quiet", "--no-record", "--grace", "1s"]);
-    // What is less than can be written must not be none at all.
+    // A shorter time could not be written, and would mean no limit.
     let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    // Its path may be meant from another directory than ours.
+    // Its path may be relative to another directory than ours.
     command.env_remove(fault::LOG_VARIABLE);
     command
 }
 
-/// Whether this process looks as if a helper had executed it. That is not a proof: a process can fork, and then execute quell
-/// by a link of a helper's name.
-pub fn is_run_by_a_helper() -> bool {
-    quell_sys::stat(quell_sys::parent()).is_ok_and(|parent| looks_like_a_helper(&parent))
-}
-
-/// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: else one that calls quell
-/// would call itself without end.
+/// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: a hook that calls quell would
+/// call itself without end.
 pub fn is_below_a_helper() -> bool {
     let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
     std::iter::successors(above(quell_sys::pid()), |stat| above(stat.pid))
-        .any(|stat| looks_like_a_helper(&stat))
-}
-
-fn looks_like_a_helper(stat: &Stat) -> bool {
-    stat.comm == HELPER_NAME && quell_sys::same_executable_file(stat.pid, quell_sys::pid())
-}
-
-fn why_of(code: i32) -> String {
-    match code {
-        122 => "what it started is not proven dead".into(),
-        124 => "it took too long".into(),
-        126 => "it can't be executed".into(),
-        127 => "it can't be found".into(),
-        code => format!("exit code {code}"),
-    }
-}
-
-fn describe(action: &HookAction) -> String {
-    match action {
-        HookAction::Run(argv) => argv.join(" "),
-        HookAction::Append(file) => format!("append to {}", file.display()),
-    }
-}
-
-/// Appends `line` to `file`. A fifo that nobody reads is an error, and not waited for.
-fn append(file: &Path, line: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(quell_sys::OPEN_NONBLOCK);
-    options.open(file)?.write_all(line)
-}
-
-/// Asks in a thread, which says where a good answer came from: a name server and the server itself may be slow, and hooks must
-/// not wait for them.
-fn ask(url: &str, patience: Duration) -> io::Result<UnixStream> {
-    let (ours, mut theirs) = UnixStream::pair()?;
-    let url = url.to_owned();
-    quell_sys::thread().spawn(move || {
-        if let Some(address) = answers(&url, patience) {
-            let _ = write!(theirs, "{address}");
-        }
-    })?;
-    Ok(ours)
-}
-
-/// Where `http://host[:port]/path` answers with a status from 200 to 399.
-fn answers(url: &str, patience: Duration) -> Option<SocketAddr> {
-    let rest = url.strip_prefix("http://")?;
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let address = if host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':') {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
-    // The first that answers at all counts.
-    let status = |address| Some((address, status_at(&address, host, path, patience).ok()?));
-    let (address, status) = address.to_socket_addrs().ok()?.find_map(status)?;
-    (200..400).contains(&status).then_some(address)
-}
-
-fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -> io::Result<u16> {
-    let deadline = Instant::now() + patience;
-    let mut stream = TcpStream::connect_timeout(address, patience)?;
-    stream.set_write_timeout(Some(patience))?;
-    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: quell\r\n\r\n")?;
-    // `HTTP/1.1 200` and what ends the number: all that is wanted.
-    let mut head = [0u8; 13];
-    let mut got = 0;
-    while got < head.len() {
-        // The time is for all of it: a server may send a byte now and then.
-        let left = deadline.saturating_duration_since(Instant::now());
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match stream.read(&mut head[got..])? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            length if left.is_zero() => return Err(io::Error::other(format!("only {length} bytes in time"))),
-            length => got += length,
-        }
-    }
-    status_in(&head).ok_or(io::ErrorKind::InvalidData.into())
-}
-
-/// The status in the beginning of an answer: three digits behind the version.
-fn status_in(head: &[u8; 13]) -> Option<u16> {
-    let text = std::str::from_utf8(head).ok()?;
-    let (status, end) = text.strip_prefix("HTTP/1.")?.get(2..)?.split_at(3);
-    let is_number = status.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number && matches!(end, " " | "\r" | "\n") { status.parse().ok() } else { None }
+        .any(|stat| stat.comm == HELPER_NAME && quell_sys::same_executable_file(stat.pid, quell_sys::pid()))
 }

@@ -5,11 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use quell_sys::Polled;
+use quell_sys::{FifoHold, Polled};
 
-/// What a terminal takes for the end of the input.
+use crate::control_protocol::{Answer, SEND_AT_ONCE};
+
+/// A terminal takes this byte for the end of the input.
 const END_OF_TRANSMISSION: u8 = 4;
-/// What leaves no part of a line behind in a terminal: a line's ends, and the keys that discard it (^C, ^U, ^Z, ^\).
+/// Bytes after which a terminal holds no part of a line: line ends, and the keys that discard a line (^C, ^U, ^Z, ^\).
 const LINE_OVER: [u8; 7] = [b'\n', b'\r', END_OF_TRANSMISSION, 0x03, 0x15, 0x1a, 0x1c];
 /// How many requests may wait.
 const QUEUE: usize = 64;
@@ -20,41 +22,42 @@ struct Portion {
     client: u64,
     data: Vec<u8>,
     written: usize,
-    /// How much of it is the client's own.
+    /// How much of `data` the client has sent.
     own: usize,
     eof: bool,
     within: Duration,
-    /// When the rest is given up, unless there is room for some of it before.
+    /// When the rest is dropped, unless some of it can be written before.
     until: Option<Instant>,
 }
 
-/// What became of a request.
-#[derive(Debug)]
-pub enum Written {
-    /// It is done with: so many bytes are with the program.
-    Taken { client: u64, bytes: usize, whole: bool },
-    /// It can't be written any more.
-    Refused(u64, String),
-}
+/// The answers to requests that are done.
+pub type Answers = Vec<(u64, Answer)>;
 
 /// The writing end of the program's standard input.
 #[derive(Debug, Default)]
-pub struct Input {
+pub struct ProgramInput {
     end: Option<OwnedFd>,
     terminal: bool,
-    /// Whether the last byte so far left a line without its end.
+    /// Whether the last byte so far was inside a line.
     in_line: bool,
     queue: VecDeque<Portion>,
+    /// The fifo that the program reads, until a writer has come and gone.
+    fifo: Option<FifoHold>,
 }
 
-impl Input {
-    /// Opens it for a run of the program. Nothing is written before somebody asks for it.
+impl ProgramInput {
+    /// The input of one run of the program. Nothing is written before a client asks for it.
     pub fn open(end: OwnedFd, terminal: bool) -> io::Result<Self> {
         quell_sys::set_nonblocking(&end)?;
         Ok(Self { end: Some(end), terminal, ..Self::default() })
     }
 
-    /// Takes a request; why not, if not.
+    /// The input of a program that reads `file`, which may be a fifo. Clients can't write to it.
+    pub fn from_file(file: &OwnedFd) -> io::Result<Self> {
+        Ok(Self { fifo: FifoHold::open(file)?, ..Self::default() })
+    }
+
+    /// Accepts a request, or says why not.
     pub fn push(
         &mut self,
         client: u64,
@@ -62,6 +65,9 @@ impl Input {
         eof: bool,
         within: Duration,
     ) -> Result<(), String> {
+        if data.len() > SEND_AT_ONCE {
+            return Err(format!("more than {SEND_AT_ONCE} bytes at once"));
+        }
         if self.end.is_none() || self.queue.back().is_some_and(|last| last.eof && !self.terminal) {
             return Err("its standard input is closed, or was never a pipe or a terminal".into());
         }
@@ -71,7 +77,7 @@ impl Input {
         let own = data.len();
         self.in_line = data.last().map_or(self.in_line, |last| !LINE_OVER.contains(last));
         if eof && self.terminal {
-            // Within a line the first one only hands over what there is of it.
+            // Inside a line the first one only hands over that part of the line.
             data.extend([END_OF_TRANSMISSION].repeat(1 + usize::from(self.in_line)));
             self.in_line = false;
         }
@@ -80,13 +86,23 @@ impl Input {
         Ok(())
     }
 
-    /// What to poll: room, while something is to be written.
+    /// The descriptor to poll for room, while there is something to write.
     pub fn polled(&self) -> Option<Polled<'_>> {
         self.end.as_ref().filter(|_| !self.queue.is_empty()).map(|end| Polled::Write(end.as_fd()))
     }
 
-    /// Writes what there is room for.
-    pub fn write(&mut self) -> Vec<Written> {
+    /// The descriptor that shows that a writer of the fifo has come and gone.
+    pub fn fifo(&self) -> Option<Polled<'_>> {
+        self.fifo.as_ref().map(|fifo| Polled::Read(fifo.as_fd()))
+    }
+
+    /// Lets the program see the end of its fifo.
+    pub fn release_fifo(&mut self) {
+        self.fifo = None;
+    }
+
+    /// Writes as much as there is room for.
+    pub fn write(&mut self) -> Answers {
         let mut done = Vec::new();
         while let (Some(end), Some(portion)) = (&self.end, self.queue.front_mut()) {
             let rest = &portion.data[portion.written..];
@@ -102,9 +118,9 @@ impl Input {
                 }
             }
             if portion.written == portion.data.len() {
-                let (client, own, eof) = (portion.client, portion.own, portion.eof);
+                let (client, bytes, eof) = (portion.client, portion.own, portion.eof);
                 self.queue.pop_front();
-                done.push(Written::Taken { client, bytes: own, whole: true });
+                done.push((client, Answer::Taken { bytes, whole: true }));
                 if eof && !self.terminal {
                     done.extend(self.close("its standard input was closed"));
                 }
@@ -113,31 +129,31 @@ impl Input {
         done
     }
 
-    /// When [`Self::expire`] has something to give up.
+    /// When [`Self::expire`] has something to drop.
     pub fn deadline(&self) -> Option<Instant> {
         self.queue.iter().filter_map(|portion| portion.until).min()
     }
 
-    /// Gives up what there was no room for in time.
-    pub fn expire(&mut self, now: Instant) -> Vec<Written> {
+    /// Drops what could not be written in time.
+    pub fn expire(&mut self, now: Instant) -> Answers {
         let over = |portion: &Portion| portion.until.is_some_and(|until| until <= now);
         let (over, rest) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(over);
         self.queue = rest.into();
-        let taken = |portion: &Portion| {
-            let (client, bytes) = (portion.client, portion.written.min(portion.own));
-            Written::Taken { client, bytes, whole: false }
+        let taken = |portion: Portion| {
+            let bytes = portion.written.min(portion.own);
+            (portion.client, Answer::Taken { bytes, whole: false })
         };
-        over.iter().map(taken).collect()
+        over.into_iter().map(taken).collect()
     }
 
-    /// Gives up what is left of a client that is gone.
-    pub fn forget(&mut self, client: u64) {
-        self.queue.retain(|portion| portion.client != client);
+    /// Drops the requests of clients that are gone.
+    pub fn retain(&mut self, is_connected: impl Fn(u64) -> bool) {
+        self.queue.retain(|portion| is_connected(portion.client));
     }
 
-    /// Closes it: nobody reads any more, or nobody will write.
-    pub fn close(&mut self, why: &str) -> Vec<Written> {
-        self.end = None;
-        self.queue.drain(..).map(|portion| Written::Refused(portion.client, why.to_owned())).collect()
+    /// Closes it: the program has ended or does not read, or no more will be written.
+    pub fn close(&mut self, why: &str) -> Answers {
+        (self.end, self.fifo) = (None, None);
+        self.queue.drain(..).map(|portion| (portion.client, Answer::refused("stdin_closed", why))).collect()
     }
 }

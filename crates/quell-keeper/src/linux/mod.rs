@@ -1,31 +1,43 @@
 //! Linux.
 
 mod background;
+mod backoff;
 mod caller;
-mod desk;
+mod channel;
+mod conclude;
+mod control_server;
+mod engine;
 mod evidence;
-mod finish;
-mod flood;
-mod front;
+mod foreground;
 mod helper;
+mod hooks;
+mod host;
+mod http_probe;
 mod input;
-mod prepare;
-mod ready;
-mod service;
-mod supervise;
+mod job;
+mod keeper_watch;
+mod launch;
+mod output;
+mod own_tree;
+mod owner;
+mod preflight;
+mod readiness;
+mod receipt_sink;
+mod record;
+mod requests;
+mod standby;
+mod stop_signals;
 mod takeover;
-mod taps;
-mod waiting;
-mod wire;
 
-pub use background::stand_by;
-pub use front::run;
-pub use helper::{News, is_below_a_helper, is_run_by_a_helper, tell_hooks};
-pub use prepare::{check, find_program};
+pub use background::keeper_main;
+pub use foreground::run;
+pub use helper::is_below_a_helper;
+pub use hooks::{HookNotice, notify_hooks};
+pub use preflight::{check, find_program};
 
-/// What the fuzzer calls; no part of the interface.
+/// What the fuzzer calls; not part of the interface.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use super::wire::{JsonChannel, Note, Order};
+    pub use super::channel::{FrontCommand, JsonChannel, KeeperEvent};
 }

@@ -1,142 +1,101 @@
-//! What a front or a standby does when its keeper was killed: it finishes the stop, and puts the end on record.
+//! What a front or a standby does if its keeper was killed: it finishes the stop, and puts the end on record.
 
 use std::time::{Duration, Instant};
 
-use quell_contain::Containment;
-use quell_core::{Actor, Cause, JobEvent, Member, Receipt, RootOutcome, Step, StepKind, Verdict};
+use quell_contain::{Containment, StopEngine};
+use quell_core::{
+    Actor, Cause, EventKind, JobEvent, Lifecycle, Member, ProcId, Receipt, RootOutcome, Step, StepKind,
+};
 use quell_store::{JobDir, JobEnd, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use super::background::{Backstage, Crew};
-use super::desk::Desk;
-use super::evidence::{Evidence, Outlet};
-use super::front::Front;
-use super::helper;
-use super::supervise::{Kit, SupervisedJob, Supervisor};
-use super::taps::Taps;
-use crate::{Finished, RunError};
+use super::engine::{Run, Supervisor};
+use super::evidence::Evidence;
+use super::helper::HelperLink;
+use super::host::Host;
+use super::keeper_watch::KeeperWatch;
+use super::output::{OutputCapture, OutputPipes};
+use crate::Finished;
 
-/// How long one who takes over waits for whoever holds the job's lock: a look takes microseconds, and one who finishes
-/// the job has said so by then.
+/// How long to wait for a process that holds the job's lock. A look takes microseconds, and a process that finishes the job has
+/// said so by then.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
-impl Front {
-    /// The keeper is gone without a word. Its children are ours now, as we are the next subreaper above it.
-    pub(super) fn take_over(
-        mut self,
-        outlets: Vec<Outlet>,
-        mut evidence: Evidence,
-    ) -> Result<Finished, RunError> {
-        fault_point(FaultPoint::KeeperMissed);
-        let lost = self.collect_keeper();
-        fault_point(FaultPoint::KeeperCollected);
-        let plan = &self.plan;
-        let mask = self.request.masked_values();
-        let mut job = SupervisedJob::new(&self.request, plan, outlets, &mask);
-        // It may have died before there was a record; none is made for what never ran.
-        job.store = job.store.filter(JobDir::exists);
-        if let Some(receipt) = job.store.as_ref().and_then(|store| ended_already(store, None, |_| {})) {
-            let unwritten =
-                job.outlets.iter_mut().filter_map(|outlet| outlet.write(&receipt).err()).count() > 0;
-            let (leaked, interrupted) = (self.known.leaked, self.interrupted);
-            return Ok(Finished { receipt, leaked, unwritten, interrupted });
-        }
-        let mut hold = Containment::take_over(
-            plan.id,
-            plan.session,
-            &plan.marker,
-            self.told,
-            plan.preexisting_children.clone(),
-        );
-        recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
-        fault_point(FaultPoint::HoldTaken);
-        let kit = Kit {
-            front: None,
-            signals: self.signals,
-            desk: None,
-            lock: None,
-            crew: Crew { mask, ..Crew::default() },
-            starter: None,
-            published: None,
-            helper: self.helper,
-        };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, 1);
-        fault_point(FaultPoint::TakenOver);
-        let (receipt, leaked, unwritten) = (end.receipt, end.leaked, end.unwritten);
-        Ok(Finished { receipt, leaked, unwritten, interrupted: self.interrupted })
-    }
+/// What a receipt says if the keeper was killed while it killed the members.
+const NOT_COUNTED: &str =
+    "the keeper was killed during the kill: processes that it had killed before may not be counted here";
 
-    /// The same for a background job: what it had written is taken from the pipes, and its end goes on record.
-    pub(super) fn take_over_background(
-        mut self,
-        job: SupervisedJob,
-        mut backstage: Backstage,
-        evidence: Evidence,
-    ) -> Result<(), RunError> {
+/// What the front or the standby has kept for the takeover.
+pub struct TakeoverResources {
+    pub helper: HelperLink,
+    /// The standby shares the keeper's lock; a front takes it.
+    pub lock: Option<Lock>,
+    /// Children that this process had before: not part of the job.
+    pub preexisting_children: Vec<ProcId>,
+    /// The pipes with output that the keeper has not read.
+    pub output: Option<OutputPipes>,
+}
+
+impl KeeperWatch {
+    /// Finishes the job. The children of the keeper are ours now, because this process is the next subreaper above it.
+    pub fn take_over(mut self, resources: TakeoverResources) -> Finished {
         fault_point(FaultPoint::KeeperMissed);
         let lost = self.collect_keeper();
         fault_point(FaultPoint::KeeperCollected);
-        let plan = &self.plan;
-        let (Some(background), Some(store)) = (self.request.as_background(), &job.store) else {
-            return Ok(());
-        };
-        let tell = |event: &JobEvent| {
-            if let Some(helper) = &mut backstage.helper {
-                helper::tell(helper, &self.request.hooks, event);
+        let TakeoverResources { mut helper, mut lock, preexisting_children, output } = resources;
+        let (mut job, interrupted) = (self.job, self.interrupted);
+        // The keeper may have died before there was a record. None is made for a job that never ran.
+        job.store = job.store.filter(JobDir::exists);
+        let resume = |store| ended_already(store, lock.as_ref(), |event| helper.notify(event));
+        if let Some(receipt) = job.store.as_ref().and_then(resume) {
+            let unwritten = job.receipts.iter_mut().filter_map(|sink| sink.write(&receipt).err()).count() > 0;
+            return Finished { receipt, leaked: self.known.leaked, unwritten, interrupted };
+        }
+        let (id, marker) = (job.spec.id, &job.spec.marker);
+        let mut containment =
+            Containment::take_over(id, job.session, marker, self.report, preexisting_children);
+        recall(&mut containment, &mut self.evidence, self.members, lost);
+        self.evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
+        fault_point(FaultPoint::TreeTaken);
+        let max_log = job.request.as_background().map_or(0, |background| background.max_log);
+        let output = output.zip(job.store.as_ref());
+        let output =
+            output.and_then(|(pipes, store)| OutputCapture::open(store.dir(), pipes, max_log, true).ok());
+        // Without a keeper there is no other run, whatever has ended this one.
+        let ending = self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown));
+        let mut host = Host { output, ..Host::default() };
+        host.backoff.ending = Some(ending);
+        if let Some(store) = job.store.as_ref().filter(|_| lock.is_none()) {
+            match claim(store) {
+                Claim::Ours(claimed) => lock = claimed,
+                Claim::AnothersOrOver => job.store = None,
             }
-        };
-        if ended_already(store, Some(&backstage.lock), tell).is_some() {
-            return Ok(());
         }
-        let run = self.births.max(1);
-        let mut hold = Containment::take_over(plan.id, plan.session, &plan.marker, self.told, Vec::new());
-        let mut evidence = self.run_evidence.unwrap_or(evidence);
-        recall(&mut hold, &mut evidence, std::mem::take(&mut self.members), lost);
-        fault_point(FaultPoint::HoldTaken);
-        let taps = Taps::open(store.dir(), backstage.ends, background.max_log, true);
-        let desk = taps.ok().map(|taps| {
-            let mut desk =
-                Desk::new(background.clone(), self.request.hooks.clone(), taps, None, None, backstage.helper);
-            // Without a keeper there is no other run, whatever has ended this one.
-            desk.ending = Some(self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown)));
-            Box::new(desk)
-        });
-        let crew = Crew {
-            standby: backstage.standby,
-            keeper_cgroup: backstage.keeper_cgroup,
-            mask: backstage.mask,
-            keeper: None,
-        };
-        let kit = Kit {
-            front: None,
-            signals: self.signals,
-            desk,
-            lock: Some(backstage.lock),
-            crew,
-            starter: None,
-            published: None,
-            helper: None,
-        };
-        let end = Supervisor::finish(job, hold, evidence, kit, self.known, run);
+        let (life, actions) = Lifecycle::orphaned(job.rules, self.known);
+        let mut run = Run::new(self.runs.max(1), life, containment, self.evidence);
+        let record = job.store.as_ref().and_then(|store| store.record().ok());
+        run.ready =
+            record.filter(|record| record.run == run.number).and_then(|record| record.state.ready().cloned());
+        let mut supervisor = Supervisor { lock, helper, host, ..Supervisor::new(job, self.signals, run) };
+        supervisor.record_event(EventKind::Lost { finished_by: "its standby".into() });
+        StopEngine::carry_out(&mut supervisor, actions);
+        let result = supervisor.run_to_end();
         fault_point(FaultPoint::TakenOver);
-        // A starter that still waits has nothing to wait for.
-        match (self.starter, end.receipt.verdict) {
-            (Some(_), Verdict::Gone) => Err(RunError::Start("its keeper was killed while it began".into())),
-            (Some(_) | None, _) => Ok(()),
-        }
+        let (receipt, leaked, unwritten) = (result.receipt, result.leaked, result.unwritten);
+        Finished { receipt, leaked, unwritten, interrupted }
     }
 }
 
-/// Takes down what the keeper had said before it was `lost`: the members, some of which may be gone by now, and how they were
-/// asked to end.
+/// Adds what the keeper had reported before it was lost: the members, some of which may have exited by now, and how they were
+/// asked to exit.
 fn recall(
-    hold: &mut Containment,
+    containment: &mut Containment,
     evidence: &mut Evidence,
-    told: Vec<(Vec<Member>, Option<Step>)>,
+    reported: Vec<(Vec<Member>, Option<Step>)>,
     lost: Option<RootOutcome>,
 ) {
-    for (members, asked) in told {
-        hold.recall(members, asked.as_ref().map_or(&[], |step| &step.signals));
+    for (members, asked) in reported {
+        containment.recall(members, asked.as_ref().map_or(&[], |step| &step.signals));
         asked.into_iter().for_each(|step| evidence.recall(step));
     }
     let how = match lost {
@@ -147,35 +106,35 @@ fn recall(
     evidence.step(StepKind::StopAsked, format!("the keeper {how}"), vec![]);
 }
 
-/// The receipt of a job whose keeper had put its end on record before it was killed. That was proven and may have been
-/// read: what can be missing behind it is done here.
-fn ended_already(store: &JobDir, lock: Option<&Lock>, tell: impl FnMut(&JobEvent)) -> Option<Receipt> {
-    // What fails here is done by the next command that looks.
-    JobEnd::resume(store, lock, tell).unwrap_or_else(|_| store.receipt().ok())
+/// The receipt of a job whose keeper had put its end on record before it was killed. That end was proven, and clients may have
+/// read it. Here the steps after it are done, if they are missing.
+fn ended_already(store: &JobDir, lock: Option<&Lock>, logged: impl FnMut(&JobEvent)) -> Option<Receipt> {
+    // If something fails here, the next command that looks at the job does it.
+    JobEnd::resume(store, lock, logged).unwrap_or_else(|_| store.receipt().ok())
 }
 
-/// Whether one who takes over may write the record.
-pub(super) enum Claim {
-    /// Yes; with the lock, unless somebody holds it who writes nothing.
+/// Whether a process that takes over may write the record.
+enum Claim {
+    /// It may; with the lock, unless a process holds it that writes nothing.
     Ours(Option<Lock>),
-    /// No: a client is finishing the job, or it is over.
+    /// A client is finishing the job, or it is over.
     AnothersOrOver,
 }
 
-/// Takes the lock of a job whose keeper is gone. A client that looks at the job at this moment has it for an instant; one
-/// that found it lost before we came keeps it, and writes the end. Two who write at once would undo each other's work.
-pub(super) fn claim(store: &JobDir) -> Claim {
+/// Takes the lock of a job whose keeper is gone. A client that just looks at the job holds it for an instant. A client that has
+/// found it lost before keeps it, and writes the end: two writers would undo each other's work.
+fn claim(store: &JobDir) -> Claim {
     let began = Instant::now();
     loop {
         match store.liveness() {
             Ok(Liveness::Orphaned(lock)) => return Claim::Ours(Some(lock)),
             Ok(Liveness::Ended) => return Claim::AnothersOrOver,
             Ok(Liveness::Supervised) if began.elapsed() < LOCK_PATIENCE => {
-                // A lock has no event with a deadline.
+                // No event tells that a lock is free.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Ok(Liveness::Finishing) => return Claim::AnothersOrOver,
-            // A stub that hangs in its exec has it still.
+            // A stub that hangs in its exec still holds it.
             Ok(Liveness::Supervised) | Err(_) => return Claim::Ours(None),
         }
     }

@@ -18,7 +18,7 @@ use quell_sys::fault::{FaultPoint as Step, fault_point};
 pub use pipe::Taken;
 
 use super::{MIN_CAP, POINT, Point, SegmentId, Stream, WriteFailure, at, believable, line_ends};
-use crate::home::gone_is_fine;
+use crate::files::gone_is_fine;
 
 /// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
 /// not to grow with them.

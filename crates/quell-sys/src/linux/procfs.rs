@@ -480,14 +480,25 @@ pub fn proc_hides_processes() -> bool {
     mounts.lines().any(hides)
 }
 
-/// A path at or below the directory of a process in /proc where something else is mounted.
-pub fn mount_over_process() -> Option<String> {
+/// The paths at or below the directories of processes in /proc where something else is mounted.
+fn mounts_over_processes() -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let point = |line: &str| line.split(' ').nth(4).map(str::to_owned);
     let of_process = |path: &String| {
         path.strip_prefix("/proc/").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    mounts.lines().filter_map(point).find(of_process)
+    mounts.lines().filter_map(point).filter(of_process).collect()
+}
+
+/// A path at or below the directory of a process in /proc where something else is mounted.
+pub fn mount_over_process() -> Option<String> {
+    mounts_over_processes().into_iter().next()
+}
+
+/// Whether something else is mounted over the directory of `pid` in /proc, or below it.
+pub fn is_mounted_over(pid: u32) -> bool {
+    let own = std::path::PathBuf::from(format!("/proc/{pid}"));
+    mounts_over_processes().iter().any(|path| std::path::Path::new(path).starts_with(&own))
 }
 
 /// The PID namespace that this process is in, by the inode that it has in this boot; 0 if that can't be read.

@@ -1,179 +1,110 @@
-//! `go test`, as text or with `-json`. Tests are those at the top; their parts are named if they failed.
-
-use std::collections::HashSet;
+//! `go test`, as text or with `-json`. Only tests at the top are counted; their parts are named if they failed.
 
 use serde::Deserialize;
 
-use super::{FoundTests, Names, Parser};
+use super::Seen;
 
-/// How many failed tests of one package are named.
+/// How many tests of one package are kept.
 const MOST_PENDING: usize = 10_000;
 
-#[derive(Default)]
-pub(super) struct Go {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    errors: u64,
-    /// Whether it says which tests pass: `-v` or `-json`.
-    tells_passed: bool,
-    packages: u64,
-    /// Tests that have begun, as `-v` tells.
-    begun: HashSet<String>,
-    /// Events came: what is no event is not the runner's.
-    json: bool,
-    /// Failed tests whose package is not known yet.
-    pending: Vec<String>,
-    /// How many of them are at the top.
-    pending_failed: u64,
-    names: Names,
-    running: Option<String>,
-    broken: Option<String>,
-}
-
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct Event {
-    #[serde(rename = "Action")]
     action: String,
-    #[serde(rename = "Package", default)]
+    #[serde(default)]
     package: String,
-    #[serde(rename = "Test")]
     test: Option<String>,
-    #[serde(rename = "FailedBuild")]
     failed_build: Option<String>,
 }
 
-impl Go {
-    fn event(&mut self, event: &Event) {
-        (self.tells_passed, self.json) = (true, true);
-        let Some(test) = &event.test else {
-            match event.action.as_str() {
-                "pass" | "skip" => self.packages += 1,
-                "fail" => {
-                    self.packages += 1;
-                    if event.failed_build.is_some() {
-                        self.build_failed(&event.package);
-                    }
-                }
-                _ => {}
-            }
-            return;
-        };
-        let name = format!("{}.{test}", event.package);
-        let top = u64::from(!test.contains('/'));
-        match event.action.as_str() {
-            "run" => return self.running = Some(name),
-            "pass" => self.passed += top,
-            "skip" => self.skipped += top,
-            "fail" => {
-                self.failed += top;
-                self.names.add(&name);
-            }
-            _ => return,
-        }
-        if self.running.as_ref() == Some(&name) {
-            self.running = None;
-        }
+pub(super) fn read(seen: &mut Seen, line: &str) {
+    if line.starts_with("{\"")
+        && let Ok(event) = serde_json::from_str::<Event>(line)
+    {
+        seen.is_json = true;
+        return read_event(seen, &event);
     }
-
-    fn build_failed(&mut self, package: &str) {
-        self.errors += 1;
-        self.names.add(package);
-        self.broken.get_or_insert_with(|| format!("{package} could not be built"));
-    }
-
-    /// A package has ended; the failed tests before it are its own. If it is well, what said so was printed by a test.
-    fn package(&mut self, name: &str, well: bool) {
-        self.packages += 1;
-        self.running = None;
-        self.begun.clear();
-        let failed = std::mem::take(&mut self.pending_failed);
-        if well {
-            return self.pending.clear();
-        }
-        self.failed += failed;
-        for test in std::mem::take(&mut self.pending) {
-            self.names.add(&if name.is_empty() { test } else { format!("{name}.{test}") });
-        }
+    // With -json other lines are not the runner's.
+    if !seen.is_json {
+        read_text(seen, line);
     }
 }
 
-impl Parser for Go {
-    fn line(&mut self, line: &str) {
-        if line.starts_with("{\"")
-            && let Ok(event) = serde_json::from_str::<Event>(line)
-        {
-            return self.event(&event);
+fn read_event(seen: &mut Seen, event: &Event) {
+    seen.hides_passed = false;
+    let Some(test) = &event.test else {
+        if ["pass", "skip", "fail"].contains(&event.action.as_str()) {
+            if event.failed_build.is_some() {
+                build_failed(seen, &event.package);
+            }
+            seen.no_summary();
+            seen.summary(seen.tally);
         }
-        let text = line.trim_start();
-        if let Some(name) = text.strip_prefix("=== RUN ").filter(|_| !self.json) {
-            (self.tells_passed, self.running) = (true, Some(name.trim().to_owned()));
-            if self.begun.len() < MOST_PENDING {
-                self.begun.insert(name.trim().to_owned());
-            }
-            return;
+        return;
+    };
+    let name = format!("{}.{test}", event.package);
+    let top = u64::from(!test.contains('/'));
+    match event.action.as_str() {
+        "run" => {
+            seen.no_summary();
+            return seen.running = Some(name);
         }
-        if let Some(rest) = text.strip_prefix("--- ").filter(|_| !self.json)
-            && let Some((word, name)) = rest.split_once(": ")
-        {
-            let name = name.rsplit_once(" (").map_or(name, |(name, _)| name);
-            let top = u64::from(!name.contains('/'));
-            // With `-v` each begins, and ends once.
-            if self.tells_passed && !self.begun.remove(name) && self.begun.len() < MOST_PENDING {
-                return;
-            }
-            match word {
-                "PASS" => (self.passed, self.tells_passed) = (self.passed + top, true),
-                "SKIP" => self.skipped += top,
-                "FAIL" => {
-                    self.pending_failed += top;
-                    if self.pending.len() < MOST_PENDING {
-                        self.pending.push(name.to_owned());
-                    }
-                }
-                _ => return,
-            }
-            if self.running.as_deref() == Some(name) {
-                self.running = None;
-            }
-            return;
+        "pass" => seen.tally.passed += top,
+        "skip" => seen.tally.skipped += top,
+        "fail" => {
+            seen.tally.failed += top;
+            seen.names.add(&name);
         }
-        let mut words = line.split('\t').map(str::trim);
-        match (words.next(), words.next()) {
-            (Some("ok" | "?"), Some(name)) if !self.json => self.package(name, true),
-            (Some("FAIL"), Some(rest)) => {
-                let name = rest.split(' ').next().unwrap_or_default();
-                if !self.json {
-                    self.package(name, false);
-                }
-                if rest.contains("[build failed]") || rest.contains("[setup failed]") {
-                    self.build_failed(name);
-                }
-            }
-            _ => {}
-        }
+        _ => return,
     }
+    seen.end_of(&name);
+}
 
-    fn finish(mut self: Box<Self>, _: Option<i32>) -> Option<FoundTests> {
-        let unfinished = !self.pending.is_empty();
-        self.failed += self.pending_failed;
-        for test in std::mem::take(&mut self.pending) {
-            self.names.add(&test);
-        }
-        if self.packages == 0 && !self.tells_passed && self.names.is_empty() {
-            return None;
-        }
-        Some(FoundTests {
-            passed: self.tells_passed.then_some(self.passed),
-            failed: Some(self.failed),
-            skipped: self.tells_passed.then_some(self.skipped),
-            errors: Some(self.errors),
-            complete: self.packages > 0 && self.running.is_none() && !unfinished,
-            names: self.names,
-            running: self.running,
-            // Where tests have failed, too, that is what is said.
-            broken: self.broken.filter(|_| self.failed == 0),
-            missing: false,
-        })
+fn read_text(seen: &mut Seen, line: &str) {
+    let text = line.trim_start();
+    if let Some(name) = text.strip_prefix("=== RUN ").map(str::trim) {
+        (seen.hides_passed, seen.running) = (false, Some(name.to_owned()));
+        seen.begun.insert(name.to_owned());
+        return seen.no_summary();
     }
+    if let Some((word, name)) = text.strip_prefix("--- ").and_then(|rest| rest.split_once(": ")) {
+        let name = name.rsplit_once(" (").map_or(name, |(name, _)| name);
+        let top = u64::from(!name.contains('/'));
+        // With -v each test begins, and ends once.
+        if !seen.hides_passed && !seen.begun.remove(name) {
+            return;
+        }
+        match word {
+            "PASS" => seen.tally.passed += top,
+            "SKIP" => seen.tally.skipped += top,
+            "FAIL" if seen.pending.len() < MOST_PENDING => seen.pending.push(name.to_owned()),
+            _ => return,
+        }
+        return seen.end_of(name);
+    }
+    let mut words = line.split('\t').map(str::trim);
+    let (result, Some(package)) = (words.next(), words.next()) else { return };
+    let name = package.split(' ').next().unwrap_or_default();
+    let pending = std::mem::take(&mut seen.pending);
+    match result {
+        // Where a package is well, what says that a test failed was printed by a test.
+        Some("ok" | "?") => {}
+        Some("FAIL") => {
+            seen.tally.failed += pending.iter().filter(|test| !test.contains('/')).count() as u64;
+            pending.iter().for_each(|test| seen.names.add(&format!("{name}.{test}")));
+            if package.contains("[build failed]") || package.contains("[setup failed]") {
+                build_failed(seen, name);
+            }
+        }
+        _ => return seen.pending = pending,
+    }
+    seen.running = None;
+    seen.no_summary();
+    seen.summary(seen.tally);
+}
+
+fn build_failed(seen: &mut Seen, package: &str) {
+    seen.tally.errors += 1;
+    seen.names.add(package);
+    seen.broke(&format!("{package} could not be built"));
 }

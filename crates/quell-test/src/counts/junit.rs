@@ -1,23 +1,83 @@
-//! A report in JUnit's XML: the test cases are counted one by one, so that a report that was cut short still tells what it
-//! has. Nothing that a document defines for itself is expanded.
+//! A report in JUnit's XML. Test cases are counted one by one, so that a report that was cut short still counts. Entities that a
+//! document defines are not expanded.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{FoundTests, Names};
+use super::{FoundTests, Names, TestCounts};
+use crate::answer::JunitReport;
 
-/// What a report came to.
+/// How large a report may be.
+const LONGEST: u64 = 32 << 20;
+
+/// The file that a run may write a report to.
+pub(crate) struct ReportFile {
+    path: PathBuf,
+    name: PathBuf,
+    before: Option<FileState>,
+}
+
+/// Inode, time of the last change in seconds and nanoseconds, size.
+type FileState = (u64, i64, i64, u64);
+
+fn state(path: &Path) -> Option<FileState> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+}
+
+impl ReportFile {
+    /// Notes what is there before the run.
+    pub fn before_run(cwd: &Path, name: PathBuf) -> Self {
+        let path = cwd.join(&name);
+        Self { before: state(&path), path, name }
+    }
+
+    /// Reads the report, if the run has written it.
+    pub fn read(&self) -> (JunitReport, Option<FoundTests>) {
+        let suite = match self.bytes() {
+            Ok(bytes) => read(&bytes),
+            Err(problem) => Suite { found: None, problem: Some(problem) },
+        };
+        let file = self.name.display().to_string();
+        (JunitReport { file, used: false, problem: suite.problem }, suite.found)
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        let unread = |error: io::Error| format!("it can't be read: {error}");
+        let found = fs::symlink_metadata(&self.path).map_err(unread)?;
+        if !found.is_file() {
+            return Err("it is not a plain file".into());
+        }
+        if found.len() > LONGEST {
+            return Err(format!("it is larger than {LONGEST} bytes"));
+        }
+        if state(&self.path) == self.before {
+            return Err("it is from before the run".into());
+        }
+        let mut bytes = Vec::new();
+        let file = fs::File::open(&self.path).map_err(unread)?;
+        file.take(LONGEST).read_to_end(&mut bytes).map_err(unread)?;
+        Ok(bytes)
+    }
+}
+
+/// What is in a report.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Suite {
-    /// The tests; none if it is no report at all.
+pub(super) struct Suite {
+    /// The tests; none if it is not a report.
     pub found: Option<FoundTests>,
     /// What is wrong with it.
     pub problem: Option<String>,
 }
 
 /// Reads the text of a report.
-pub(in super::super) fn read(bytes: &[u8]) -> Suite {
-    // What is no UTF-8 is some test's own output, and no reason to count nothing.
+pub(super) fn read(bytes: &[u8]) -> Suite {
+    // Bytes that are not UTF-8 are some test's output. They don't spoil the counts.
     let text = String::from_utf8_lossy(bytes);
     let mut reader = Reader::from_str(&text);
     reader.config_mut().expand_empty_elements = true;
@@ -48,17 +108,18 @@ pub(in super::super) fn read(bytes: &[u8]) -> Suite {
                 }
             }
             Ok(Event::Eof) if depth > 0 => break Some("it ends in the middle".to_owned()),
-            Ok(Event::Eof) if !suites => break Some("it is no report of tests".to_owned()),
+            Ok(Event::Eof) if !suites => break Some("it is not a report of tests".to_owned()),
             Ok(Event::Eof) => break None,
             Ok(_) => {}
             Err(error) => {
-                break Some(format!("it is no XML from byte {} on: {error}", reader.error_position()));
+                break Some(format!("it is not XML from byte {} on: {error}", reader.error_position()));
             }
         }
     };
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
-    let found = FoundTests { passed, failed, skipped, errors, complete, names, ..FoundTests::default() };
+    let counts = TestCounts { passed, failed, skipped, errors, complete, source: "junit".into() };
+    let found = FoundTests { counts, names, ..FoundTests::default() };
     Suite { found: suites.then_some(found), problem }
 }
 
@@ -67,7 +128,7 @@ struct Case {
     came_to: CameTo,
 }
 
-/// In the order of weight: a case that failed and broke has broken.
+/// In ascending order: of several results of a case the highest counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CameTo {
     Passed,
@@ -78,12 +139,12 @@ enum CameTo {
 
 use CameTo::{Broke, Failed, Passed, Skipped};
 
-/// `class.name`, as far as there is one.
+/// `class.name`, or the part of it that is there.
 fn name(element: &BytesStart<'_>) -> String {
     let value = |key: &str| {
         let attribute = element.attributes().flatten().find(|attribute| attribute.key.as_ref() == key)?;
         let raw = attribute.value.to_string();
-        // What is no entity of XML's own stays as it is written.
+        // Only XML's own entities are replaced.
         let text = quick_xml::escape::unescape(&raw).map(std::borrow::Cow::into_owned);
         Some(text.unwrap_or(raw)).filter(|text| !text.is_empty())
     };

@@ -131,7 +131,7 @@ fn among(word: String, known: impl Iterator<Item = &'static str> + Clone) -> Res
 }
 
 fn verb(word: String) -> Result<String, Problem> {
-    among(word, Verb::ALL.into_iter().map(Verb::word))
+    among(word, Verb::ALL.iter().map(|verb| verb.word()))
 }
 
 fn service_verb(word: String) -> Result<String, Problem> {

@@ -1,0 +1,82 @@
+//! What holds the processes of a job.
+
+use serde::{Deserialize, Serialize};
+
+/// The containment that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contain {
+    /// The strongest that doesn't change what the program sees.
+    #[default]
+    Auto,
+    /// A cgroup v2 of its own.
+    Cgroup,
+    /// A PID namespace of its own.
+    Pidns,
+    /// Session, group and subreaper only.
+    Reaper,
+}
+
+/// The containment that holds the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ContainmentKind {
+    /// Subreaper sweep, session and group.
+    Reaper,
+    /// A cgroup v2 that quell made below its own.
+    Cgroup,
+    /// A cgroup v2 that the systemd user manager delegated as a scope.
+    Scope,
+    /// A PID namespace whose init is quell's.
+    Pidns,
+}
+
+impl ContainmentKind {
+    /// The word for it in JSON, on the command line and in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reaper => "reaper",
+            Self::Cgroup => "cgroup",
+            Self::Scope => "scope",
+            Self::Pidns => "pidns",
+        }
+    }
+
+    /// Whether the process on record as the root is the init of a PID namespace. Then the root is its first child, and has no
+    /// PID of its own outside.
+    pub const fn has_init(self) -> bool {
+        matches!(self, Self::Pidns)
+    }
+
+    /// Whether the cgroup is removed by systemd when it is empty.
+    pub const fn is_removed_by_systemd(self) -> bool {
+        matches!(self, Self::Scope)
+    }
+}
+
+/// Whose session and group the root is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// A session and group of its own: there is no terminal to share.
+    Own,
+    /// The caller's, so that the terminal's keys and the shell's job control reach it as without quell.
+    Shared,
+}
+
+/// How the tree was held, and what could defeat that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ContainmentInfo {
+    /// The containment.
+    pub containment: ContainmentKind,
+    /// Whose session the root was in.
+    pub session: SessionKind,
+    /// The cgroup, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// What could defeat this, in words.
+    pub defeated_by: Vec<String>,
+}

@@ -1,0 +1,95 @@
+//! What was done to stop a job.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Moment, ProcId, Signal};
+
+/// A rung of the ladder, or a fact that was learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// The stub exists, held, and is on record; no instruction of the program has run.
+    Born,
+    /// The program runs.
+    Running,
+    /// The program could not be executed.
+    StartFailed,
+    /// The root has ended (and is kept unreaped).
+    RootExited,
+    /// A stop was asked for.
+    StopAsked,
+    /// The polite signal.
+    Ask,
+    /// The kill.
+    Kill,
+    /// The search for marked processes outside the tree.
+    Audit,
+    /// The final count.
+    Verify,
+}
+
+/// One step, with its time and its signals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// When.
+    #[serde(flatten)]
+    pub moment: Moment,
+    /// What.
+    pub step: StepKind,
+    /// In words, where there is more to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// The signals that it sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<SentSignal>,
+}
+
+/// How many signals of a step are shown.
+const SHOWN_SIGNALS: usize = 32;
+
+/// For diagnostics: `Ask; TERM to pid 12 (Sent)`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.step)?;
+        if !self.note.is_empty() {
+            write!(f, ": {}", self.note)?;
+        }
+        for sent in self.signals.iter().take(SHOWN_SIGNALS) {
+            write!(f, "; {} to pid {} ({:?})", sent.signal, sent.to.pid, sent.result)?;
+        }
+        match self.signals.len().saturating_sub(SHOWN_SIGNALS) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// A signal and to whom it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SentSignal {
+    /// The signal.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub signal: Signal,
+    /// To which process.
+    pub to: ProcId,
+    /// With which result.
+    pub result: SignalResult,
+}
+
+/// What became of one signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SignalResult {
+    /// Delivered.
+    Sent,
+    /// The process was gone already.
+    Gone,
+    /// The kernel refused.
+    Refused,
+}

@@ -1,0 +1,184 @@
+//! A job in the foreground: the front, which the user called, and its keeper.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+
+use quell_contain::Containment;
+use quell_core::{
+    Environment, Foreground, JobRequest, JobSpec, Lifecycle, ProcId, ReadyCheck, SessionKind, Signal,
+    StdoutUse,
+};
+use quell_store::{JobDir, Lock};
+use quell_sys::fault::{self, FaultPoint, Role, fault_point};
+use quell_sys::{ChildRules, SignalFd};
+
+use super::channel::{JsonChannel, KeeperEvent};
+use super::engine::{Run, Supervisor, become_keeper};
+use super::evidence::Evidence;
+use super::helper::{self, HelperBrief, HelperLink};
+use super::job::{SupervisedJob, signals, system};
+use super::keeper_watch::{KeeperOutcome, STOP_SIGNALS, fork_keeper};
+use super::owner::pin_owner;
+use super::receipt_sink::ReceiptSink;
+use super::stop_signals::FORWARDED;
+use super::takeover::TakeoverResources;
+use crate::{Finished, StartError};
+
+/// What both sides of the fork need.
+struct ForegroundSetup {
+    helper: HelperLink,
+    /// Signals that the caller ignores on purpose (nohup, a background job of a script). They stay ignored in front and program.
+    keep_ignored: Vec<Signal>,
+    /// Children that this process had before: not part of the job.
+    preexisting_children: Vec<ProcId>,
+    /// Descriptors that the caller had passed on. They are for the program alone.
+    inherited: Vec<i32>,
+}
+
+/// Runs a job in the foreground and waits until it is proven gone.
+///
+/// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
+/// receipt names the survivors. With an error, nothing has run and nothing is left behind.
+pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
+    fault::act_as(Role::Front);
+    let mut inherited = quell_sys::inherited_descriptors();
+    check_proc()?;
+    let Some(foreground) = request.as_foreground().cloned() else {
+        return Err(StartError::Start("no foreground job was asked for".into()));
+    };
+    let sinks = ReceiptSink::open_all(&foreground.receipts, &mut inherited)?;
+    let made: Vec<PathBuf> = sinks.iter().filter_map(|sink| sink.made.clone()).collect();
+    let finished = run_with(request, &foreground, home, inherited, sinks);
+    if finished.is_err() {
+        // A job that never ran leaves no file, except for a receipt that says why.
+        let is_empty = |path: &PathBuf| path.metadata().is_ok_and(|found| found.len() == 0);
+        made.iter().filter(|path| is_empty(path)).for_each(|path| drop(std::fs::remove_file(path)));
+    }
+    finished
+}
+
+/// Fails if /proc shows the PIDs of another namespace.
+pub fn check_proc() -> Result<(), StartError> {
+    if quell_sys::proc_is_ours() {
+        return Ok(());
+    }
+    let why = "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
+    Err(StartError::Proc(why.into()))
+}
+
+fn run_with(
+    request: JobRequest,
+    foreground: &Foreground,
+    home: Option<PathBuf>,
+    inherited: Vec<i32>,
+    receipts: Vec<ReceiptSink>,
+) -> Result<Finished, StartError> {
+    let owner = foreground.owner.map(pin_owner).transpose()?;
+    if request.name.as_ref().is_some_and(|name| request.masked_values().hides(name)) {
+        return Err(StartError::MaskedName);
+    }
+    if let Some(path) = &foreground.stdin {
+        let bad = |error: std::io::Error| StartError::Stdin { path: path.clone(), error: error.to_string() };
+        File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
+    }
+    let session = if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own };
+    let mut job = SupervisedJob::new(request, foreground.id, home, session)?;
+    job.receipts = receipts;
+    // If the caller ignores the death of its children, ours would vanish unseen.
+    quell_sys::restore_default(Signal::CHLD);
+    // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
+    let helper = start_helper(&job)?;
+    let setup = ForegroundSetup {
+        helper,
+        keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
+        preexisting_children: quell_contain::preexisting_children(),
+        inherited,
+    };
+    let mut watched = signals(&[&STOP_SIGNALS[..], &FORWARDED[..], &["CHLD"]].concat());
+    watched.retain(|signal| !setup.keep_ignored.contains(signal));
+    // A file that has reached its size limit should be an error, not the death of this process.
+    signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
+    let (mut watch, setup) = fork_keeper(job, &watched, setup, keep)?;
+    // EOF on the caller's pipes must depend on the program alone. quell keeps only what it writes to itself.
+    let _ = quell_sys::redirect_to_null(true, foreground.stdout == StdoutUse::Release, false);
+    quell_sys::close_inherited(&setup.inherited);
+    watch.owner = owner;
+    match watch.run() {
+        KeeperOutcome::Done(finished) => Ok(*finished),
+        KeeperOutcome::Failed(error) => Err(error),
+        KeeperOutcome::Lost => {
+            let ForegroundSetup { helper, preexisting_children, .. } = setup;
+            Ok(watch.take_over(TakeoverResources { helper, preexisting_children, lock: None, output: None }))
+        }
+    }
+}
+
+/// Starts the process that runs the hooks of a foreground job, if there are any.
+fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
+    let brief = HelperBrief {
+        job: job.store.as_ref(),
+        command: job.request.words(),
+        cwd: None,
+        environment: &[],
+        hooks: &job.request.hooks,
+        ready: &ReadyCheck::default(),
+    };
+    helper::start(&brief).map_err(system("start a helper"))
+}
+
+/// The keeper's main function. It makes everything that has to be removed again, so that a front that is killed leaves nothing
+/// behind.
+fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evidence: Evidence) {
+    let (signals, lock, containment) = match prepare_keeper(&job) {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            // An error means that the front is gone, and needs no answer.
+            let _ = front.send(&KeeperEvent::Failed(failure));
+            return;
+        }
+    };
+    let rules = ChildRules {
+        own_session: job.session == SessionKind::Own,
+        stdio: None,
+        closed: quell_sys::closed_at_start(),
+        keep_ignored: setup.keep_ignored,
+        open_files: quell_sys::raise_open_files(),
+        procs: None,
+        not_held: None,
+    };
+    let run = Run::new(1, Lifecycle::new(job.rules), containment, evidence);
+    let mut supervisor = Supervisor {
+        front: Some(front),
+        lock,
+        helper: setup.helper,
+        keeper: quell_contain::identify(quell_sys::pid()),
+        ..Supervisor::new(job, signals, run)
+    };
+    supervisor.start(&rules);
+    quell_sys::close_inherited(&setup.inherited);
+    supervisor.run_to_end();
+}
+
+fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Containment), StartError> {
+    let signals = become_keeper().map_err(StartError::other)?;
+    // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record.
+    // It has the masked values for the command that shows or finishes the job.
+    let launch = (!job.request.mask.is_empty()).then(|| masked_variables(job));
+    let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
+    let lock = lock.map_err(|error| job.unrecorded(error))?;
+    let containment = job.acquire(None).inspect_err(|_| {
+        let _ = job.store.as_ref().map(JobDir::remove);
+    })?;
+    fault_point(FaultPoint::PlaceAcquired);
+    Ok((signals, lock, containment))
+}
+
+/// The specification with the variables that are masked elsewhere, and no others.
+fn masked_variables(job: &SupervisedJob) -> JobSpec {
+    let request = &job.request;
+    let is_masked = |(key, _): &(OsString, OsString)| request.mask.iter().any(|name| key == name.as_str());
+    let set = request.env.variables().into_iter().filter(is_masked).collect();
+    let env = Environment { clear: true, set };
+    JobSpec { request: JobRequest { env, ..request.clone() }, ..job.spec.clone() }
+}

@@ -1,0 +1,77 @@
+//! What the signals mean that a front or a standby gets.
+
+use std::time::{Duration, Instant};
+
+use quell_core::{Actor, JobState, Owner, ProcId, SessionKind, Signal};
+use quell_sys::SignalInfo;
+
+use super::caller::caller_of;
+use super::channel::FrontCommand;
+use super::keeper_watch::{KeeperWatch, STOP_SIGNALS};
+
+/// The signals that a front forwards to the root.
+pub const FORWARDED: [&str; 3] = ["USR1", "USR2", "CONT"];
+
+/// Stop signals that come this close together are one request: a hang-up comes from the kernel and from the shell, `timeout`
+/// signals its child and then its group, a service manager sends TERM and HUP.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+impl KeeperWatch {
+    pub(super) fn on_signal(&mut self, info: SignalInfo) {
+        let name = info.signal.to_string();
+        tracing::debug!("received {name} from pid {}", info.pid);
+        if FORWARDED.contains(&name.as_str()) {
+            let _ = self.channel.try_send(&FrontCommand::Forward(info.signal));
+            return;
+        }
+        if !STOP_SIGNALS.contains(&name.as_str()) {
+            return;
+        }
+        if info.from_kernel && info.signal != Signal::HUP && self.root_gets_terminal_keys() {
+            self.interrupted |= info.signal == Signal::INT;
+            return;
+        }
+        let together = self.first_stop.is_some_and(|first| first.elapsed() < TOGETHER);
+        // A hang-up does not ask for a faster stop.
+        if together || (self.first_stop.is_some() && info.signal == Signal::HUP) {
+            return;
+        }
+        self.first_stop.get_or_insert_with(Instant::now);
+        if info.from_kernel {
+            return self.command(&FrontCommand::Stop(Actor::Kernel));
+        }
+        if self.outer_job_stops(info.pid) {
+            return self.command(&FrontCommand::OwnerGone);
+        }
+        let (pid, command) = caller_of(info.pid, &self.job.mask);
+        self.command(&FrontCommand::Stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));
+    }
+
+    /// Whether `sender` is the keeper of the job that owns this one, and is stopping that job: it asks its whole tree, and this
+    /// process is in it.
+    fn outer_job_stops(&self, sender: u32) -> bool {
+        let owner = self.job.request.as_background().and_then(|background| background.owner);
+        let (Some(Owner::Job { job }), Some(store)) = (owner, &self.job.store) else {
+            return false;
+        };
+        let is_keeper = |keeper: ProcId| keeper.pid == sender;
+        store.home().job(job).record().is_ok_and(|outer| {
+            // A process outside our PID namespace has the PID 0 here.
+            let sent_by_it = sender == 0 || outer.keeper.is_some_and(is_keeper);
+            sent_by_it && outer.state.job_state() == JobState::Stopping
+        })
+    }
+
+    /// Whether a key of the terminal has reached the program too, which then decides what it means. If the root has exited, has
+    /// left our group or is being stopped, only quell can react.
+    fn root_gets_terminal_keys(&self) -> bool {
+        let in_our_group = match (self.report.held, self.report.root) {
+            // The root of a PID namespace can't be found by its PID here. It can't leave our group without a new session.
+            (Some(held), _) if held.has_init() => true,
+            // A root that is gone, and whose exit is not reported yet, may have died of this key.
+            (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
+            (_, None) => true,
+        };
+        self.job.session == SessionKind::Shared && self.known.root.is_none() && !self.stopping && in_our_group
+    }
+}

@@ -1,0 +1,36 @@
+//! The socket at which a keeper answers.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use crate::files::{InDir, gone_is_fine};
+use crate::job::JobDir;
+
+const SOCKET: &str = "control.sock";
+
+impl JobDir {
+    /// Opens the control socket, in place of what is there.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        self.remove_socket()?;
+        let listener = UnixListener::bind(InDir::new(self.dir(), SOCKET)?.path())?;
+        fs::set_permissions(self.dir().join(SOCKET), fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+
+    /// The inode of what is in the place of the control socket.
+    pub fn socket(&self) -> Option<u64> {
+        fs::symlink_metadata(self.dir().join(SOCKET)).ok().map(|found| found.ino())
+    }
+
+    /// Connects to the keeper, within `patience`. The listener is a process of this user or of root.
+    pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
+        quell_sys::connect_within(&InDir::new(self.dir(), SOCKET)?.path(), patience)
+    }
+
+    pub(crate) fn remove_socket(&self) -> io::Result<()> {
+        gone_is_fine(fs::remove_file(self.dir().join(SOCKET)))
+    }
+}

@@ -1,0 +1,80 @@
+//! The history of a job: `events.jsonl`.
+
+use std::fs;
+use std::io::{self, Write};
+
+use quell_core::{EventKind, JobEvent, Receipt};
+use quell_sys::OpenMode;
+use quell_sys::fault::{FaultPoint, fault_point};
+
+use crate::files::{at, line_of};
+use crate::job::{JobDir, now};
+
+const EVENTS: &str = "events.jsonl";
+/// The history before the present file, if that was full once.
+const OLD_EVENTS: &str = "events.old.jsonl";
+/// The size at which a file is full. Of two full ones the older is dropped: a job can be restarted without end.
+const EVENTS_CAP: u64 = 4 * 1024 * 1024;
+
+impl JobDir {
+    /// Adds to the history.
+    pub fn log_event(&self, event: &JobEvent) -> io::Result<()> {
+        let path = self.dir().join(EVENTS);
+        let open = || quell_sys::open_private(&path, OpenMode::Append).map_err(at(&path));
+        let mut file = open()?;
+        if file.metadata()?.len() > EVENTS_CAP {
+            fs::rename(&path, self.dir().join(OLD_EVENTS))?;
+            file = open()?;
+        }
+        // One write, so that two writers don't mix.
+        file.write_all(&line_of(event)?)?;
+        fault_point(FaultPoint::EventLogged);
+        Ok(())
+    }
+
+    /// The history, oldest first, without a line that a crash has cut.
+    pub fn events(&self) -> io::Result<Vec<JobEvent>> {
+        let mut events = Vec::new();
+        for name in [OLD_EVENTS, EVENTS] {
+            let path = self.dir().join(name);
+            match quell_sys::read_private(&path, 2 * EVENTS_CAP) {
+                Ok(bytes) => {
+                    let lines = bytes.split(|&byte| byte == b'\n');
+                    events.extend(lines.filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(at(&path)(error)),
+            }
+        }
+        Ok(events)
+    }
+
+    /// Adds an event of the run that `receipt` is about, unless a process that was killed has added it already. Returns the
+    /// event if it is new.
+    pub fn log_once(&self, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
+        let event = self.once(receipt, what)?;
+        if let Some(event) = &event {
+            self.log_event(event)?;
+        }
+        Ok(event)
+    }
+
+    /// The event that [`JobDir::log_once`] would add.
+    pub fn once(&self, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
+        let same = |old: &JobEvent| {
+            old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
+        };
+        // The end of a run that another run follows is not the end of the job.
+        let of_now = |old: &&JobEvent| !matches!(old.what, EventKind::Restarting { .. });
+        if self.events()?.iter().rev().take_while(of_now).any(same) {
+            return Ok(None);
+        }
+        Ok(Some(match self.spec() {
+            Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
+            Err(_) => {
+                let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
+                JobEvent { time: now(), job: self.id(), name, session: None, tags, run: receipt.run, what }
+            }
+        }))
+    }
+}

@@ -1,0 +1,203 @@
+//! Whether a process keeps a job. The keeper and its standby share the lock `live/ID` and hold it as long as one of them
+//! lives; which processes those are is in keepers.rs.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quell_core::{JobId, ProcId, StateRecord};
+use quell_sys::fault::{FaultPoint, fault_point};
+use quell_sys::{OpenMode, PidFd};
+
+use crate::files::{at, is_absent, open_dir, private_file};
+use crate::job::JobDir;
+use crate::keepers::{check_room, is_keeper};
+
+/// What a keeper writes into the lock before the program of its job runs.
+pub(crate) const BEGUN: &[u8] = b"begun\n";
+/// What a lock of a job whose stop is being finished says, before the identity of the process that does it.
+const FINISHING: &str = "finishing";
+/// How long after its id the lock of a job is made, at most.
+const BIRTH: Duration = Duration::from_secs(3);
+
+/// The lock of a job. Held as long as the file is open in any process.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+    /// The job's directory, locked as well: the lock file can be moved away, and then the record could say anything.
+    dir: Option<File>,
+}
+
+impl Lock {
+    /// Whether the file is still where every process looks for it.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let ino = |found: io::Result<fs::Metadata>| found.ok().map(|found| found.ino());
+        ino(self.path.symlink_metadata()) == ino(self.file.metadata())
+    }
+
+    /// Locks the job's directory too, where that is possible.
+    pub(crate) fn hold_dir(&mut self, dir: &Path) {
+        let found = dir.symlink_metadata().map(|found| found.ino()).ok();
+        let is_same = |held: &File| held.metadata().is_ok_and(|held| Some(held.ino()) == found);
+        if !self.dir.as_ref().is_some_and(is_same) {
+            self.dir = open_dir(dir).ok().filter(|dir| dir.try_lock().is_ok());
+        }
+    }
+
+    /// Releases it, for every process that shares it: the job has ended. From here on a record that says so is true.
+    pub fn release(&self) {
+        for file in self.dir.iter().chain([&self.file]) {
+            let _ = file.unlock();
+        }
+    }
+
+    /// Notes that the program is about to run. The keeper calls this before it lets the program go.
+    pub fn begun(&self) -> io::Result<()> {
+        (&self.file).write_all(BEGUN)
+    }
+
+    /// Whether it says that the program has run.
+    pub fn says_begun(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.len() > 0)
+    }
+
+    /// Whether the lock of job `id` is as it was made: nothing was written to it, and it was not changed later. The kernel
+    /// keeps the time of the last change: a process that empties the file can't set it back.
+    pub fn is_as_made(&self, id: JobId) -> bool {
+        self.file.metadata().is_ok_and(|found| {
+            let changed = found.ctime() as u64 * 1000 + found.ctime_nsec() as u64 / 1_000_000;
+            found.len() == 0 && changed <= id.unix_ms().saturating_add(BIRTH.as_millis() as u64)
+        })
+    }
+
+    /// Notes that the holder does not keep the job but finishes its stop, so that other processes wait for that.
+    pub fn finishing(&self) -> io::Result<()> {
+        let own = quell_sys::stat(quell_sys::pid())?;
+        let mut file = quell_sys::open_private(&self.path, OpenMode::Change)?;
+        file.set_len(0)?;
+        file.write_all(format!("{FINISHING} {} {}\n", own.pid, own.start).as_bytes())
+    }
+
+    /// The process that has noted this in the lock with content `text`.
+    pub(crate) fn finisher_in(text: &[u8]) -> Option<ProcId> {
+        let text = std::str::from_utf8(text).ok()?.strip_prefix(FINISHING)?;
+        let (pid, start) = text.trim().split_once(' ')?;
+        Some(ProcId { pid: pid.parse().ok()?, start: start.parse().ok()? })
+    }
+}
+
+/// Whether a process keeps a job.
+#[derive(Debug)]
+pub enum Liveness {
+    /// A keeper or its standby lives.
+    Supervised,
+    /// Another process finishes its stop.
+    Finishing,
+    /// It has not ended, and its keepers are gone. The caller has its lock now.
+    Orphaned(Lock),
+    /// It has ended, or never existed.
+    Ended,
+}
+
+impl JobDir {
+    /// Whether a process keeps it. If none does and it has not ended, the caller may finish it.
+    pub fn liveness(&self) -> io::Result<Liveness> {
+        self.liveness_by(None)
+    }
+
+    /// The same for a caller that has just read the record.
+    pub fn liveness_by(&self, record: Option<&StateRecord>) -> io::Result<Liveness> {
+        let path = self.live_path();
+        // For reading: processes that wait for a keeper to close it are woken when a writer does.
+        match quell_sys::open_private(&path, OpenMode::Read) {
+            Ok(file) => self.try_lock(file, record),
+            Err(error) if is_absent(&error) => self.without_lock(),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    /// A job without a lock has ended, or its lock was deleted. In that case its keepers, which still have it open, make
+    /// another one. If they are gone, this process does, so that the job is found and finished like any other.
+    fn without_lock(&self) -> io::Result<Liveness> {
+        let record = match self.record() {
+            Ok(record) if record.state.is_ended() => {
+                let kept = self.is_dir_held() && self.have_restored();
+                return Ok(if kept { Liveness::Supervised } else { Liveness::Ended });
+            }
+            Ok(record) => Some(record),
+            Err(_) => {
+                check_room()?;
+                None
+            }
+        };
+        let alive = |record: &StateRecord| {
+            record.keeper.into_iter().chain(record.standby).any(|id| PidFd::of(id).is_some())
+        };
+        let this_boot = || self.spec().is_ok_and(|spec| spec.boot_id == quell_sys::boot_id());
+        if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
+            return Ok(Liveness::Supervised);
+        }
+        if record.is_none() || self.has_ended() {
+            return Ok(Liveness::Ended);
+        }
+        self.home().make_sub("live")?;
+        match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
+            Ok(file) => {
+                (&file).write_all(BEGUN)?;
+                self.try_lock(file, None)
+            }
+            // Another process was quicker.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.liveness(),
+            Err(error) => Err(at(&self.live_path())(error)),
+        }
+    }
+
+    fn try_lock(&self, file: File, record: Option<&StateRecord>) -> io::Result<Liveness> {
+        match file.try_lock() {
+            Ok(()) => self.locked(file),
+            Err(fs::TryLockError::WouldBlock)
+                if record.is_some_and(|record| record.keeper.is_some_and(is_keeper)) =>
+            {
+                Ok(Liveness::Supervised)
+            }
+            Err(fs::TryLockError::WouldBlock) => self.held(file),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// What it means that this process has locked `file`.
+    pub(crate) fn locked(&self, file: File) -> io::Result<Liveness> {
+        match self.live_path().symlink_metadata() {
+            Ok(found) if found.ino() == file.metadata()?.ino() => {
+                check_room()?;
+                Ok(Liveness::Orphaned(Lock { file, path: self.live_path(), dir: None }))
+            }
+            // Another process has replaced it meanwhile.
+            Ok(_) => self.liveness(),
+            // The job has ended meanwhile.
+            Err(_) => Ok(Liveness::Ended),
+        }
+    }
+
+    /// Makes the lock, which is locked before other processes can find it: they would take the job for a lost one.
+    pub(crate) fn make_lock(&self) -> io::Result<Lock> {
+        self.home().make()?;
+        // `done` now: at the end there may be no inode for it.
+        for sub in ["jobs", "live", "done"] {
+            self.home().make_sub(sub)?;
+        }
+        let hidden = self.home().sub("live").join(format!(".{}", self.id()));
+        let file = private_file().create_new(true).open(&hidden)?;
+        let locked = file.try_lock().map_err(io::Error::from);
+        fault_point(FaultPoint::LockMade);
+        if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
+            let _ = fs::remove_file(&hidden);
+            return Err(error);
+        }
+        fault_point(FaultPoint::LockShown);
+        Ok(Lock { file, path: self.live_path(), dir: None })
+    }
+}

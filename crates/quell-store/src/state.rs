@@ -1,0 +1,77 @@
+//! The state of a job on disk: the last whole line of `state.jsonl`. A file of its own for each state would cost the making
+//! of one and the removal of another.
+
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use quell_core::StateRecord;
+use quell_sys::OpenMode;
+use quell_sys::fault::{FaultPoint, fault_point};
+
+use crate::files::{line_of, replace};
+use crate::job::JobDir;
+
+const STATES: &str = "state.jsonl";
+/// The size at which a new file is begun: a job that is restarted again and again has many states.
+const STATES_CAP: u64 = 64 * 1024;
+
+impl JobDir {
+    /// The present state. An error of kind `NotFound` means that the job has none yet.
+    pub fn record(&self) -> io::Result<StateRecord> {
+        let bytes = self.bytes(STATES)?;
+        self.parse(STATES, last_line(&bytes))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.record().is_ok_and(|record| record.state.is_ended())
+    }
+
+    /// Makes `record` the present state.
+    pub fn append_state(&self, record: &StateRecord) -> io::Result<()> {
+        let line = line_of(record)?;
+        if !self.append_state_line(&line)? {
+            replace(&self.dir().join(STATES), &line, FaultPoint::StateWritten)?;
+        }
+        fault_point(FaultPoint::StatePublished);
+        Ok(())
+    }
+
+    /// The same, unless it is the present state already: another process may have rewritten the file.
+    pub(crate) fn restore_state(&self, record: &StateRecord) -> io::Result<()> {
+        let line = line_of(record)?;
+        let same = self.bytes(STATES).is_ok_and(|bytes| last_line(&bytes) == line.trim_ascii_end());
+        if same { Ok(()) } else { self.append_state(record) }
+    }
+
+    /// Appends a state; false if it has to be the first line of a new file.
+    fn append_state_line(&self, line: &[u8]) -> io::Result<bool> {
+        // There is none yet; or what is there was not written by quell, and is replaced.
+        let Ok(file) = quell_sys::open_private(&self.dir().join(STATES), OpenMode::Extend) else {
+            return Ok(false);
+        };
+        let found = file.metadata()?;
+        let (length, mut last) = (found.len(), [0]);
+        let can_append = found.nlink() == 1
+            && length + line.len() as u64 <= STATES_CAP
+            && length > 0
+            && file.read_at(&mut last, length - 1)? == 1
+            && last == *b"\n";
+        if !can_append {
+            return Ok(false);
+        }
+        match (&file).write(line) {
+            Ok(count) if count == line.len() => Ok(true),
+            // Half a line would spoil the next one. A disk that is full has no room for a new file either.
+            Ok(_) => file.set_len(length).and(Err(io::ErrorKind::StorageFull.into())),
+            Err(error) => file.set_len(length).and(Err(error)),
+        }
+    }
+}
+
+/// The last whole line; everything if there is none.
+fn last_line(bytes: &[u8]) -> &[u8] {
+    match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
+        None => bytes,
+    }
+}

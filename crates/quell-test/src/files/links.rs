@@ -1,0 +1,169 @@
+//! Links that lead out of the scope: a runner that follows them would run what is there.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use quell_guard::BUILT_IN;
+
+use crate::check::{Scope, Verdict, refuse, shown};
+use crate::runners::Runner;
+
+/// How many entries are looked at. A directory with more of them would take too long.
+const MOST: usize = 200_000;
+
+/// The ends of files that go builds into a test's program.
+const SOURCES: [&str; 13] = ["go", "s", "S", "sx", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "syso"];
+
+/// Refuses links below the targets that lead out of the scope.
+pub(super) fn check(scope: &Scope, runner: Runner, mut targets: Vec<PathBuf>) -> Verdict<()> {
+    // jest does not follow links.
+    if runner == Runner::Jest {
+        return Ok(());
+    }
+    if runner.is_cargo() {
+        // It builds what is beside the manifest.
+        targets = targets.iter().filter_map(|manifest| manifest.parent()).map(Path::to_owned).collect();
+    } else if !scope.is_set() {
+        // The whole working directory is as good as no target.
+        targets.retain(|target| *target != scope.cwd);
+    } else if targets.is_empty() && runner != Runner::Other {
+        // Without a target a runner looks everywhere.
+        targets.push(scope.cwd.clone());
+    }
+    check_at_most(scope, runner, &targets, MOST)
+}
+
+fn check_at_most(scope: &Scope, runner: Runner, targets: &[PathBuf], most: usize) -> Verdict<()> {
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut ahead: Vec<PathBuf> = targets.iter().filter_map(|target| target.canonicalize().ok()).collect();
+    ahead.iter().try_for_each(|target| check_way(scope, target))?;
+    let mut looked_at = 0;
+    while let Some(dir) = ahead.pop() {
+        if !dir.is_dir() || !seen.insert(dir.clone()) {
+            continue;
+        }
+        // What can't be read here can't be read by the tests either.
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            looked_at += 1;
+            if looked_at > most {
+                let reason = format!("there are more than {most} files to look at, up to {}", dir.display());
+                return refuse("PATH_TOO_MANY", BUILT_IN, reason, "name a directory with less in it");
+            }
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            if kind.is_dir() && !is_passed_over(runner, &path) {
+                ahead.push(path);
+            } else if kind.is_symlink()
+                && let Ok(real) = path.canonicalize()
+                && is_followed(runner, &path, &real)
+            {
+                check_link(scope, &path)?;
+                ahead.push(real);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same for files that Python loads from the directories above a target.
+fn check_way(scope: &Scope, target: &Path) -> Verdict<()> {
+    for dir in target.ancestors().skip(1).take_while(|dir| scope.has(dir)) {
+        let cached = dir.join("__pycache__");
+        let entries = fs::read_dir(&cached).into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = ["conftest.py", "__init__.py"].map(|name| dir.join(name));
+        entries.chain(named).chain([cached]).try_for_each(|path| check_link(scope, &path))?;
+    }
+    Ok(())
+}
+
+fn check_link(scope: &Scope, link: &Path) -> Verdict<()> {
+    let leads_out = link.is_symlink() && link.canonicalize().is_ok_and(|real| !scope.has(&real));
+    if !leads_out {
+        return Ok(());
+    }
+    let name = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
+    let reason =
+        format!("the link `{}`, which the runner follows, leads out of {}", shown(&name), scope.words());
+    refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, "remove the link, or name targets beside it")
+}
+
+/// Whether no tests are ever taken from there: package managers fill it with links, or cargo has built it.
+fn is_passed_over(runner: Runner, dir: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default();
+    match runner {
+        Runner::Vitest => name == "node_modules",
+        Runner::Cargo | Runner::Nextest => name == "target" && dir.join("CACHEDIR.TAG").exists(),
+        _ => false,
+    }
+}
+
+/// Whether the runner takes code from behind a link: go does so for files of source code alone.
+fn is_followed(runner: Runner, link: &Path, real: &Path) -> bool {
+    let end = link.extension().unwrap_or_default().to_string_lossy();
+    runner != Runner::Go || (!real.is_dir() && SOURCES.contains(&&*end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A directory of this test's own, removed when it is over; and its real path.
+    struct Dir(PathBuf, #[expect(dead_code, reason = "removes it")] TempDir);
+
+    impl Dir {
+        fn new() -> Self {
+            let dir = TempDir::new().expect("a directory");
+            let path = dir.path().canonicalize().expect("a path");
+            fs::create_dir_all(path.join("tests/deep")).expect("mkdir");
+            fs::create_dir_all(path.join("out")).expect("mkdir");
+            Self(path, dir)
+        }
+
+        fn judge(&self, runner: Runner, most: usize) -> String {
+            let tests = self.0.join("tests");
+            let dirs = vec![(tests.clone(), tests.clone())];
+            let scope = Scope { cwd: self.0.clone(), dirs, rule: "--scope".into() };
+            let decided = check_at_most(&scope, runner, &[tests], most);
+            decided.err().map_or_else(|| "ok".into(), |decision| decision.code)
+        }
+    }
+
+    #[test]
+    fn a_link_below_a_target_that_leads_out_is_found_wherever_it_is() {
+        for (link, to, runner, expected) in [
+            ("tests/deep/link", "out", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/up", "", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/test_x.py", "out/test_x.py", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/data.bin", "out/test_x.py", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/data.bin", "tests/test_y.py", Runner::Pytest, "ok"),
+            ("tests/deep/round", "tests", Runner::Pytest, "ok"),
+            ("tests/deep/nowhere", "none", Runner::Pytest, "ok"),
+            ("tests/node_modules/x", "out", Runner::Vitest, "ok"),
+            ("tests/node_modules/x", "out", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/x_test.go", "out/test_x.py", Runner::Go, "PATH_SYMLINK_ESCAPE"),
+            ("tests/deep/data", "out/test_x.py", Runner::Go, "ok"),
+            ("tests/deep/link", "out", Runner::Go, "ok"),
+            ("tests/deep/x.rs", "out/test_x.py", Runner::Cargo, "PATH_SYMLINK_ESCAPE"),
+            ("tests/src", "out", Runner::Nextest, "PATH_SYMLINK_ESCAPE"),
+        ] {
+            let dir = Dir::new();
+            fs::write(dir.0.join("out/test_x.py"), "").expect("a file");
+            let path = dir.0.join(link);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
+            symlink(dir.0.join(to), path).expect("a link");
+            assert_eq!(dir.judge(runner, MOST), expected, "{link} → {to}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_to_look_at_is_refused() {
+        let dir = Dir::new();
+        fs::write(dir.0.join("tests/a"), "").expect("a file");
+        assert_eq!(dir.judge(Runner::Pytest, 2), "ok");
+        assert_eq!(dir.judge(Runner::Pytest, 1), "PATH_TOO_MANY");
+    }
+}

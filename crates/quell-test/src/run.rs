@@ -1,0 +1,222 @@
+//! Carries a checked plan out: starts the job, follows it, and fills in the answer.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use quell::binary::{JobInternals, QuellInternals};
+use quell::{Error, Job, Quell, Result};
+use quell_core::{
+    Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, TestTerms, Until,
+};
+use quell_guard::{BUILT_IN, Decision, Permit};
+
+use crate::TestPlan;
+use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
+use crate::check::Checked;
+use crate::counts::{Counter, FoundTests, ReportFile, TestCounts};
+use crate::follow::Course;
+use crate::output::{self, StreamText};
+use crate::runners::Runner;
+use crate::status::{self, Facts};
+
+/// A run that the guard allows.
+pub(crate) struct TestRun {
+    request: JobRequest,
+    terms: TestTerms,
+    runner: Runner,
+    cwd: PathBuf,
+    junit: Option<PathBuf>,
+    max_output: u64,
+}
+
+impl TestRun {
+    /// What is run is what was checked: its words, its variables, and the directory that they were checked in.
+    pub fn new(plan: &TestPlan, checked: Checked, cwd: &Path) -> Self {
+        let mut request = plan.request.clone();
+        request.command = checked.words;
+        request.env = checked.environment;
+        request.cwd = Some(cwd.to_owned());
+        // What outlives the command is not stopped by the keeper at once, but by `Course` a moment later.
+        request.until = Until::Tree;
+        let buffers = std::env::var_os("PYTHONUNBUFFERED").is_none();
+        if checked.runner == Runner::Pytest && buffers {
+            // Without it the output of a pytest that is killed is lost.
+            request.env.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
+        }
+        Self {
+            request,
+            terms: plan.terms(),
+            runner: checked.runner,
+            cwd: cwd.to_owned(),
+            junit: plan.junit.clone().or(checked.report),
+            max_output: plan.max_output,
+        }
+    }
+
+    /// Runs the command to its end.
+    pub fn carry_out(
+        mut self,
+        answer: &mut TestAnswer,
+        quell: &Quell,
+        permit: &Permit,
+        meet: impl FnOnce(&Job),
+    ) -> Result<()> {
+        let junit = self.junit.take().map(|file| ReportFile::before_run(&self.cwd, file));
+        if let Mode::Background(background) = &mut self.request.mode {
+            background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
+            background.test = Some(self.terms.clone());
+        }
+        let begun = Instant::now();
+        answer.started = quell_store::now();
+        let timeout = self.request.timeout;
+        let job = match quell.start_tests(&self.request, permit) {
+            Ok(job) => job,
+            // Nothing is started when the time is up.
+            Err(error)
+                if error.code() == "start_failed" && timeout.is_some_and(|time| begun.elapsed() >= time) =>
+            {
+                (answer.status, answer.reason) = (TestStatus::Timeout, error.to_string());
+                answer.timeout_triggered = true;
+                answer.duration = begun.elapsed().as_secs_f64();
+                answer.ended = quell_store::now();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        answer.job = Some(job.id());
+        meet(&job);
+        let course = Course::follow(&job, begun, timeout).inspect_err(|_| {
+            // This process may live on for long, and does not watch the job any more. The record has the result of the stop.
+            let _ = job.stop();
+        })?;
+        let receipt = job.receipt()?;
+        let mut counter = Counter::new(self.runner);
+        let dir = job.dir().dir();
+        let [stdout, stderr] = output::read(dir, self.max_output, &mut counter).map_err(Error::io(dir))?;
+        (answer.stdout, answer.stderr) = (stdout, stderr);
+        let code = match receipt.root.outcome {
+            RootOutcome::Exited { code } if course.own_end => Some(code),
+            _ => None,
+        };
+        let mut counted = counter.finish(code);
+        if let Some(junit) = junit {
+            let (mut report, found) = junit.read();
+            // A report that is cut short may still know more than an output without a summary.
+            let is_complete = counted.as_ref().is_some_and(|own| own.counts.complete);
+            if let Some(found) = found.filter(|found| found.counts.complete || !is_complete) {
+                report.used = true;
+                let own = counted.unwrap_or_default();
+                counted = Some(FoundTests { running: own.running, broken: own.broken, ..found });
+            }
+            answer.junit = Some(report);
+        }
+        answer.take_receipt(&receipt, &course);
+        (answer.status, answer.reason) = status::judge(&Facts {
+            runner: self.runner,
+            receipt: &receipt,
+            own_end: course.own_end,
+            leaked: answer.leaked.len(),
+            is_leak_failure: self.request.leak == Leak::Fail,
+            found: counted.as_ref(),
+        });
+        answer.receipt = Some(receipt);
+        if let Some(found) = counted {
+            answer.counts = found.counts;
+            answer.counts.complete &= !answer.timeout_triggered;
+            answer.failed_tests = found.names.kept;
+            answer.failed_tests_omitted = found.names.omitted;
+            answer.running_test = found.running;
+        }
+        Ok(())
+    }
+}
+
+impl TestAnswer {
+    pub(crate) fn begun(plan: &TestPlan, command: Vec<String>, cwd: &Path) -> Self {
+        let now = quell_store::now();
+        Self {
+            schema: quell_core::SCHEMA.into(),
+            status: TestStatus::Error,
+            reason: String::new(),
+            exit_code: None,
+            signal: None,
+            duration: 0.0,
+            command,
+            cwd: cwd.display().to_string(),
+            scope: plan.scope.iter().map(|dir| dir.display().to_string()).collect(),
+            counts: TestCounts { source: "exit_code".into(), ..TestCounts::default() },
+            failed_tests: Vec::new(),
+            failed_tests_omitted: 0,
+            running_test: None,
+            timeout: plan.request.timeout.map(|timeout| timeout.as_secs_f64()),
+            timeout_triggered: false,
+            tree_at_timeout: None,
+            leaked: Vec::new(),
+            stdout: StreamText::default(),
+            stderr: StreamText::default(),
+            junit: None,
+            decision: Decision::refuse("UNDECIDED", BUILT_IN, "", ""),
+            job: None,
+            receipt: None,
+            error: None,
+            problems: Vec::new(),
+            started: now,
+            ended: now,
+        }
+    }
+
+    /// Masks what the keeper has not masked already. What the tests wrote is left as it is.
+    pub(crate) fn mask(&mut self, mask: &Mask) {
+        let texts = [&mut self.cwd, &mut self.reason];
+        let error = self.error.iter_mut().flat_map(|error| [&mut error.message, &mut error.hint]);
+        let junit = self.junit.iter_mut().map(|report| &mut report.file);
+        for text in texts.into_iter().chain(error).chain(junit).chain(&mut self.scope) {
+            *text = mask.apply(text);
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, decision: &Decision) {
+        self.status = TestStatus::Refused;
+        self.reason.clone_from(&decision.reason);
+        self.decision = decision.clone();
+        self.ended = quell_store::now();
+    }
+
+    pub(crate) fn fail(&mut self, error: &Error, hint: String) {
+        self.status = TestStatus::Error;
+        self.reason = error.to_string();
+        self.ended = quell_store::now();
+        self.error = Some(TestError { code: error.code().into(), message: error.to_string(), hint });
+    }
+
+    fn take_receipt(&mut self, receipt: &Receipt, course: &Course) {
+        self.duration = receipt.ended.at;
+        self.ended = receipt.ended.wall;
+        self.command.clone_from(&receipt.job.command);
+        match receipt.root.outcome {
+            RootOutcome::Exited { code } => self.exit_code = Some(code),
+            RootOutcome::Signaled { signal, .. } => self.signal = Some(signal),
+            RootOutcome::NotStarted { .. } | RootOutcome::Unknown => {}
+        }
+        self.timeout_triggered = receipt.cause == Cause::Timeout && !course.own_end;
+        if self.timeout_triggered {
+            let seen = &course.before_timeout;
+            let (source, processes) = if seen.is_empty() {
+                ("receipt", receipt.members.iter().map(TestProcess::from).collect())
+            } else {
+                ("live", seen.iter().map(TestProcess::from).collect())
+            };
+            self.tree_at_timeout = Some(TreeAtTimeout { source: source.into(), processes });
+        } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
+            // A process that exited by itself in the moment that it was given is not a leak.
+            let others = receipt.members.iter().filter(|member| Some(member.id) != receipt.root.id);
+            let stayed = others.filter(|member| member.fate != Fate::Exited);
+            // A process that the receipt saw between fork and exec has the name of its parent there.
+            let late = |member: &Member| course.before_stop.iter().find(|seen| seen.id == member.id);
+            self.leaked = stayed
+                .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))
+                .collect();
+        }
+        self.problems.extend(receipt.warnings.iter().cloned());
+    }
+}

@@ -1,0 +1,46 @@
+//! `go test`.
+
+use quell_guard::BUILT_IN;
+
+use super::RunnerTable;
+use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, refuse};
+
+pub(super) const TABLE: RunnerTable = RunnerTable {
+    name: "go test",
+    options: Options {
+        style: OptionStyle::Go,
+        flags: "-v -race -short -failfast -json -cover -benchmem -msan -asan -x -n -a -c -trimpath -fullpath -buildvcs",
+        values: "\
+            -run -skip -bench -benchtime -cpu -list -timeout -vet -fuzz -fuzztime -fuzzminimizetime -shuffle -tags",
+        choices: &[
+            ("-count -parallel -p", NUMBER),
+            ("-covermode", "set count atomic"),
+            ("-mod", "mod readonly vendor"),
+            ("-coverpkg -exec -toolexec -vettool -overlay -modfile -pgo -pkgdir -outputdir", NEVER),
+            ("-ldflags -gcflags -gccgoflags -asmflags -buildmode -compiler -installsuffix", NEVER),
+        ],
+        paths: &[
+            ("-o", Place::Output("test out bin exe")),
+            (
+                "-coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace",
+                Place::Output("out cov prof pprof profile trace txt"),
+            ),
+        ],
+        wide: "",
+    },
+    end: "-args",
+    behind: None,
+    verbs: "",
+    target: package,
+};
+
+/// A directory as go writes it: `.`, `./pkg`, `./pkg/...`, `/srv/app/pkg`.
+fn package(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+    let stem = word.strip_suffix("/...").unwrap_or(word);
+    let found = rules.path(stem, Place::Target, true)?;
+    if stem == "." || stem.starts_with("./") || stem.starts_with('/') {
+        return Ok(vec![found]);
+    }
+    let reason = format!("go takes `{}` for a package from anywhere", found.path);
+    refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, format!("write ./{}", found.path))
+}

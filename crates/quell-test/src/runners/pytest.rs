@@ -1,0 +1,124 @@
+//! pytest.
+
+use super::RunnerTable;
+use crate::check::{
+    LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, check_target,
+};
+
+pub(super) const TABLE: RunnerTable =
+    RunnerTable { name: "pytest", options: OPTIONS, end: "", behind: None, verbs: "", target: node };
+
+const OPTIONS: Options = Options {
+    style: OptionStyle::Unix,
+    flags: "\
+        -h -l -q -s -v -V -x --help --version --exitfirst --verbose --quiet --showlocals --no-showlocals \
+        --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --sw-skip --stepwise-skip \
+        --co --collect-only --fixtures --markers --setup-show --setup-only --setup-plan --strict --strict-config \
+        --strict-markers --runxfail --disable-warnings --no-header --no-summary --full-trace --cache-clear \
+        --cache-show --noconftest --trace-config --debug --continue-on-collection-errors --doctest-modules \
+        --cov --cov-append --cov-branch --no-cov --no-cov-on-fail --benchmark-only --benchmark-skip \
+        --benchmark-disable --hypothesis-show-statistics --snapshot-update --reuse-db --create-db \
+        --no-migrations",
+    values: "\
+        -k -m -r --deselect --ignore --ignore-glob --doctest-glob --junit-prefix --junitprefix --log-level \
+        --log-cli-level --log-file-level --cov-context= --hypothesis-profile= --cache-show=",
+    // Most of these belong to plugins. Without the plugin the word behind the option is a target, so no value can be a path.
+    choices: &[
+        ("-n --numprocesses", "auto logical #"),
+        ("--dist", "each load loadfile loadgroup loadscope no worksteal"),
+        ("--timeout --timeout-method", "signal thread #"),
+        ("--maxfail --durations --durations-min --verbosity --reruns --reruns-delay --count", NUMBER),
+        ("--cov-fail-under --randomly-seed --random-order-seed --hypothesis-seed", NUMBER),
+        ("--tb", "auto long short line native no"),
+        ("--capture --show-capture", "fd sys no tee-sys stdout stderr log all"),
+        ("--color --code-highlight", "yes no auto"),
+        ("--lfnf --last-failed-no-failures", "all none"),
+        ("--asyncio-mode", "auto strict"),
+        ("--import-mode", "prepend importlib"),
+        ("--assert", "plain rewrite"),
+        // Python imports the module of a category that has a dot in it.
+        ("-W --pythonwarnings", NO_DOT),
+        // The directory of a module with a dot is known only when the package has been loaded.
+        ("--cov=", "~ ."),
+        (
+            "--cov-report",
+            "term term-missing term:skip-covered term-missing:skip-covered html html:htmlcov html:coverage xml \
+             xml:coverage.xml json json:coverage.json lcov lcov:lcov.info lcov:coverage.lcov",
+        ),
+        // Other parts of pytest define options with values: without them the value would be a target.
+        ("-p", "no:cacheprovider no:randomly no:random_order no:warnings no:xdist no:sugar no:cov"),
+        // What pytest does anyway.
+        ("-c --config-file", "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini"),
+        ("--rootdir --confcutdir", "."),
+        ("-o --override-ini", SETTINGS),
+        ("--cov-config --pdbcls --pastebin --log-format --log-date-format --log-file-format", NEVER),
+    ],
+    paths: &[
+        ("--junitxml --junit-xml", Place::Output("xml")),
+        ("--log-file --debug=", LOG),
+        ("--html=", Place::Output("html")),
+        ("--benchmark-json= --json-report-file=", Place::Output("json")),
+        ("--report-log=", Place::Output("json jsonl log")),
+        ("--basetemp", Place::OutputDir),
+    ],
+    wide: "",
+};
+
+/// Settings that load no code, choose no tests and write no file.
+const SETTINGS: &str = "\
+    addopts= asyncio_default_fixture_loop_scope=* asyncio_mode=* console_output_style=* faulthandler_timeout=* \
+    junit_family=* junit_logging=* junit_suite_name=* log_cli=* log_cli_level=* log_level=* log_file_level=* \
+    markers=* timeout=* xfail_strict=*";
+
+/// The file of `tests/test_a.py::test_x[1]`. Some versions of pytest cut at the first bracket, also before the colons, and
+/// some don't: both results have to be good.
+fn node(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+    let (file, name) = word.split_once("::").unwrap_or((word, ""));
+    if name.chars().any(char::is_control) {
+        check_target(word, &rules.roots)?;
+    }
+    let short = file.split_once('[').map(|(short, _)| short);
+    [file].into_iter().chain(short).map(|file| rules.path(file, Place::Target, true)).collect()
+}
+
+/// Whether pytest is told to take no words from its files: `-o addopts=`.
+pub(crate) fn adds_nothing(words: &[String]) -> bool {
+    // `-qo` is `-q -o`.
+    let is_option = |word: &str| {
+        let letters = word
+            .strip_prefix('-')
+            .unwrap_or_default()
+            .trim_start_matches(['h', 'l', 'q', 's', 'v', 'V', 'x']);
+        letters == "o" || word == "--override-ini"
+    };
+    let glued = |word: &String| {
+        word.strip_suffix("addopts=")
+            .is_some_and(|option| is_option(option.strip_suffix('=').unwrap_or(option)))
+    };
+    words.iter().any(glued) || words.windows(2).any(|pair| is_option(&pair[0]) && pair[1] == "addopts=")
+}
+
+/// The words in PYTEST_ADDOPTS or `addopts`, split as Python's shlex does it: only four characters are blanks, and between double
+/// quotes a backslash escapes itself and the quote alone.
+pub(crate) fn split_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '\\') => word.get_or_insert_default().extend(chars.next()),
+            (Some('"'), '\\') => {
+                let escaped = chars.next_if(|next| matches!(next, '"' | '\\'));
+                word.get_or_insert_default().push(escaped.unwrap_or('\\'));
+            }
+            (None, ' ' | '\t' | '\r' | '\n') => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
