@@ -228,7 +228,7 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell_core::{BUILT_IN, Decision, JobId};
+    use quell_core::{BUILT_IN, Decision, DecisionCode, JobId};
     use quell_guard::Error as HostError;
     use quell_keeper::{ExecRemedy, StartError};
 
@@ -239,7 +239,7 @@ mod tests {
         let path = || PathBuf::from("/PATH");
         let not_executable =
             |remedy| StartError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
-        let refused = Decision::refuse("VERB_DENIED", BUILT_IN, "REASON", "HINT");
+        let refused = Decision::refuse(DecisionCode::VerbDenied, BUILT_IN, "REASON", "HINT");
         let start = [
             StartError::NotFound(text("PROGRAM")),
             not_executable(ExecRemedy::Right),
