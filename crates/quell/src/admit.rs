@@ -11,7 +11,7 @@ use quell_store::Home;
 use serde_json::json;
 
 use crate::recover::mask_of;
-use crate::{Config, Error, Job, Result, Stopped, find};
+use crate::{Config, Error, Job, Result, Stopped, resolve};
 
 /// What is still done if the settings can't be read: to look, and to stop what runs, unless a file that can be read refuses
 /// it. What a policy would have said about the rest is not known.
@@ -79,7 +79,7 @@ pub fn record_stop(permit: &Permit, job: JobId, stopped: &Result<Stopped>) {
 
 /// `reason` without the values that the jobs mask which `target` names, and those that have not ended.
 fn masked(home: &Home, target: &str, reason: &str) -> String {
-    let named = target.split(' ').filter_map(|word| find::resolve_recorded(home, word).ok());
+    let named = target.split(' ').filter_map(|word| resolve::resolve_recorded(home, word).ok());
     let jobs: io::Result<BTreeSet<JobId>> =
         home.unended().map(|live| live.into_iter().chain(named).collect());
     let mask = |text: String, id: JobId| {

@@ -14,7 +14,7 @@ use quell_guard::Verb;
 
 use crate::call::{Caller, Heard, Knocking, PATIENCE};
 use crate::recover::{Finisher, Keepers, Standing, Survivors, not_proven_dead, settle};
-use crate::{Error, JobState, JobView, Quell, Result, find, record_stop, settle_lost};
+use crate::{Error, JobState, JobView, Quell, Result, record_stop, resolve, settle_lost};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: the
 /// audit, the record, a busy machine.
@@ -168,7 +168,7 @@ impl Job {
                 let receipt = self.ended_receipt()?;
                 // The record says so, which the job can rewrite. A cgroup that is still there says more.
                 let has_cgroup = receipt.held.cgroup.as_ref().is_some_and(|path| Path::new(path).exists());
-                if !has_cgroup || !find::record_remains(self.quell.home(), Some(self.id())) {
+                if !has_cgroup || !resolve::record_remains(self.quell.home(), Some(self.id())) {
                     return Ok(Stopped { receipt, was_over: true });
                 }
                 settle(&self.dir, Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;

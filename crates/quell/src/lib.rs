@@ -33,28 +33,29 @@
 #![cfg(target_os = "linux")]
 
 mod admit;
-pub mod answers;
+mod auto_gc;
 mod call;
 pub mod config;
 pub mod diagnostics;
 mod error;
-mod find;
+mod events;
 mod gc;
-mod history;
 mod index;
 mod job;
+mod list;
 mod logs;
 mod recover;
+mod resolve;
+pub mod responses;
 mod restart;
 pub mod roles;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod send;
-mod short;
+mod short_ids;
 mod start;
 mod stats;
 mod sweep;
-mod tidy;
 mod tree;
 mod view;
 mod wait;
@@ -67,10 +68,10 @@ use quell_guard::{Effect, Permit, Verb};
 pub use admit::{AccessRequest, permit, record_start, record_stop};
 pub use config::{Config, Loaded};
 pub use error::Error;
-pub use find::{Filter, InvalidTag, Listing, SHORTEST_PREFIX, Settled, TagFilter, list, resolve};
+pub use events::{EventFeed, EventWatch, parse_since};
 pub use gc::{GcReport, GcRules, Skipped};
-pub use history::{EventFeed, EventWatch, parse_since};
 pub use job::{Job, Stop, Stopped};
+pub use list::{Filter, InvalidTag, Listing, Settled, TagFilter, list};
 pub use logs::{LogCut, LogLine, LogWatch, LogsView, Unwritten};
 pub use quell_core as core;
 pub use quell_core::{
@@ -86,7 +87,8 @@ pub use quell_store::{
 pub use recover::Finish;
 pub(crate) use recover::settle_lost;
 pub use regex_lite::Regex;
-pub use short::short_ids;
+pub use resolve::{SHORTEST_PREFIX, resolve};
+pub use short_ids::short_ids;
 pub use start::{KEEP_VERB, is_inside_a_job, owner_process, parent_of};
 pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums, stats, stats_of};
 pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
@@ -154,8 +156,8 @@ impl Quell {
     /// Every job that has not ended: also one whose record can't be read or was deleted, and one that is just being made and
     /// may come to nothing.
     pub fn live(&self) -> Result<Vec<Job>> {
-        find::restore(&self.home);
-        find::record_remains(&self.home, None);
+        resolve::restore(&self.home);
+        resolve::record_remains(&self.home, None);
         let ids = self.home.unended().map_err(Error::io(self.home.dir().join("live")))?;
         Ok(ids.into_iter().map(|id| self.job_with(id)).collect())
     }

@@ -10,8 +10,8 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Case, Finish, Finisher, Keepers, Lost, Survivors, finish_lost, settle};
-use crate::{Error, Result, find, index};
+use crate::recover::{Finish, Finisher, Keepers, LostJob, RecoveryCase, Survivors, finish_lost, settle};
+use crate::{Error, Result, index, resolve};
 
 /// How long what is left of an ended job in its cgroup may take to die.
 const LITTER_PATIENCE: Duration = Duration::from_secs(10);
@@ -162,16 +162,16 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     // Those of which nothing is left on disk are made again by their keepers.
     home.kept().into_iter().for_each(|id| drop(home.job(id).liveness()));
     // Those that no process keeps either are known by their cgroups.
-    let remains = if dry_run { find::remains(home, None) } else { Vec::new() };
+    let remains = if dry_run { resolve::remains(home, None) } else { Vec::new() };
     if !dry_run {
-        find::record_remains(home, None);
+        resolve::record_remains(home, None);
     }
     // Read before the first job is finished: an ended one may be removed.
     let places = recorded_places(home)?;
     let mut report = SweepReport { dry_run, kept: 0, jobs: Vec::new(), leftovers: Vec::new() };
     report.jobs.extend(remains.into_iter().map(|id| {
         let job = home.job(id);
-        would_stop(&job, &Lost::new(&job, None, None))
+        would_stop(&job, &LostJob::new(&job, None, None))
     }));
     let mut met = BTreeSet::new();
     for _ in 0..ROUNDS {
@@ -258,12 +258,12 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
         Ok(Liveness::Orphaned(lock)) => lock,
         Err(error) => return swept(failed(error.to_string())),
     };
-    let found = match Case::of(job, &lock, Keepers::Unknown) {
-        Ok(Case::Kept) => return Look::Kept,
-        Ok(Case::Unmade(_)) => SweptJob::new(job, SweepAction::Remove),
-        Ok(Case::Over) => SweptJob::new(job, SweepAction::Settle).with_record(job),
-        Ok(Case::Lost(lost)) if dry_run => would_stop(job, &lost),
-        Ok(Case::Rebooted(_) | Case::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
+    let found = match RecoveryCase::of(job, &lock, Keepers::Unknown) {
+        Ok(RecoveryCase::Kept) => return Look::Kept,
+        Ok(RecoveryCase::NeverRan(_)) => SweptJob::new(job, SweepAction::Remove),
+        Ok(RecoveryCase::Ended) => SweptJob::new(job, SweepAction::Settle).with_record(job),
+        Ok(RecoveryCase::Lost(lost)) if dry_run => would_stop(job, &lost),
+        Ok(RecoveryCase::Rebooted(_) | RecoveryCase::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
         Err(error) => return swept(failed(error.to_string())),
     };
     if dry_run {
@@ -286,9 +286,9 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     })
 }
 
-fn would_stop(job: &JobDir, lost: &Lost) -> SweptJob {
+fn would_stop(job: &JobDir, lost: &LostJob) -> SweptJob {
     let found = SweptJob::new(job, SweepAction::Stop);
-    match quell_contain::look_for(&lost.left(job)) {
+    match quell_contain::look_for(&lost.orphaned(job)) {
         Ok(members) => SweptJob { processes: members.len(), ..found },
         Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },
     }

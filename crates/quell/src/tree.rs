@@ -5,8 +5,8 @@ use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::answers::TreeAnswer;
-use crate::recover::{Lost, mask_of};
+use crate::recover::{LostJob, mask_of};
+use crate::responses::TreeAnswer;
 use crate::{Error, Job, JobState, Result};
 
 /// The tree of a job.
@@ -70,9 +70,9 @@ impl Job {
         let spec: JobSpec = self.dir().spec().map_err(at("spec.json"))?;
         let record = self.dir().record().map_err(at("state.jsonl"))?;
         let mask = mask_of(self.dir(), &spec);
-        let found = Lost::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
+        let found = LostJob::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
-        let members = quell_contain::look_for(&found.left(self.dir())).map_err(Error::io("/proc"))?;
+        let members = quell_contain::look_for(&found.orphaned(self.dir())).map_err(Error::io("/proc"))?;
         let members = members.into_iter();
         Ok(members
             .filter_map(|member| {

@@ -16,13 +16,13 @@ mod here {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use quell::answers::ConfigAnswer;
     use quell::config::{Config, Layer, Loaded};
+    use quell::responses::ConfigAnswer;
     use quell_core::printable;
 
     use crate::output;
 
-    /// The width of a terminal that everybody has.
+    /// The width that every terminal has.
     const WIDTH: usize = 80;
 
     pub(super) fn show(json: bool) -> ExitCode {

@@ -1,10 +1,10 @@
-//! `quell restart`: the same commands anew.
+//! `quell restart`: stop jobs and start the same commands again.
 
 use std::process::ExitCode;
 
-use quell::answers::RestartAnswer;
 use std::time::Duration;
 
+use quell::responses::StartAnswer;
 use quell::{Conditions, Error, Job, Stop, Waited};
 use quell_core::Verdict;
 
@@ -73,8 +73,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     }
     let text = if json {
         let met = waited.as_ref().map(|waited| waited.met);
-        let (job, last_lines) = (new.view().ok(), new.last_lines(met));
-        envelope("restart", &RestartAnswer { id: new.id(), restarted_from: old.id(), job, met, last_lines })
+        envelope("restart", &StartAnswer::new(&new, Some(old.id()), met))
     } else {
         format!("{}\n", new.id())
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use quell::answers::RmAnswer;
+use quell::responses::RmAnswer;
 use quell::{Error, Job, JobState, JobView};
 
 use super::{envelope, fail, job_selection, quell};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::process::ExitCode;
 
-use quell::answers::SendAnswer;
+use quell::responses::SendAnswer;
 use quell::{Error, Job};
 
 use super::{envelope, fail, quell};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::Job;
-use quell::answers::SignalAnswer;
+use quell::responses::SignalAnswer;
 use quell_core::ErrorBody;
 use serde_json::json;
 

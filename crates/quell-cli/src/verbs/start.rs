@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::answers::StartAnswer;
+use quell::responses::StartAnswer;
 use quell::{Environment, Error, GcRules, Job, Quell, Waited};
 use quell_core::{
     Background, JobRequest, Leak, OnOwnerExit, Owner, ReadyCheck, ReadyRules, RestartPolicy, Stdin,
@@ -56,7 +56,7 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
     }
 }
 
-/// Says what nobody could know otherwise: which job runs, though this call fails.
+/// Names the job that runs although this call fails: the caller could not learn it otherwise.
 pub(super) fn tell_running(job: &Job) {
     let id = job.id();
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
@@ -64,14 +64,8 @@ pub(super) fn tell_running(job: &Job) {
 
 fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
     let met = waited.as_ref().map(|waited| waited.met);
-    let text = if json {
-        envelope(
-            "start",
-            &StartAnswer { id: job.id(), job: job.view().ok(), last_lines: job.last_lines(met), met },
-        )
-    } else {
-        format!("{}\n", job.id())
-    };
+    let text =
+        if json { envelope("start", &StartAnswer::new(job, None, met)) } else { format!("{}\n", job.id()) };
     if let Some(code) = output::to_stdout(&text) {
         tell_running(job);
         return code;

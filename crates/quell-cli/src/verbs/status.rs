@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell::answers::StatusAnswer;
+use quell::responses::StatusAnswer;
 use quell::{Error, JobState, JobView, Quell, Timestamp};
 use quell_core::{
     Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quell::answers::WaitAnswer;
+use quell::responses::WaitAnswer;
 use quell::{Conditions, Error, Job, Met, Regex, Waited};
 use quell_core::{account, format_duration, printable};
 

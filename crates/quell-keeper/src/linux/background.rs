@@ -84,14 +84,15 @@ pub fn keeper_main(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
-    let Ok((recorded, recording)) = quell_sys::pipe() else { return ExitCode::FAILURE };
+    // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
+    // waits for that.
+    let waiting = quell_sys::set_subreaper().and_then(|()| quell_sys::pipe());
+    let Ok((recorded, recording)) = waiting else { return ExitCode::FAILURE };
     // The caller may live long and may not collect its children, so this process exits soon.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
         Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
         Ok((Forked::Parent(_), _)) => {
-            // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So it keeps its parent
-            // until then.
             drop((recording, starter, stdin));
             let _ = quell_sys::read(&recorded, &mut [0]);
             return ExitCode::SUCCESS;

@@ -1,4 +1,4 @@
-//! The questions that the index answers.
+//! Queries of the index.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -8,13 +8,13 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::{Broken, Fail, Index};
-use crate::find::TagFilter;
+use crate::TagFilter;
 use crate::view::JobView;
 
-/// Which finished jobs are wanted.
+/// A selection of finished jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// In one of these states; in any if there is none.
+    /// In one of these states; in any if empty.
     pub states: Vec<JobState>,
     /// With all of these labels.
     pub tags: Vec<TagFilter>,
@@ -35,7 +35,7 @@ pub(crate) struct Candidate {
     pub ended: i64,
     pub size: u64,
     pub is_lost: bool,
-    /// Whether its record says that processes of it were left alive.
+    /// Whether its record says that processes of it are alive.
     pub has_survivors: bool,
     pub boot: Option<String>,
     pub broken: bool,
@@ -49,7 +49,7 @@ pub(super) struct Condition {
 
 impl Wanted {
     pub(super) fn condition(&self) -> Condition {
-        // A job that can't be read is nowhere but among the warnings.
+        // A job that can't be read is only in the warnings.
         let mut sql = String::from("broken IS NULL");
         let mut values: Vec<Value> = Vec::new();
         if !self.states.is_empty() {
@@ -75,14 +75,14 @@ impl Wanted {
         Condition { sql, values }
     }
 
-    /// Whether no job is left out.
+    /// Whether all jobs are selected.
     fn is_all(&self) -> bool {
         let Self { states, tags, session, name, since } = self;
         states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
     }
 
-    /// Where the ids and ends of these jobs are found, and under which condition: among the labels alone if nothing else is
-    /// asked for, where those of one label are in order.
+    /// The table and the condition for the ids and ends of these jobs: only the labels if nothing else is asked for, where those
+    /// of one label are in order.
     fn ends(&self) -> (&'static str, Condition) {
         let plain = self.states.is_empty() && self.session.is_none() && self.name.is_none();
         match self.tags.as_slice() {
@@ -100,7 +100,7 @@ impl Wanted {
     }
 }
 
-/// The condition that a row of `tags` is of this label.
+/// The condition for a row of `tags` with this label.
 fn label(tag: &TagFilter, values: &mut Vec<Value>) -> String {
     values.push(tag.key.clone().into());
     match &tag.value {
@@ -121,11 +121,11 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 }
 
 impl Index {
-    /// Those that ended last, newest first; all of them without a limit.
+    /// The jobs that ended last, newest first; all of them without a limit.
     pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
         let Condition { sql, values } = match limit {
             None => wanted.condition(),
-            // The ids first: views are large, and to sort those of all who fit would take most of the time.
+            // The ids first: views are large, and sorting those of all selected jobs would take most of the time.
             Some(_) => {
                 let (table, Condition { sql, mut values }) = wanted.ends();
                 values.push(limit_value(limit));
@@ -157,7 +157,7 @@ impl Index {
         Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    /// How many there are.
+    /// The number of selected jobs.
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
         let (table, Condition { sql, values }) = wanted.ends();
         let mut query = match wanted.is_all() {
@@ -168,7 +168,7 @@ impl Index {
         Ok(count.cast_unsigned())
     }
 
-    /// Those whose records can't be read, newest first.
+    /// The jobs whose records can't be read, newest first.
     pub fn broken(&self) -> Result<Vec<Broken>, Fail> {
         let mut query = self
             .db
@@ -181,9 +181,9 @@ impl Index {
         Ok(broken)
     }
 
-    /// Some of those whose id begins with `prefix`, which is in the alphabet of ids.
+    /// Some of the jobs whose id begins with `prefix`, which has only characters of ids.
     pub fn beginning_with(&self, prefix: &str, limit: usize) -> Result<Vec<JobId>, Fail> {
-        // `~` sorts behind every character of an id.
+        // `~` sorts after every character of an id.
         let mut query =
             self.db.prepare_cached("SELECT id FROM jobs WHERE id >= ?1 AND id < ?1 || '~' LIMIT ?2")?;
         let mut rows = query.query((prefix, limit_value(Some(limit))))?;
@@ -194,14 +194,14 @@ impl Index {
         Ok(ids)
     }
 
-    /// The last one that was made with this name.
+    /// The last job that was made with this name.
     pub fn last_named(&self, name: &str) -> Result<Option<JobId>, Fail> {
         let mut query =
             self.db.prepare_cached("SELECT id FROM jobs WHERE name = ?1 ORDER BY id DESC LIMIT 1")?;
         query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
     }
 
-    /// For each of `ids` the ones beside it, in the order of ids.
+    /// For each of `ids` its neighbours in the order of ids.
     pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         let mut query = self.db.prepare_cached(
             "SELECT * FROM (SELECT id FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT 1)
@@ -222,7 +222,7 @@ impl Index {
         Ok(known(&self.db)?.0.into_iter().collect())
     }
 
-    /// What is known of these jobs, or of all, to judge whether they may be removed; those that ended first come first.
+    /// These jobs, or all, as `gc` needs them. Jobs that ended first come first.
     pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
         let mut query = self.db.prepare_cached(
             "SELECT id, name, ended, size, state = 'lost' AND verdict IS NULL, verdict IS 'survivors', boot,
@@ -257,7 +257,7 @@ impl Index {
         self.sums_from("jobs", wanted.condition(), columns, rest, read)
     }
 
-    /// The same over jobs and the labels that they have, with this key or with any: a job counts once for each.
+    /// The same over jobs and their labels, with this key or with any: a job counts once for each label.
     pub(crate) fn tag_sums<T>(
         &self,
         columns: &str,
@@ -271,7 +271,7 @@ impl Index {
             condition.sql += " AND key = ?";
             condition.values.push(key.to_owned().into());
         }
-        // CROSS keeps the order: from the labels to the jobs is a search in the whole table for each of them.
+        // CROSS keeps the order: from the labels to the jobs, each would be searched in the whole table.
         self.sums_from("jobs CROSS JOIN tags USING (id, ended)", condition, columns, rest, read)
     }
 
@@ -290,7 +290,7 @@ impl Index {
     }
 }
 
-/// All ids in the index, and those of them that are broken.
+/// All ids in the index, and the broken ones among them.
 pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>), Fail> {
     let mut query = db.prepare_cached("SELECT id, broken IS NOT NULL FROM jobs")?;
     let mut rows = query.query([])?;
@@ -306,7 +306,7 @@ pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>),
 }
 
 fn limit_value(limit: Option<usize>) -> Value {
-    // SQLite takes a negative limit for none.
+    // A negative limit is none for SQLite.
     limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into()
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Refusal {
     pub code: String,
 }
 
-/// Those since then. A line that can't be read is passed over.
+/// The refusals since then. Lines that can't be read are skipped.
 pub(super) fn refusals(home: &Home, since: Option<SystemTime>) -> Result<Vec<Refusal>> {
     let since = since.map_or(i64::MIN, ms_of);
     let lines = audit_log(home)?.into_iter();

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::answers::Followed;
+use quell::responses::Followed;
 use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
 
 use super::super::envelope;
@@ -110,7 +110,7 @@ impl Printer {
         }
     }
 
-    /// The last of it. The exit code, if something could not be written to a reader who wants it.
+    /// The last of it. The exit code, if something could not be written to a reader that wants it.
     pub fn close(mut self) -> Option<ExitCode> {
         // The prompt that comes next is to begin a line; a file is left as it is.
         if self.terminal && self.open.is_some() && self.trouble.is_none() {
