@@ -6,7 +6,7 @@ use quell_keeper::{ExecRemedy, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
-pub use linux::{body, exit_code, hint};
+pub use linux::{body, body_of_send, exit_code, hint};
 
 /// The exit codes of quell's verbs. `run` passes on that of its command, so its own begin at 122.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most verbs are not built there yet"))]
@@ -130,6 +130,19 @@ mod linux {
             hint: hint(error),
             retryable: error.is_retryable(),
             details: error.details(),
+        }
+    }
+
+    /// The same for `send`: a job that takes no input was started without one.
+    pub fn body_of_send(error: &Error) -> ErrorBody {
+        let body = body(error);
+        match error {
+            Error::State(_) => {
+                let hint =
+                    "only a running job that was started with --stdin pipe or --pty takes input".into();
+                ErrorBody { hint, ..body }
+            }
+            _ => body,
         }
     }
 
