@@ -6,7 +6,7 @@ use quell::{ErrorBody, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
-pub use linux::{body, exit_code, hint};
+pub use linux::{body, body_of_send, exit_code, hint};
 
 /// The exit codes of quell's verbs. `run` passes on that of its command, so its own begin at 122.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most verbs are not built there yet"))]
@@ -133,6 +133,19 @@ mod linux {
         }
     }
 
+    /// The same for `send`: a job that takes no input was started without one.
+    pub fn body_of_send(error: &Error) -> ErrorBody {
+        let body = body(error);
+        match error {
+            Error::State(_) => {
+                let hint =
+                    "only a running job that was started with --stdin pipe or --pty takes input".into();
+                ErrorBody { hint, ..body }
+            }
+            _ => body,
+        }
+    }
+
     fn row(error: &Error) -> (u8, String) {
         let (exit_code, hint) = match error {
             Error::Refused(decision) => (REFUSED, decision.hint.as_str()),
@@ -228,10 +241,9 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell::StartError;
-    use quell::binary::BUILT_IN;
-    use quell::binary::ExecRemedy;
-    use quell::{Decision, JobId};
+    use quell::binary::{BUILT_IN, ExecRemedy};
+    use quell::{Decision, JobId, StartError};
+    use quell_guard::DecisionCode;
     use quell_guard::Error as HostError;
 
     /// One of each, with the parts that are the caller's in capitals.
@@ -241,7 +253,7 @@ mod tests {
         let path = || PathBuf::from("/PATH");
         let not_executable =
             |remedy| StartError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
-        let refused = Decision::refuse("VERB_DENIED", BUILT_IN, "REASON", "HINT");
+        let refused = Decision::refuse(DecisionCode::VerbDenied, BUILT_IN, "REASON", "HINT");
         let start = [
             StartError::NotFound(text("PROGRAM")),
             not_executable(ExecRemedy::Right),

@@ -133,11 +133,6 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Something that has no variant of its own.
-    pub(crate) fn other(error: std::io::Error) -> Self {
-        Self::Start(error.to_string())
-    }
-
     /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use quell::{Error, Job, Quell, Result};
 use quell_core::{
     Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, TestTerms, Until,
 };
-use quell_guard::{BUILT_IN, Decision, Permit};
+use quell_guard::{BUILT_IN, Decision, DecisionCode, Permit};
 
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
@@ -155,7 +155,7 @@ impl TestAnswer {
             stdout: StreamText::default(),
             stderr: StreamText::default(),
             junit: None,
-            decision: Decision::refuse("UNDECIDED", BUILT_IN, "", ""),
+            decision: Decision::refuse(DecisionCode::Undecided, BUILT_IN, "", ""),
             job: None,
             receipt: None,
             error: None,

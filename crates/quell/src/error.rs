@@ -169,7 +169,7 @@ impl Error {
     /// The stable code for programs.
     pub fn code(&self) -> &str {
         match self {
-            Self::Refused(decision) => &decision.code,
+            Self::Refused(decision) => decision.code.as_str(),
             Self::Host(error) => error.code(),
             Self::NoSuchJob(_) => "job_not_found",
             Self::Ambiguous { .. } => "job_ambiguous",

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
-use quell_guard::{Asker, BUILT_IN, Decision, Guard, Permit, Policy, Verb, decide_verb};
+use quell_guard::{Asker, BUILT_IN, Decision, DecisionCode, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
@@ -130,7 +130,7 @@ fn log_decision(
     let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| {
         let hint = error.suggestion().unwrap_or_default();
-        Decision::refuse(error.code(), BUILT_IN, error.to_string(), hint)
+        Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), hint)
     };
     Ok(guard.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

@@ -57,7 +57,7 @@ pub fn guard(input: &[u8]) {
 }
 
 fn sound(refusal: &quell_guard::Decision, family: &str) {
-    assert!(!refusal.allowed && refusal.code.starts_with(family), "{refusal:?}");
+    assert!(!refusal.allowed && refusal.code.as_str().starts_with(family), "{refusal:?}");
     assert!(!refusal.hint.is_empty() && refusal.reason.len() < 2000, "{refusal:?}");
     assert!(!refusal.reason.chars().any(char::is_control), "{refusal:?}");
 }

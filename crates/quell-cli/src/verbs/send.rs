@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use quell::binary::responses::SendAnswer;
 use quell::{Error, Job};
 
-use super::{envelope, fail, quell};
+use super::{envelope, quell};
 use crate::args::SendArgs;
+use crate::errors;
 use crate::output;
 
 /// Sends it. For people nothing is said where all went well.
@@ -23,7 +24,9 @@ pub fn send(args: &SendArgs) -> ExitCode {
             output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
         }
         Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail("send", args.json, &error),
+        Err(error) => {
+            output::fail("send", args.json, errors::exit_code(&error), &errors::body_of_send(&error))
+        }
     }
 }
 

@@ -109,6 +109,13 @@ impl SupervisedJob {
     }
 }
 
+impl StartError {
+    /// An error that has no variant of its own.
+    pub(super) fn other(error: io::Error) -> Self {
+        Self::Start(error.to_string())
+    }
+}
+
 impl From<Unavailable> for StartError {
     fn from(error: Unavailable) -> Self {
         match error {

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use quell_guard::{BUILT_IN, GUIDE};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -87,7 +87,7 @@ fn unreadable<T>(file: &Path, why: &dyn Display) -> Verdict<T> {
     let why = why.to_string();
     let first = why.lines().next().unwrap_or_default();
     let reason = format!("can't read `{}`, which the runner goes by: {first}", file.display());
-    refuse("OPTION_NOT_ALLOWED", BUILT_IN, reason, "correct that file, or remove it")
+    refuse(DecisionCode::OptionNotAllowed, BUILT_IN, reason, "correct that file, or remove it")
 }
 
 /// Refuses a setting in a file, unless the policy allows its key.
@@ -100,5 +100,5 @@ fn refuse_setting(file: &Path, key: &str, why: &str, rules: &Rules<'_>) -> Verdi
         "remove it, or have a scope with that file in it, or have the policy allow it: guard.test.allow = \
          [\"{key}\"]; {GUIDE}"
     );
-    refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint)
+    refuse(DecisionCode::OptionNotAllowed, "guard.test.allow", reason, hint)
 }

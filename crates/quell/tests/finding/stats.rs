@@ -79,7 +79,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
         cause: None,
         decision: match code {
             "ALLOWED" => Decision::allow("guard", "It may be done."),
-            _ => Decision::refuse(code, "guard.deny", "It may not be done.", "Ask."),
+            _ => Decision::refuse(code.to_owned().into(), "guard.deny", "It may not be done.", "Ask."),
         },
         receipt: None,
         result: None,

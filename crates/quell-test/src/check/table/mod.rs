@@ -52,7 +52,7 @@ fn judge_by(line: &str, scope: &[&str], allow: &[&str], listed: bool) -> String 
         ..TestPolicy::default()
     };
     let checked = check(&policy, &plan, cwd(), Path::new("/none"));
-    checked.map_or_else(|refusal| refusal.code, |_| "ok".into())
+    checked.map_or_else(|refusal| refusal.code.to_string(), |_| "ok".into())
 }
 
 /// Judges each line, and shows those that are not judged as expected.
@@ -251,7 +251,11 @@ fn what_leads_out_through_a_link_is_refused() {
     ] {
         let found = Resolved { written: written.clone(), real: real.into(), exists: true };
         let decided = check_place(&scope, &word, &found);
-        assert_eq!(decided.err().map(|decision| decision.code).unwrap_or_default(), code, "{real}");
+        assert_eq!(
+            decided.err().map(|decision| decision.code.to_string()).unwrap_or_default(),
+            code,
+            "{real}"
+        );
     }
 }
 
@@ -274,7 +278,7 @@ fn approval_is_a_flag_or_a_word_that_means_yes() {
         let decided = check_approval(&policy, flag, variable.unwrap_or_default());
         assert_eq!(decided.is_ok(), approved, "{flag} {variable:?}");
         if let Err(decision) = decided {
-            assert_eq!(decision.code, "APPROVAL_REQUIRED");
+            assert_eq!(decision.code.as_str(), "APPROVAL_REQUIRED");
         }
     }
     assert!(check_approval(&TestPolicy::default(), false, "").is_ok());
