@@ -55,7 +55,7 @@ impl ContainmentKind {
     }
 }
 
-/// Whose session and group the root is in.
+/// The session and group of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -66,17 +66,17 @@ pub enum SessionKind {
     Shared,
 }
 
-/// How the tree was held, and what could defeat that.
+/// What held a tree, and what could defeat it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContainmentInfo {
     /// The containment.
     pub containment: ContainmentKind,
-    /// Whose session the root was in.
+    /// The session of the root.
     pub session: SessionKind,
-    /// The cgroup, where there is one.
+    /// The path of the cgroup, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// What could defeat this, in words.
+    /// What could defeat it, for people.
     pub defeated_by: Vec<String>,
 }

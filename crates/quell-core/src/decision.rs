@@ -1,5 +1,7 @@
 //! What the guard says: part of answers, of the audit log and of what a keeper replies.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Mask;
@@ -10,14 +12,126 @@ use crate::Mask;
 pub struct Decision {
     /// Whether it may be done.
     pub allowed: bool,
-    /// The stable word for programs: `ALLOWED`, or what stands against it, such as `PID_INIT`.
-    pub code: String,
+    /// The stable code for programs: `ALLOWED`, or why it is refused, such as `PID_INIT`.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub code: DecisionCode,
     /// What decided: a key of the policy such as `guard.kill.allow`, or `built-in` for what no policy can change.
     pub rule: String,
     /// Why, for people.
     pub reason: String,
     /// What to do about it; empty if it is allowed.
     pub hint: String,
+}
+
+macro_rules! codes {
+    ($($code:ident $word:literal,)*) => {
+        /// The code of a decision.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        #[non_exhaustive]
+        pub enum DecisionCode {
+            $(#[doc = concat!("`", $word, "`")] $code,)*
+            /// The code of an error that came before a decision.
+            Error(String),
+        }
+
+        impl DecisionCode {
+            /// The word in JSON.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$code => $word,)*
+                    Self::Error(code) => code,
+                }
+            }
+        }
+
+        impl From<String> for DecisionCode {
+            fn from(word: String) -> Self {
+                match word.as_str() {
+                    $($word => Self::$code,)*
+                    _ => Self::Error(word),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Allowed "ALLOWED",
+    // Verbs.
+    VerbUnlisted "VERB_UNLISTED",
+    VerbDenied "VERB_DENIED",
+    EffectDenied "EFFECT_DENIED",
+    Undecided "UNDECIDED",
+    // Processes that quell did not start.
+    PidInvalid "PID_INVALID",
+    PidZero "PID_ZERO",
+    PidNegative "PID_NEGATIVE",
+    PidInit "PID_INIT",
+    PidOutOfRange "PID_OUT_OF_RANGE",
+    PidBelowFloor "PID_BELOW_FLOOR",
+    PidKernelThread "PID_KERNEL_THREAD",
+    PidIsCaller "PID_IS_CALLER",
+    PidIsAncestor "PID_IS_ANCESTOR",
+    PidIsQuell "PID_IS_QUELL",
+    PidInJob "PID_IN_JOB",
+    TreeNotSeen "TREE_NOT_SEEN",
+    NameProtected "NAME_PROTECTED",
+    NameUnknown "NAME_UNKNOWN",
+    UserProtected "USER_PROTECTED",
+    UserNotAllowed "USER_NOT_ALLOWED",
+    SignalNotAllowed "SIGNAL_NOT_ALLOWED",
+    NotAllowed "NOT_ALLOWED",
+    // Services.
+    ServiceEmpty "SERVICE_EMPTY",
+    ServiceWhitespace "SERVICE_WHITESPACE",
+    ServiceControl "SERVICE_CONTROL",
+    ServiceNotAscii "SERVICE_NOT_ASCII",
+    ServicePath "SERVICE_PATH",
+    ServiceTraversal "SERVICE_TRAVERSAL",
+    ServiceOption "SERVICE_OPTION",
+    ServiceGlob "SERVICE_GLOB",
+    ServiceCharacter "SERVICE_CHARACTER",
+    ServiceTooLong "SERVICE_TOO_LONG",
+    ServiceSuffix "SERVICE_SUFFIX",
+    ServiceTemplate "SERVICE_TEMPLATE",
+    ServiceProtected "SERVICE_PROTECTED",
+    ServiceProtectedByPolicy "SERVICE_PROTECTED_BY_POLICY",
+    ServiceTakesProtected "SERVICE_TAKES_PROTECTED",
+    ServiceAliasProtected "SERVICE_ALIAS_PROTECTED",
+    ServiceAliasNotAllowed "SERVICE_ALIAS_NOT_ALLOWED",
+    ServiceNotAllowed "SERVICE_NOT_ALLOWED",
+    ServiceVerbNotAllowed "SERVICE_VERB_NOT_ALLOWED",
+    // Test runs.
+    ApprovalRequired "APPROVAL_REQUIRED",
+    CommandNotAllowed "COMMAND_NOT_ALLOWED",
+    OptionNotAllowed "OPTION_NOT_ALLOWED",
+    TargetRequired "TARGET_REQUIRED",
+    PathAbsolute "PATH_ABSOLUTE",
+    PathControl "PATH_CONTROL",
+    PathEmpty "PATH_EMPTY",
+    PathHome "PATH_HOME",
+    PathMissing "PATH_MISSING",
+    PathOption "PATH_OPTION",
+    PathOutsideScope "PATH_OUTSIDE_SCOPE",
+    PathProtected "PATH_PROTECTED",
+    PathSymlinkEscape "PATH_SYMLINK_ESCAPE",
+    PathTooLong "PATH_TOO_LONG",
+    PathTooMany "PATH_TOO_MANY",
+    PathTraversal "PATH_TRAVERSAL",
+    PathVariable "PATH_VARIABLE",
+}
+
+impl From<DecisionCode> for String {
+    fn from(code: DecisionCode) -> Self {
+        code.to_string()
+    }
+}
+
+impl fmt::Display for DecisionCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What decides where no policy is asked.
@@ -28,7 +142,7 @@ impl Decision {
     pub fn allow(rule: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             allowed: true,
-            code: "ALLOWED".into(),
+            code: DecisionCode::Allowed,
             rule: rule.into(),
             reason: reason.into(),
             hint: String::new(),
@@ -37,18 +151,12 @@ impl Decision {
 
     /// It may not be done.
     pub fn refuse(
-        code: &str,
+        code: DecisionCode,
         rule: impl Into<String>,
         reason: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self {
-            allowed: false,
-            code: code.into(),
-            rule: rule.into(),
-            reason: reason.into(),
-            hint: hint.into(),
-        }
+        Self { allowed: false, code, rule: rule.into(), reason: reason.into(), hint: hint.into() }
     }
 
     /// The same without the values that are to be masked.

@@ -18,36 +18,36 @@ pub struct Ending {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The root came to its own end.
+    /// The root ended by itself.
     OwnExit,
     /// The program could not be started.
     StartFailed,
-    /// A person or program asked for it.
+    /// It was requested.
     User,
     /// Its time was up.
     Timeout,
     /// The kernel ended it at a limit that was asked for.
     Limit,
-    /// Somebody outside quell sent the root a deadly signal.
+    /// A process other than quell sent the root a deadly signal.
     ExternalSignal,
     /// The process that the user called was killed.
     FrontLost,
     /// The keeper was killed.
     KeeperLost,
-    /// The process or session it lived for is gone.
+    /// Its owner is gone.
     OwnerGone,
     /// The machine was restarted.
     HostReboot,
 }
 
-/// Who brought the end about.
+/// What caused the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Actor {
     /// The program itself.
     Program,
-    /// quell, following what it was told to do.
+    /// quell, by the rules of the job.
     Quell,
     /// A process that sent quell a signal.
     Sender {
@@ -62,7 +62,7 @@ pub enum Actor {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<String>,
     },
-    /// A process that asked quell to stop the job. If it did so by calling `quell stop`, the process that called it.
+    /// A process that asked quell to stop the job; for `quell stop`, the process that called it.
     Client {
         /// Its pid.
         pid: u32,
@@ -71,13 +71,13 @@ pub enum Actor {
         /// Its command line, if it could be read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<String>,
-        /// Why, in its own words.
+        /// The reason that it gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// The kernel: a terminal that hung up, or a limit.
     Kernel,
-    /// Not known: the signal came from outside quell.
+    /// Not known: a signal from a process other than quell.
     Unknown,
 }
 
@@ -86,12 +86,12 @@ pub enum Actor {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RootOutcome {
-    /// With an exit code.
+    /// It exited.
     Exited {
-        /// The code.
+        /// The exit code.
         code: i32,
     },
-    /// By a signal.
+    /// A signal ended it.
     Signaled {
         /// The signal.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -101,10 +101,10 @@ pub enum RootOutcome {
     },
     /// It never ran.
     NotStarted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is gone, and nobody could learn how.
+    /// It is gone, and how is not known.
     Unknown,
 }
 
@@ -113,16 +113,16 @@ pub enum RootOutcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Counted: nobody is left.
+    /// Counted: no process is left.
     Gone,
-    /// Counted: some are left.
+    /// Counted: some processes are left.
     Survivors {
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// It could not be counted.
     Unproven {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -135,7 +135,7 @@ pub enum FinalVerdict {
     Gone,
     /// It could not be counted.
     Unproven {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
@@ -145,7 +145,7 @@ pub enum FinalVerdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum KillReason {
-    /// It was asked, and something was still running after the grace.
+    /// It was asked to end, and processes were still running after the grace.
     GraceOver,
     /// The kill was asked for: at once, with a grace of 0, with KILL as the signal that asks, or by a second request.
     Wanted,

@@ -1,4 +1,4 @@
-//! The JSON envelope around everything that a verb prints with `--json`.
+//! The JSON envelope of all output with `--json`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::SCHEMA;
 use crate::text::safe_json;
 
-/// An error as programs read it.
+/// An error, for programs.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
@@ -18,7 +18,7 @@ pub struct ErrorBody {
     pub hint: String,
     /// Whether the same call may succeed later.
     pub retryable: bool,
-    /// What else is known.
+    /// More facts.
     pub details: Value,
 }
 
@@ -33,9 +33,9 @@ struct Envelope<'a, T> {
     error: Option<&'a ErrorBody>,
 }
 
-/// JSON for an answer: a terminal obeys nothing in it.
+/// JSON in which all characters are escaped that a terminal could act on.
 pub fn json(value: &impl Serialize) -> String {
-    // What quell answers are its own types, none of which can fail to be written.
+    // quell's own types can't fail to be written.
     safe_json(serde_json::to_string(value).unwrap_or_default())
 }
 

@@ -43,7 +43,7 @@ impl Environment {
 #[error("`{0}` is no assignment: write KEY=VALUE")]
 pub struct InvalidAssignment(String);
 
-/// A line of an environment file that is no assignment.
+/// A line of an environment file that is not an assignment.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {error}")]
 pub struct InvalidEnvironment {
@@ -62,7 +62,7 @@ pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, InvalidEnv
         .collect()
 }
 
-/// Reads `KEY=VALUE`; the value may be empty and may hold more `=`. A key with a blank, as in `export KEY=VALUE`, is none.
+/// Reads `KEY=VALUE`. The value may be empty and may contain `=`. A key with a blank, as in `export KEY=VALUE`, is an error.
 pub fn parse_assignment(text: &str) -> Result<(String, String), InvalidAssignment> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !key.contains([' ', '\t']) && !text.contains('\0') => {

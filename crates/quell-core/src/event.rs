@@ -1,4 +1,4 @@
-//! What happens to a job, as its history tells it: one JSON object a line in `events.jsonl`.
+//! The events of a job: one JSON object per line in `events.jsonl`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct JobEvent {
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The session that it is part of.
+    /// Its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Its labels.
@@ -36,7 +36,7 @@ pub struct JobEvent {
 }
 
 impl JobEvent {
-    /// What happened to the job of `spec` at `time`, in its run of that number.
+    /// An event of the job of `spec`, in its run of that number.
     pub fn new(spec: &JobSpec, time: Timestamp, run: u32, what: EventKind) -> Self {
         let request = &spec.request;
         let (name, session) = (request.name.clone(), request.session.clone());
@@ -56,46 +56,46 @@ pub enum EventKind {
         /// Its root.
         root: Option<ProcId>,
     },
-    /// All that was to show that it is ready has.
+    /// It has shown that it is ready.
     Ready {
         /// Seconds since the start of this run.
         after: f64,
     },
-    /// Somebody wants it stopped.
+    /// A stop was requested.
     StopAsked {
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// Who.
+        /// What asked for it.
         actor: Actor,
     },
-    /// Somebody had a signal sent to it.
+    /// A signal was sent to it on request.
     Signaled {
-        /// Which.
+        /// The signal.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
-        /// Who.
+        /// What asked for it.
         actor: Actor,
-        /// How many got it: the root, or everyone in the tree.
+        /// How many processes got it: the root, or the whole tree.
         members: usize,
     },
     /// The tree was asked to end.
     Asked {
-        /// With which signal.
+        /// The signal.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
-        /// How long it has, in seconds.
+        /// Its grace, in seconds.
         #[serde(with = "crate::seconds")]
         #[cfg_attr(feature = "schema", schemars(with = "f64"))]
         grace: Duration,
         /// How many were asked.
         members: usize,
-        /// Whether this was for the whole tree or for the root alone.
+        /// Whether the whole tree was asked, or only the root.
         #[serde(default)]
         to: AskScope,
     },
     /// The kill has begun.
     Killed {
-        /// Whether it was needed or wanted. Older histories don't have it.
+        /// Whether it was needed or requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<KillReason>,
         /// Why the job is being stopped.
@@ -104,61 +104,61 @@ pub enum EventKind {
     },
     /// Its time was up.
     TimedOut,
-    /// Descendants had outlived the root.
+    /// Processes had outlived the root.
     Leaked {
-        /// How many.
+        /// Their number.
         members: usize,
     },
     /// The root has ended.
     RootExited {
-        /// How.
+        /// How it ended.
         outcome: RootOutcome,
     },
     /// The owner is gone.
     OwnerGone {
-        /// Whether the job goes on.
+        /// Whether the job keeps running.
         kept: bool,
     },
     /// This run is over.
     Ended {
         /// How the root ended.
         outcome: RootOutcome,
-        /// Why.
+        /// The reason.
         cause: Cause,
-        /// Who brought that about.
+        /// What caused the end.
         actor: Actor,
         /// What was proven.
         verdict: Verdict,
-        /// How many processes it had, and what became of them. Older histories don't have it.
+        /// How many processes it had, and how they ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         counts: Option<Counts>,
     },
     /// It will be started again.
     Restarting {
-        /// After this wait, in seconds.
+        /// The wait before that, in seconds.
         #[serde(with = "crate::seconds")]
         #[cfg_attr(feature = "schema", schemars(with = "f64"))]
         delay: Duration,
     },
-    /// It is not started again, because that was done as often as its limit allows.
+    /// It is not started again, because the limit of restarts is reached.
     RestartLimitReached {
-        /// How often.
+        /// The number of restarts.
         restarts: u32,
     },
     /// The standby was killed; the keeper goes on alone.
     StandbyLost,
     /// The keeper was killed.
     Lost {
-        /// Who finished the stop, in words.
+        /// What finished the stop, for people.
         finished_by: String,
     },
-    /// A hook did not do its work.
+    /// A hook failed.
     HookFailed {
-        /// Which, in words.
+        /// The hook, for people.
         hook: String,
-        /// At which event.
+        /// The event that it was run for.
         at: HookEvent,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -175,7 +175,7 @@ impl EventKind {
         }
     }
 
-    /// Why the job ends, as far as this event tells.
+    /// Why the job ends, if this event says so.
     pub fn cause(&self) -> Option<Cause> {
         match self {
             Self::StopAsked { cause, .. } | Self::Ended { cause, .. } => Some(*cause),
@@ -197,7 +197,7 @@ impl EventKind {
         }
     }
 
-    /// The event that hooks know it by, if they do.
+    /// The hook event for it, if there is one.
     pub fn hook_event(&self) -> Option<HookEvent> {
         match self {
             Self::Started { .. } => Some(HookEvent::Started),

@@ -1,4 +1,4 @@
-//! What is done at events of a job.
+//! What to do at events of a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub enum HookEvent {
     Ended,
     /// Its time was up.
     TimedOut,
-    /// It is being killed: it did not end when asked, or the kill was wanted.
+    /// It is being killed: it did not end when asked, or the kill was requested.
     Killed,
-    /// Something had outlived the root.
+    /// Processes had outlived the root.
     Leaked,
     /// Its keeper was lost.
     Lost,
@@ -41,13 +41,13 @@ pub enum HookAction {
     ),
 }
 
-/// Something to be done at events of a job.
+/// An action at events of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hook {
-    /// At which.
+    /// The events.
     pub on: Vec<HookEvent>,
-    /// What.
+    /// What to do.
     pub action: HookAction,
     /// How long it may take, in seconds.
     #[serde(with = "crate::seconds")]

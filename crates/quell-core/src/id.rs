@@ -11,7 +11,7 @@ use ulid::Ulid;
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(Ulid);
 
-/// A text that is no job id.
+/// A text that is not a job id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
 pub struct InvalidId(String);

@@ -38,7 +38,7 @@ mod time;
 mod units;
 
 pub use containment::{Contain, ContainmentInfo, ContainmentKind, SessionKind};
-pub use decision::{BUILT_IN, Decision};
+pub use decision::{BUILT_IN, Decision, DecisionCode};
 pub use ending::{Actor, Cause, Ending, FinalVerdict, KillReason, RootOutcome, Verdict};
 pub use envelope::{ErrorBody, failure, json, success};
 pub use environment::{

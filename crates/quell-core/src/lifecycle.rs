@@ -1,4 +1,4 @@
-//! The life of a job as one total table: state × event → state and actions.
+//! The lifecycle of a job as one total table: state × event → state and actions.
 //!
 //! ```text
 //! created ─spawned─▶ starting ─executed─▶ running ─root exited─▶ draining ─count 0─▶ ended
@@ -21,53 +21,53 @@ use crate::{
     StopPlan, Until, Verdict,
 };
 
-/// Where a job is in its life.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// On record; no process exists.
     Created,
-    /// The stub exists and is held; the program has not been executed.
+    /// The root exists and is contained; it has not executed the program yet.
     Starting,
     /// The program runs.
     Running,
     /// The root has exited; its descendants are being counted, or waited for.
     Draining,
-    /// The set was asked to end and has its grace.
+    /// The tree was asked to end and has its grace.
     Asking,
-    /// The set is being killed.
+    /// The tree is being killed.
     Killing,
-    /// Over; the verdict says what was proven.
+    /// It has ended; the verdict says what was proven.
     Ended,
 }
 
-/// How a stop is meant.
+/// How to stop a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopMode {
-    /// Politely; asking again kills at once.
+    /// Ask; a second request kills at once.
     Ask,
-    /// Politely, with this grace; a stop that is under way is joined, and shortened to it if it would last longer.
+    /// Ask, with this grace. A stop that is under way is joined, and shortened to this grace if it is longer.
     Within(Duration),
-    /// At once.
+    /// Kill at once.
     Kill,
 }
 
 /// A request to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopRequest {
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// Who asks.
+    /// What asks for it.
     pub actor: Actor,
-    /// How.
+    /// How to stop.
     pub mode: StopMode,
-    /// Which processes are asked first, if that is not to be as planned.
+    /// Which processes are asked first; by default as planned.
     pub ask: Option<AskScope>,
 }
 
 /// What a count of the living members said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many are alive; the root's corpse does not count.
+    /// This many are alive; a zombie root does not count.
     Alive(usize),
     /// So many are alive, and none of them may be signalled: another round would change nothing.
     Refused(usize),
@@ -78,7 +78,7 @@ pub enum Count {
 /// What can happen to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LifecycleEvent {
-    /// The stub exists, held, its identity on record.
+    /// The root exists, contained, with its identity on record.
     Spawned,
     /// The program was executed. Comes before its exit, also where a kill came first.
     Executed,
@@ -88,13 +88,13 @@ pub enum LifecycleEvent {
     RootExited(RootOutcome),
     /// The members were counted.
     Counted(Count),
-    /// Somebody wants it stopped.
+    /// A stop was requested.
     StopAsked(StopRequest),
     /// The deadline has passed.
     Deadline,
 }
 
-/// What the keeper is to do.
+/// What the keeper must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Write the new state to disk.
@@ -109,7 +109,7 @@ pub enum Action {
     Disarm,
     /// Count the members and report [`LifecycleEvent::Counted`].
     Count,
-    /// Send the polite signal, then CONT.
+    /// Send the signal that asks processes to end, then CONT.
     Ask {
         /// The signal.
         signal: Signal,
@@ -127,7 +127,7 @@ pub enum Action {
 pub struct LastKnown {
     /// How the root ended.
     pub root: Option<RootOutcome>,
-    /// Why the job was being stopped, and who brought that about.
+    /// Why the job was being stopped, and what caused that.
     pub ending: Option<(Cause, Actor)>,
     /// Whether descendants had outlived the root.
     pub leaked: bool,
@@ -135,7 +135,7 @@ pub struct LastKnown {
     pub stop: Option<(Duration, AskScope)>,
 }
 
-/// What governs one life.
+/// The rules of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct LifecycleRules {
     /// How it is stopped.
@@ -146,20 +146,20 @@ pub struct LifecycleRules {
     pub timeout: Option<Duration>,
 }
 
-/// One job's life so far.
+/// The lifecycle of one run so far.
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     rules: LifecycleRules,
     state: Phase,
     grace: Duration,
     ask: AskScope,
-    /// The root was asked alone, and the others were not asked yet.
+    /// Only the root was asked, and the other processes were not asked yet.
     rest_waits: bool,
     root: Option<RootOutcome>,
     ending: Option<(Cause, Actor)>,
     leaked: bool,
     kill_reason: Option<KillReason>,
-    /// The signals that somebody had sent to the root, each with the last one who wanted that.
+    /// The signals that were sent to the root on request, each with its last requester.
     sent: Vec<(Signal, Actor)>,
     verdict: Option<Verdict>,
     last_count: Count,
@@ -184,8 +184,8 @@ impl Lifecycle {
         }
     }
 
-    /// A job whose keeper is gone: what is left of it is to be killed. The first actions come with it. An end that was
-    /// under way already keeps its own cause.
+    /// A job whose keeper is gone: what is left of it must be killed. Returns the first actions too. A stop that was under way
+    /// keeps its cause.
     pub fn orphaned(rules: LifecycleRules, known: LastKnown) -> (Self, Vec<Action>) {
         let LastKnown { root, ending, leaked, stop } = known;
         let (grace, ask) = stop.unwrap_or((rules.plan.grace, rules.plan.ask));
@@ -233,7 +233,7 @@ impl Lifecycle {
         self.leaked
     }
 
-    /// Why it is being killed, or was. The first reason stays; there is none where nothing had run.
+    /// Why it is being killed, or was. The first reason stays; none if the program never ran.
     pub fn kill_reason(&self) -> Option<KillReason> {
         self.kill_reason
     }
@@ -261,17 +261,17 @@ impl Lifecycle {
         self.verdict.as_ref()
     }
 
-    /// Remembers that `actor` had `signal` sent to the root. If the root dies of it, that was no death from outside.
+    /// Notes that `actor` had `signal` sent to the root. If the root dies of it, the cause is not an external signal.
     pub fn signal_sent(&mut self, signal: Signal, actor: Actor) {
         self.sent.retain(|(other, _)| *other != signal);
         self.sent.push((signal, actor));
     }
 
-    /// The whole table. Each event is answered in each state; what can't matter there is named and does nothing.
+    /// The whole table. Each event is handled in each state; events that don't matter in a state are listed and ignored.
     #[deny(clippy::wildcard_enum_match_arm)]
     pub fn step(&mut self, event: LifecycleEvent) -> Vec<Action> {
         match (self.state, event) {
-            // The time runs from here: an exec can hang too, on a file system that does not answer.
+            // The timeout starts here: an exec can hang too, on a file system that does not answer.
             (Phase::Created, LifecycleEvent::Spawned) => {
                 let deadline = self.rules.timeout.map(Action::Arm);
                 self.enter(Phase::Starting, deadline.into_iter().collect())
@@ -297,7 +297,7 @@ impl Lifecycle {
                 self.not_started(reason, Cause::StartFailed, Actor::Quell);
                 self.kill(None)
             }
-            // No instruction of the program has run, so there is nobody to be polite to.
+            // The program never ran, so no process needs a grace.
             (Phase::Starting, LifecycleEvent::StopAsked(request)) => {
                 self.not_started("it was stopped before it started".into(), request.cause, request.actor);
                 self.kill(None)
@@ -405,7 +405,7 @@ impl Lifecycle {
                 };
                 self.end(verdict)
             }
-            // It was killed while it started, and was executed before the kill reached it. Its end is told next.
+            // It was killed while it started, and executed the program before the kill reached it. Its exit is next.
             (Phase::Killing, LifecycleEvent::Executed) => {
                 self.root.take_if(|root| matches!(root, RootOutcome::NotStarted { .. }));
                 vec![]
@@ -441,15 +441,15 @@ impl Lifecycle {
             return self.kill(Some(KillReason::Wanted));
         }
         self.grace = grace;
-        // The time runs from before the request: who is asked may stop the keeper. The count behind it ends the wait for
-        // a set that is empty already.
+        // The deadline is set before the request: a process that is asked may stop the keeper. The count after it ends the
+        // wait if the tree is empty already.
         let to = if self.root.is_some() { AskScope::Tree } else { self.ask };
         self.rest_waits = to == AskScope::Root;
         let ask = Action::Ask { signal: self.rules.plan.signal, to };
         self.enter(Phase::Asking, vec![Action::Arm(grace), ask, Action::Count])
     }
 
-    /// The root, which was asked alone, has exited. What it left has the rest of the grace, and a short time at least.
+    /// The root, which alone was asked, has exited. The other processes have the rest of the grace, and a short time at least.
     fn ask_the_rest(&mut self) -> Vec<Action> {
         self.rest_waits = false;
         let least = self.grace.min(self.rules.plan.brief);

@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether no limit was asked for.
+    /// Whether there is no limit.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,16 +1,16 @@
-//! Secrets that are shown nowhere.
+//! Secrets that are never shown.
 
 use std::ffi::OsString;
 
 use crate::printable;
 
-/// The values of the variables that are to be masked.
+/// The values of the variables to mask.
 #[derive(Clone, Debug, Default)]
 pub struct Mask {
     values: Vec<String>,
 }
 
-/// Fewer characters than these are no secret.
+/// A value with fewer characters is not a secret.
 const SHORTEST: usize = 3;
 
 /// A value, and the ways in which messages and documents write it: escaped, and as a path without needless slashes.
@@ -33,7 +33,7 @@ fn forms(value: &str) -> Vec<String> {
 }
 
 impl Mask {
-    /// The values that `names` have in `environment`. One that is too short to be a secret would only spoil the text.
+    /// The values that `names` have in `environment`, without those that are too short to be a secret.
     pub fn new(names: &[String], environment: &[(OsString, OsString)]) -> Self {
         let mut values: Vec<String> = environment
             .iter()
@@ -42,7 +42,7 @@ impl Mask {
             .filter(|value| value.len() >= SHORTEST)
             .flat_map(|value| forms(&value))
             .collect();
-        // A value that holds another one goes first.
+        // A value that contains another one goes first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self { values }
     }
@@ -57,7 +57,7 @@ impl Mask {
         self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }
 
-    /// The same for a text that may have been cut, which is marked by `…`: there it may end in a part of a value.
+    /// The same for a text that may have been cut, as `…` shows: it may end in a part of a value.
     pub fn apply_to_cut(&self, text: &str) -> String {
         let text = self.apply(text);
         let Some(kept) = text.strip_suffix('…') else { return text };

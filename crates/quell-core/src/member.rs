@@ -55,7 +55,7 @@ impl Fate {
     }
 }
 
-/// How many processes a job had, and what became of them.
+/// How many processes a job had, and how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JobId, ProcId};
 
-/// Whom a job lives for.
+/// What a job lives for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -23,7 +23,7 @@ pub enum Owner {
     },
 }
 
-/// What becomes of a job whose owner is gone.
+/// What happens to a job whose owner is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +31,6 @@ pub enum OnOwnerExit {
     /// It is stopped.
     #[default]
     Stop,
-    /// It goes on.
+    /// It keeps running.
     Keep,
 }

@@ -65,7 +65,7 @@ fn of_bytes(bytes: Vec<u8>) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-// Jobs can't be run there yet, and its paths are no bytes.
+// Jobs can't run there yet, and paths are not bytes there.
 #[cfg(not(unix))]
 fn bytes(_text: &OsStr) -> &[u8] {
     &[]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What shows that a job is ready; all that are given must hold.
+/// What shows that a job is ready. All that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReadyRules {
@@ -23,22 +23,22 @@ pub struct ReadyRules {
 }
 
 impl ReadyRules {
-    /// Whether nothing was asked for.
+    /// Whether nothing is given.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What shows that a job is ready, and how that is looked for.
+/// What shows that a job is ready, and how to check it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyCheck {
     /// What shows it.
     #[serde(default, skip_serializing_if = "ReadyRules::is_empty")]
     pub rules: ReadyRules,
-    /// How often it is looked for where no event tells of it.
+    /// How often to check what has no event.
     #[serde(with = "crate::seconds")]
     pub interval: Duration,
-    /// How long one such look may take.
+    /// How long one check may take.
     #[serde(with = "crate::seconds")]
     pub timeout: Duration,
 }

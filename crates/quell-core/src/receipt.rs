@@ -9,7 +9,7 @@ use crate::{
     RootOutcome, Step, StepKind, Verdict,
 };
 
-/// The job in short.
+/// The job in a receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBrief {
@@ -24,7 +24,7 @@ pub struct JobBrief {
     pub tags: BTreeMap<String, String>,
     /// Its command.
     pub command: Vec<String>,
-    /// Where it started.
+    /// Its working directory.
     pub cwd: String,
     /// The time it was given, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct JobBrief {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RootReport {
-    /// Who it was; absent where it never came to be.
+    /// Its identity; absent if it was never made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ProcId>,
     /// How it ended.
@@ -46,9 +46,9 @@ pub struct RootReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grace {
-    /// What was allowed; less than first promised, if a second stop had less patience.
+    /// What was allowed; less than planned if a second stop shortened it.
     pub asked: f64,
-    /// What was used; absent where nobody was asked.
+    /// What was used; absent if no process was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<f64>,
 }
@@ -57,18 +57,18 @@ pub struct Grace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
-    /// Seconds of CPU in user mode, of all that were waited for.
+    /// Seconds of CPU in user mode, of all processes that were reaped.
     pub cpu_user: f64,
     /// Seconds of CPU in the kernel.
     pub cpu_system: f64,
     /// The largest resident set of one process, in bytes.
     pub peak_process_memory: u64,
-    /// The peak of the whole tree, in bytes, where the cgroup's memory controller knows it.
+    /// The peak of the whole tree, in bytes, if the cgroup has a memory controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_tree_memory: Option<u64>,
 }
 
-/// What a stream of output came to.
+/// The size of one output stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamTotals {
@@ -82,11 +82,11 @@ pub struct StreamTotals {
     pub cut_lines: u64,
 }
 
-/// What the job wrote, where quell kept it.
+/// The size of the output that quell captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Output {
-    /// Standard output (and all of a terminal's).
+    /// Standard output, and all output of a terminal.
     pub stdout: StreamTotals,
     /// Standard error.
     pub stderr: StreamTotals,
@@ -100,30 +100,30 @@ pub struct Receipt {
     pub schema: String,
     /// The job.
     pub job: JobBrief,
-    /// The boot in which pids and start times are meant.
+    /// The boot that PIDs and start times belong to.
     pub boot_id: String,
     /// When it began.
     pub started: Moment,
-    /// When the count was done.
+    /// When its processes were counted.
     pub ended: Moment,
-    /// How it was held.
+    /// What held it.
     pub held: ContainmentInfo,
     /// Why it ended.
     pub cause: Cause,
-    /// Who brought that about.
+    /// What caused the end.
     pub actor: Actor,
-    /// The root's own outcome; a fact apart from the verdict.
+    /// The root and how it ended.
     pub root: RootReport,
-    /// Who was alive when the root had exited.
+    /// The processes that were alive when the root had exited.
     pub left_at_root_exit: Vec<ProcId>,
-    /// Everyone seen.
+    /// The processes that were seen, up to a limit.
     pub members: Vec<Member>,
     /// How many more were seen than are listed.
     #[serde(default)]
     pub members_omitted: u64,
-    /// What was done.
+    /// What was done to stop it.
     pub steps: Vec<Step>,
-    /// Who is not proven dead.
+    /// The processes that are not proven dead.
     pub survivors: Vec<ProcId>,
     /// What was proven.
     pub verdict: Verdict,
@@ -132,7 +132,7 @@ pub struct Receipt {
     pub ask: AskScope,
     /// The grace.
     pub grace: Grace,
-    /// Why the tree was killed; absent where no process needed that, and in receipts of older versions.
+    /// Why the tree was killed; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<KillReason>,
     /// What was used.
@@ -143,10 +143,10 @@ pub struct Receipt {
     /// Which run of the program this was, from 1 on.
     #[serde(default = "first_run")]
     pub run: u32,
-    /// Whether it would have been started again, but had been as often as its limit allows.
+    /// Whether it was not started again because the limit of restarts was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_limit_reached: bool,
-    /// What went wrong in quell itself without harming the stop, such as a record that could not be written.
+    /// What went wrong without harm to the stop, such as a record that could not be written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -162,14 +162,14 @@ impl Receipt {
             && self.members.iter().any(|member| member.fate.is_of_a_kill() || member.fate == Fate::Alive)
     }
 
-    /// Whether the request to end was not enough, so that a kill was needed. A kill that was wanted is none.
+    /// Whether the request to end was not enough, so that a kill was needed. Not if the kill was requested.
     pub fn escalated(&self) -> bool {
         let was_asked = self.time_of(StepKind::Ask).is_some() && self.grace.asked > 0.0;
         self.killed() && self.kill.map_or(was_asked, |reason| reason == KillReason::GraceOver)
     }
 
-    /// How many processes outlived the command and were stopped. Those that ended by themselves right after it don't
-    /// count, nor do any where somebody had the job stopped.
+    /// How many processes outlived the command and were stopped. Processes that ended by themselves right after it don't
+    /// count; and none count if a stop of the job was requested first.
     pub fn outlived(&self) -> usize {
         let stop = self.time_of(StepKind::StopAsked);
         if stop.is_some_and(|stop| self.time_of(StepKind::Ask).is_none_or(|ask| stop < ask)) {

@@ -1,4 +1,4 @@
-//! What is asked for: one type for the library, the wire between `start` and the keeper, the record and `restart`.
+//! The request for a job: one type for the library, the wire between `start` and the keeper, the record and `restart`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,20 +15,20 @@ use crate::{
 /// How many bytes of each stream are kept by default.
 pub const MAX_LOG: u64 = 64 * 1024 * 1024;
 
-/// One job as it is asked for. [`JobRequest::foreground`] and [`JobRequest::background`] have the defaults; the fields are
-/// there to be changed.
+/// The request for one job. [`JobRequest::foreground`] and [`JobRequest::background`] set the defaults; the fields can be
+/// changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// The command and its arguments.
     #[serde(with = "crate::paths::words")]
     pub command: Vec<OsString>,
-    /// Where it starts; the caller's directory if not given.
+    /// Its working directory; by default the caller's.
     #[serde(default, with = "crate::paths::optional", skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Its environment.
     #[serde(default, skip_serializing_if = "Environment::is_default")]
     pub env: Environment,
-    /// How it is held.
+    /// Its containment.
     #[serde(default)]
     pub contain: Contain,
     /// What it may use.
@@ -37,13 +37,13 @@ pub struct JobRequest {
     /// How it is stopped.
     #[serde(default)]
     pub stop: StopPlan,
-    /// When a run of it is stopped at the latest, counted from its start.
+    /// How long a run may last.
     #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// What ends it.
     #[serde(default)]
     pub until: Until,
-    /// What to do about what outlives the root; only noted, as stopping it is part of each.
+    /// What to do about processes that outlive the root, in addition to stopping them.
     #[serde(default)]
     pub leak: Leak,
     /// A name for people, unique among live jobs.
@@ -55,13 +55,13 @@ pub struct JobRequest {
     /// Labels for queries.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// What is done at its events.
+    /// What to do at its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// The variables whose values are shown nowhere.
+    /// The variables whose values are never shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<String>,
-    /// Whether its caller waits for it, and what only such a job has.
+    /// Whether its caller waits for it, with the options of that mode.
     pub mode: Mode,
 }
 
@@ -71,7 +71,7 @@ pub struct JobRequest {
 pub enum Mode {
     /// `quell run`: the caller waits for it.
     Foreground(Foreground),
-    /// `quell start`: it lives on its own.
+    /// `quell start`: it runs on its own.
     Background(Box<Background>),
 }
 
@@ -87,59 +87,59 @@ impl From<Background> for Mode {
     }
 }
 
-/// The mode of a job in a word.
+/// The word for a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModeKind {
     /// `quell run`: the caller waits for it.
     Run,
-    /// `quell start`: it lives on its own.
+    /// `quell start`: it runs on its own.
     Start,
 }
 
-/// What only a job in the foreground has.
+/// The options of a job in the foreground.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Foreground {
-    /// Its id, if the caller has made it already.
+    /// Its id, if the caller has chosen it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<JobId>,
-    /// What the program reads, if not what the caller does; opened before anything else.
+    /// The file that the program reads; by default the caller's standard input. Opened before anything else.
     #[serde(default, with = "crate::paths::optional", skip_serializing_if = "Option::is_none")]
     pub stdin: Option<PathBuf>,
-    /// The process that it lives for, besides the caller.
+    /// Another process that it lives for, in addition to the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ProcId>,
-    /// Where the receipt goes besides the record.
+    /// Where the receipt is written in addition to the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<ReceiptTarget>,
-    /// What becomes of the caller's standard output while the program runs.
+    /// What happens to the caller's standard output while the program runs.
     #[serde(default)]
     pub stdout: StdoutUse,
 }
 
-/// What becomes of the caller's standard output while the program runs.
+/// What happens to the caller's standard output while the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdoutUse {
-    /// quell closes its copy as the program starts, so that the program's end is the end of a pipe.
+    /// quell closes its copy when the program starts, so that EOF on a pipe depends on the program alone.
     #[default]
     Release,
     /// quell keeps it, because the caller writes the result to it.
     KeepForResult,
 }
 
-/// Where a receipt goes besides the record.
+/// Where a receipt is written in addition to the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiptTarget {
-    /// A file, made or emptied at the start and written at the end.
+    /// A file, which is made or emptied at the start and written at the end.
     File(#[serde(with = "crate::paths::whole")] PathBuf),
     /// A descriptor that the caller has opened.
     Fd(i32),
 }
 
-/// What only a job in the background has.
+/// The options of a job in the background.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Background {
     /// What it reads.
@@ -150,28 +150,28 @@ pub struct Background {
     pub pty: bool,
     /// How many bytes of each stream are kept, with their index.
     pub max_log: u64,
-    /// What shows that it is ready, and how that is looked for.
+    /// How to find out that it is ready.
     #[serde(default, skip_serializing_if = "ReadyCheck::is_default")]
     pub ready: ReadyCheck,
     /// When it is started again.
     #[serde(default)]
     pub restart: RestartRules,
-    /// Whom it lives for. A job that is started inside a job lives for that one if nothing is given here.
+    /// What it lives for; by default the job that it is started in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// What becomes of it when its owner is gone.
+    /// What happens to it when its owner is gone.
     #[serde(default)]
     pub on_owner_exit: OnOwnerExit,
-    /// How long it may live in all, restarts included.
+    /// How long it may live, restarts included.
     #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
-    /// The job that this one takes the place of.
+    /// The job that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_from: Option<JobId>,
-    /// Whether the caller is part of a job itself: then this one must not leave that one's containment.
+    /// Whether the caller is part of a job: then this one must not leave the containment of that job.
     #[serde(default)]
     pub nested: bool,
-    /// What the guard has to know to judge it as a test run; none for a start.
+    /// What the guard must know to decide about a test run; none for a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<TestTerms>,
 }
@@ -194,7 +194,7 @@ impl Default for Background {
     }
 }
 
-/// What the caller of a test run has said about its targets. The guard judges the command by it, as `quell test` does.
+/// The terms of a test run, by which the guard decides about its command, as `quell test` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestTerms {
     /// The directories that targets have to be in.
@@ -212,17 +212,17 @@ pub struct TestTerms {
 }
 
 impl JobRequest {
-    /// A command whose caller waits for it, with the defaults for everything else.
+    /// A command whose caller waits for it, with defaults for all else.
     pub fn foreground(command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self::new(command, Foreground::default())
     }
 
-    /// A command that lives on its own, with the defaults for everything else.
+    /// A command that runs on its own, with defaults for all else.
     pub fn background(command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self::new(command, Background::default())
     }
 
-    /// A command with what belongs to its mode, and the defaults for everything else.
+    /// A command with the options of its mode, and defaults for all else.
     pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>, mode: impl Into<Mode>) -> Self {
         Self {
             command: command.into_iter().map(Into::into).collect(),
@@ -243,7 +243,7 @@ impl JobRequest {
         }
     }
 
-    /// The mode in a word.
+    /// The word for its mode.
     pub fn mode_kind(&self) -> ModeKind {
         match self.mode {
             Mode::Foreground(_) => ModeKind::Run,
@@ -256,7 +256,7 @@ impl JobRequest {
         matches!(self.mode, Mode::Foreground(_))
     }
 
-    /// What only a job in the foreground has.
+    /// Its options, if it is in the foreground.
     pub fn as_foreground(&self) -> Option<&Foreground> {
         match &self.mode {
             Mode::Foreground(foreground) => Some(foreground),
@@ -264,7 +264,7 @@ impl JobRequest {
         }
     }
 
-    /// What only a job in the background has.
+    /// Its options, if it is in the background.
     pub fn as_background(&self) -> Option<&Background> {
         match &self.mode {
             Mode::Foreground(_) => None,
@@ -277,21 +277,21 @@ impl JobRequest {
         self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// The values that are shown nowhere: those of the variables that are to be masked.
+    /// The values that are never shown: those of the variables to mask.
     pub fn masked_values(&self) -> Mask {
         self.env.mask(&self.mask)
     }
 
-    /// By which rules it lives.
+    /// The rules of its lifecycle.
     pub fn rules(&self) -> LifecycleRules {
         LifecycleRules { plan: self.stop, until: self.until, timeout: self.timeout }
     }
 
     /// The request as it may be shown and written to `spec.json`: without the environment, and with `***` for each value
-    /// that `mask` has. A text that is not UTF-8 is written as UTF-8. The job itself goes by the true one.
+    /// that `mask` has. A text that is not UTF-8 is written as UTF-8. The keeper uses the unmasked request.
     ///
-    /// The name and the session are as they were: others find the job by them, and files are called so. A start with a
-    /// value to be masked in one of them is refused.
+    /// The name and the session are not masked: users find the job by them, and they are file names. A start with a value to
+    /// mask in one of them is refused.
     #[must_use]
     pub fn masked(&self, mask: &Mask) -> Self {
         let text = |text: &String| mask.apply(text);
@@ -322,7 +322,7 @@ impl JobRequest {
             mode: match &self.mode {
                 Mode::Foreground(foreground) => Mode::Foreground(Foreground {
                     stdin: foreground.stdin.as_deref().map(path),
-                    // Only the caller can do anything with these.
+                    // Only the caller can use these.
                     receipts: Vec::new(),
                     ..foreground.clone()
                 }),
@@ -342,24 +342,24 @@ impl Background {
         for text in [&mut rules.log, &mut rules.http, &mut rules.cmd].into_iter().flatten() {
             *text = mask.apply(text);
         }
-        // The guard's terms are between the caller and the keeper.
+        // Only the keeper needs the guard's terms.
         shown.test = None;
         shown
     }
 }
 
-/// What ends a job by itself.
+/// When a job ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// The exit of the root; what it left is stopped.
+    /// When the root has exited; what it left is stopped.
     #[default]
     Root,
-    /// The exit of the last process.
+    /// When the last process has exited.
     Tree,
 }
 
-/// What to do about descendants that live on when the root has exited.
+/// What to do about processes that outlive the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leak {
@@ -382,7 +382,7 @@ pub enum Stdin {
     Null,
     /// What `quell send` sends.
     Pipe,
-    /// What its starter reads on its own standard input. The job gets the descriptor itself; quell reads nothing.
+    /// The standard input of its starter. The job gets the descriptor itself; quell reads nothing.
     Inherited,
     /// A file.
     File(

@@ -22,16 +22,16 @@ pub enum RestartPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RestartRules {
-    /// When.
+    /// When it is started again.
     pub policy: RestartPolicy,
-    /// How often at most; none for no limit.
+    /// The largest number of restarts; none for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// The first wait in seconds; each further one is twice as long.
     #[serde(with = "crate::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub delay: Duration,
-    /// The longest wait in seconds. A run that lasted longer than this begins the series anew.
+    /// The longest wait in seconds. After a run that lasted longer than this, the first wait is used again.
     #[serde(with = "crate::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub max_delay: Duration,

@@ -72,7 +72,7 @@ impl Signal {
     pub const HUP: Self = Self(1);
     /// A child has changed its state.
     pub const CHLD: Self = Self(if cfg!(target_os = "linux") { 17 } else { 20 });
-    /// There is something to look at; ignored by whoever does not wait for it.
+    /// There is something to look at; ignored by default.
     pub const URG: Self = Self(if cfg!(target_os = "linux") { 23 } else { 16 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
@@ -101,7 +101,7 @@ impl Signal {
         self.0
     }
 
-    /// Whether a program brings this one upon itself (a crash) rather than being sent it by somebody.
+    /// Whether a program causes this signal itself (a crash).
     pub fn is_crash(self) -> bool {
         ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "PIPE", "SYS", "XCPU", "XFSZ"]
             .contains(&self.to_string().as_str())

@@ -10,7 +10,7 @@ use crate::{
     ContainmentKind, Ending, FinalVerdict, JobId, Moment, ProcId, Receipt, RootOutcome, SessionKind, Verdict,
 };
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -39,7 +39,7 @@ pub enum JobState {
 pub struct InvalidState(String);
 
 impl JobState {
-    /// All of them, in the order of a life.
+    /// All states, in the usual order.
     pub const ALL: [Self; 8] = [
         Self::Created,
         Self::Starting,
@@ -51,7 +51,7 @@ impl JobState {
         Self::Lost,
     ];
 
-    /// The word that people and programs read.
+    /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",

@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, ProcId, Signal};
 
-/// A rung of the ladder, or a fact that was learnt.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// The stub exists, held, and is on record; no instruction of the program has run.
+    /// The root exists, is contained and on record, and has not executed the program yet.
     Born,
     /// The program runs.
     Running,
     /// The program could not be executed.
     StartFailed,
-    /// The root has ended (and is kept unreaped).
+    /// The root has ended (and is not reaped yet).
     RootExited,
-    /// A stop was asked for.
+    /// A stop was requested.
     StopAsked,
-    /// The polite signal.
+    /// The signal that asks processes to end.
     Ask,
     /// The kill.
     Kill,
@@ -35,15 +35,15 @@ pub enum StepKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
-    /// When.
+    /// When it was done.
     #[serde(flatten)]
     pub moment: Moment,
-    /// What.
+    /// What was done.
     pub step: StepKind,
-    /// In words, where there is more to say.
+    /// Details for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// The signals that it sent.
+    /// The signals that were sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SentSignal>,
 }
@@ -68,27 +68,27 @@ impl fmt::Display for Step {
     }
 }
 
-/// A signal and to whom it went.
+/// A signal that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SentSignal {
     /// The signal.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
-    /// To which process.
+    /// The process that it was sent to.
     pub to: ProcId,
-    /// With which result.
+    /// The result.
     pub result: SignalResult,
 }
 
-/// What became of one signal.
+/// The result of sending a signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalResult {
     /// Delivered.
     Sent,
-    /// The process was gone already.
+    /// The process had exited already.
     Gone,
     /// The kernel refused.
     Refused,

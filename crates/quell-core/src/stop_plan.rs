@@ -1,4 +1,4 @@
-//! The stop plan: the ladder from a polite request to the count, as data.
+//! How a job is stopped: from the first signal to the count.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Signal;
 
-/// Which processes the polite signal goes to first.
+/// Which processes are asked to end first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -14,34 +14,33 @@ pub enum AskScope {
     /// All processes of the job.
     #[default]
     Tree,
-    /// The root alone, which shuts its own workers down. What is left when it has exited is asked then.
+    /// Only the root, which shuts its own workers down. What is left after its exit is asked then.
     Root,
 }
 
-/// How a job is stopped: ask with `signal`, give the whole set `grace` to end, then brake, kill and sweep until the
-/// count is zero, for `verify` at most.
+/// How a job is stopped: ask with `signal`, give the tree `grace` to end, then brake, kill and sweep until the count is
+/// zero, for `verify` at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopPlan {
-    /// The first, polite signal.
+    /// The signal that asks processes to end.
     pub signal: Signal,
     /// Which processes it goes to first.
     #[serde(default)]
     pub ask: AskScope,
-    /// How long the set may take to end on it.
+    /// How long the tree may take to end.
     #[serde(with = "crate::seconds")]
     pub grace: Duration,
-    /// The most of the grace that is given when the process that the user called was killed: nobody is left to wait,
-    /// and the tree is to be gone within a second. Also the least that the rest of a tree gets when the root, which was
-    /// asked alone, has exited at the end of the grace.
+    /// The longest grace if the front was killed: no caller waits any more, and the tree should be gone within a second.
+    /// Also the shortest time that the rest of a tree gets when the root, which alone was asked, has exited late.
     #[serde(with = "crate::seconds")]
     pub brief: Duration,
-    /// How long the kill may take to be proven before survivors are reported.
+    /// How long the kill may take before survivors are reported.
     #[serde(with = "crate::seconds")]
     pub verify: Duration,
 }
 
 impl StopPlan {
-    /// The grace when nobody is left to wait, and the least for what a root that was asked alone has left.
+    /// The grace if no caller waits, and the shortest for what a root that alone was asked has left.
     pub fn brief_grace(&self) -> Duration {
         self.grace.min(self.brief)
     }

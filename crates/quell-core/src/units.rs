@@ -16,14 +16,14 @@ pub enum InvalidDuration {
     TooLong(String),
 }
 
-/// A text that is no size.
+/// A text that is not a size.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{0}` is no size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
 )]
 pub struct InvalidSize(String);
 
-/// A text that is no number of cores.
+/// A text that is not a number of cores.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no number of cores: write a number above 0, such as 0.5 or 2")]
 pub struct InvalidCores(String);
@@ -74,7 +74,7 @@ pub mod seconds {
         Ok(duration.min(CENTURY))
     }
 
-    /// The same for one that may be missing.
+    /// The same for an optional duration.
     pub mod optional {
         use std::time::Duration;
 

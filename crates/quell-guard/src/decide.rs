@@ -1,6 +1,6 @@
 //! Whether a verb may be used at all.
 
-use quell_core::{BUILT_IN, Decision};
+use quell_core::{BUILT_IN, Decision, DecisionCode};
 
 use crate::{GUIDE, Policy, Verb};
 
@@ -9,7 +9,7 @@ pub fn read_verb(word: &str) -> Result<Verb, Box<Decision>> {
     Verb::of(word).ok_or_else(|| {
         let reason = format!("`{word}` is not a verb of quell");
         let hint = "use one of quell's verbs";
-        Box::new(Decision::refuse("VERB_UNLISTED", BUILT_IN, reason, hint))
+        Box::new(Decision::refuse(DecisionCode::VerbUnlisted, BUILT_IN, reason, hint))
     })
 }
 
@@ -19,13 +19,13 @@ pub fn decide_verb(policy: &Policy, verb: Verb) -> Decision {
     if policy.deny.contains(&verb) {
         let reason = format!("the policy refuses `{verb}`");
         let hint = format!("to allow it, remove it from guard.deny; {GUIDE}");
-        return Decision::refuse("VERB_DENIED", "guard.deny", reason, hint);
+        return Decision::refuse(DecisionCode::VerbDenied, "guard.deny", reason, hint);
     }
     if effect > policy.most {
         let reason =
             format!("`{verb}` is {}, and the policy allows {} at most", effect.word(), policy.most.word());
         let hint = format!("to allow it, raise guard.most; {GUIDE}");
-        return Decision::refuse("EFFECT_DENIED", "guard.most", reason, hint);
+        return Decision::refuse(DecisionCode::EffectDenied, "guard.most", reason, hint);
     }
     for part in verb.parts() {
         let decision = decide_verb(policy, *part);

@@ -61,7 +61,7 @@ impl Error {
     /// The stable code for programs.
     pub fn code(&self) -> &str {
         match self {
-            Self::Refused(decision) => &decision.code,
+            Self::Refused(decision) => decision.code.as_str(),
             Self::NoSuchProcess(_) => "no_such_process",
             Self::NotPermitted(_) => "not_permitted",
             Self::NoSuchService(_) => "no_such_service",

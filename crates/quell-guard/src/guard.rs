@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use quell_core::{BUILT_IN, Decision, JobId, Mask};
+use quell_core::{BUILT_IN, Decision, DecisionCode, JobId, Mask};
 use quell_store::Home;
 use serde::Serialize;
 
@@ -111,7 +111,8 @@ impl Guard {
 
     /// Logs an error that came before a decision, and returns it.
     pub fn failed(&self, verb: Verb, target: &str, error: Error) -> Error {
-        let decision = Decision::refuse(error.code(), BUILT_IN, error.to_string(), "");
+        let decision =
+            Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), "");
         let _ = self.note(Kind::Decision, verb, target, &decision, None, None);
         error
     }

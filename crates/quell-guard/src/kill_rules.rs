@@ -1,6 +1,6 @@
 //! Whether a process that quell didn't start may be signalled.
 
-use crate::{BUILT_IN, Decision, GUIDE, KillPolicy, WHERE, matches};
+use crate::{BUILT_IN, Decision, DecisionCode, GUIDE, KillPolicy, WHERE, matches};
 use quell_core::Signal;
 
 /// Facts about the process, gathered while it was pinned.
@@ -63,14 +63,14 @@ pub enum Relation {
 
 /// The PID, if a process with it may be signalled at all.
 pub fn read_pid(text: &str) -> Result<u32, Box<Decision>> {
-    let refuse = |code: &str, reason: String, hint: &str| {
+    let refuse = |code: DecisionCode, reason: String, hint: &str| {
         Err(Box::new(Decision::refuse(code, BUILT_IN, reason, hint)))
     };
     let shown: String = text.chars().take(40).flat_map(char::escape_default).collect();
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return refuse(
-            "PID_INVALID",
+            DecisionCode::PidInvalid,
             format!("`{shown}` is not a PID"),
             "give a decimal number, such as 4711",
         );
@@ -79,14 +79,14 @@ pub fn read_pid(text: &str) -> Result<u32, Box<Decision>> {
     if text.starts_with('-') && !zero {
         let hint = "give the PID of one process";
         return refuse(
-            "PID_NEGATIVE",
+            DecisionCode::PidNegative,
             format!("`{shown}` would mean a process group, or all processes"),
             hint,
         );
     }
     if zero {
         return refuse(
-            "PID_ZERO",
+            DecisionCode::PidZero,
             "0 would mean the caller's own process group".into(),
             "give the PID of a process",
         );
@@ -95,17 +95,19 @@ pub fn read_pid(text: &str) -> Result<u32, Box<Decision>> {
     const LARGEST: u32 = 4 << 20;
     match digits.parse::<u32>().ok().filter(|pid| *pid <= LARGEST) {
         Some(_) if digits.starts_with('0') => refuse(
-            "PID_INVALID",
+            DecisionCode::PidInvalid,
             format!("`{shown}` begins with a 0, which can be read as octal"),
             "leave the 0 out",
         ),
         Some(1) => refuse(
-            "PID_INIT",
+            DecisionCode::PidInit,
             "process 1 is init, which all others depend on".into(),
             "to shut the system down, use its own commands",
         ),
         Some(pid) => Ok(pid),
-        None => refuse("PID_OUT_OF_RANGE", format!("{shown} is larger than any PID"), "check the number"),
+        None => {
+            refuse(DecisionCode::PidOutOfRange, format!("{shown} is larger than any PID"), "check the number")
+        }
     }
 }
 
@@ -117,36 +119,53 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
     let pid = facts.pid;
     // A process chooses its own name, which may have control characters.
     let name: String = facts.names.first().map_or("?", String::as_str).escape_debug().collect();
-    let built_in = |code: &str, reason: String, hint: &str| Decision::refuse(code, BUILT_IN, reason, hint);
+    let built_in =
+        |code: DecisionCode, reason: String, hint: &str| Decision::refuse(code, BUILT_IN, reason, hint);
     if facts.kernel_thread {
         let hint = "kernel threads can't be signalled";
-        return built_in("PID_KERNEL_THREAD", format!("{pid} ({name}) is a thread of the kernel"), hint);
+        return built_in(
+            DecisionCode::PidKernelThread,
+            format!("{pid} ({name}) is a thread of the kernel"),
+            hint,
+        );
     }
     match facts.above_caller {
         Some(Relation::Caller) => {
-            return built_in("PID_IS_CALLER", format!("{pid} ({name}) is the caller"), "exit instead");
+            return built_in(
+                DecisionCode::PidIsCaller,
+                format!("{pid} ({name}) is the caller"),
+                "exit instead",
+            );
         }
         Some(Relation::Ancestor) => {
             let reason = format!("{pid} ({name}) is an ancestor of the caller, which may end with it");
-            return built_in("PID_IS_ANCESTOR", reason, "run quell outside of it");
+            return built_in(DecisionCode::PidIsAncestor, reason, "run quell outside of it");
         }
         None => {}
     }
     if facts.is_quell {
         let reason = format!("{pid} ({name}) is one of quell's own processes");
-        return built_in("PID_IS_QUELL", reason, "`quell list` and `quell stop JOB` end what it keeps");
+        return built_in(
+            DecisionCode::PidIsQuell,
+            reason,
+            "`quell list` and `quell stop JOB` end what it keeps",
+        );
     }
     if let Some(job) = &facts.job {
         let reason = format!("{pid} ({name}) belongs to the job {job}");
         return built_in(
-            "PID_IN_JOB",
+            DecisionCode::PidInJob,
             reason,
             &format!("`quell stop {job}` stops all of it, with a receipt"),
         );
     }
     if facts.kept {
         let reason = format!("{pid} ({name}) belongs to a job that is not in this home");
-        return built_in("PID_IN_JOB", reason, "run `quell stop JOB` as its user, or with its QUELL_HOME");
+        return built_in(
+            DecisionCode::PidInJob,
+            reason,
+            "run `quell stop JOB` as its user, or with its QUELL_HOME",
+        );
     }
     if pid < policy.min_pid {
         let floor = policy.min_pid;
@@ -159,7 +178,12 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
             ("; such processes have run since boot", "to allow it, lower guard.kill.min_pid")
         };
         let reason = format!("{pid} ({name}) is below the lowest PID that the policy allows, {floor}{why}");
-        return Decision::refuse("PID_BELOW_FLOOR", "guard.kill.min_pid", reason, format!("{hint}; {GUIDE}"));
+        return Decision::refuse(
+            DecisionCode::PidBelowFloor,
+            "guard.kill.min_pid",
+            reason,
+            format!("{hint}; {GUIDE}"),
+        );
     }
     let fits = |patterns: &[String], words: &[String]| {
         let word = |pattern: &String| words.iter().find(|word| matches(pattern, word)).cloned();
@@ -171,33 +195,33 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
         let reason =
             format!("{pid} ({name}) is protected by the pattern `{pattern}`, which matches `{word}`");
         let hint = format!("to allow it, remove the pattern from guard.kill.protect; {GUIDE}");
-        return Decision::refuse("NAME_PROTECTED", "guard.kill.protect", reason, hint);
+        return Decision::refuse(DecisionCode::NameProtected, "guard.kill.protect", reason, hint);
     }
     if facts.file_unknown && !policy.protect.is_empty() {
         let reason =
             format!("the executable of {pid} ({name}) can't be read, so guard.kill.protect may name it");
         let hint = format!("run quell as its user, or as root with CAP_SYS_PTRACE; {GUIDE}");
-        return Decision::refuse("NAME_UNKNOWN", "guard.kill.protect", reason, hint);
+        return Decision::refuse(DecisionCode::NameUnknown, "guard.kill.protect", reason, hint);
     }
     if let Some(owner) = facts.owners.iter().find(|owner| owner.is_among(&policy.protect_users)) {
         let user = owner.word();
         let hint = format!("to allow it, remove {user} from guard.kill.protect_users; {GUIDE}");
         let reason = format!("{pid} ({name}) belongs to {user}, whose processes are protected");
-        return Decision::refuse("USER_PROTECTED", "guard.kill.protect_users", reason, hint);
+        return Decision::refuse(DecisionCode::UserProtected, "guard.kill.protect_users", reason, hint);
     }
     let stranger = |owner: &&ProcessOwner| owner.uid != facts.caller_uid && !owner.is_among(&policy.users);
     if let Some(owner) = facts.owners.iter().find(stranger) {
         let user = owner.word();
         let reason = format!("{pid} ({name}) belongs to {user}, and not to the caller");
         let hint = format!("to allow it, add {user} to guard.kill.users; {GUIDE}");
-        return Decision::refuse("USER_NOT_ALLOWED", "guard.kill.users", reason, hint);
+        return Decision::refuse(DecisionCode::UserNotAllowed, "guard.kill.users", reason, hint);
     }
     let word = signal.to_string();
     if !policy.signals.is_empty() && !policy.signals.contains(&word) {
         let reason =
             format!("the policy does not allow the signal {word}, only {}", policy.signals.join(", "));
         return Decision::refuse(
-            "SIGNAL_NOT_ALLOWED",
+            DecisionCode::SignalNotAllowed,
             "guard.kill.signals",
             reason,
             format!("use one of these; {GUIDE}"),
@@ -216,7 +240,7 @@ pub fn decide_kill(policy: &KillPolicy, facts: &ProcessFacts, signal: Signal) ->
                 false => "its name has characters that a pattern should not have; check it first".into(),
             };
             let hint = format!("{what}; {GUIDE}");
-            Decision::refuse("NOT_ALLOWED", "guard.kill.allow", reason, hint)
+            Decision::refuse(DecisionCode::NotAllowed, "guard.kill.allow", reason, hint)
         }
     }
 }

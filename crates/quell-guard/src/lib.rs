@@ -33,7 +33,7 @@ pub use error::{Error, Result};
 pub use guard::{Guard, Permit, audit_log};
 pub use kill_rules::{ProcessFacts, ProcessOwner, Relation, decide_kill, read_pid};
 pub use policy::{KillPolicy, Policy, ServicePolicy, TestPolicy, matches};
-pub use quell_core::{BUILT_IN, Decision};
+pub use quell_core::{BUILT_IN, Decision, DecisionCode};
 pub use service_rules::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
 pub use verb::{Effect, Verb};
 

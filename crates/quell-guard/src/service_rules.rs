@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BUILT_IN, Decision, GUIDE, ServicePolicy, Verb, WHERE, matches};
+use crate::{BUILT_IN, Decision, DecisionCode, GUIDE, ServicePolicy, Verb, WHERE, matches};
 
 /// What can be done with a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,61 +178,69 @@ const ALL_NEED: [&str; 2] = ["basic", "sysinit"];
 /// The name, if it is a valid name of a service unit.
 pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     let shown: String = text.chars().take(60).flat_map(char::escape_default).collect();
-    let refuse = |code: &str, why: &str, hint: &str| {
+    let refuse = |code: DecisionCode, why: &str, hint: &str| {
         Err(Box::new(Decision::refuse(code, BUILT_IN, format!("`{shown}` {why}"), hint)))
     };
     let stem = text.strip_suffix(SUFFIX).unwrap_or(text);
     if stem.is_empty() {
         let hint = "give the name of a service, such as nginx";
-        return refuse("SERVICE_EMPTY", "is not a name", hint);
+        return refuse(DecisionCode::ServiceEmpty, "is not a name", hint);
     }
     if text.contains(char::is_whitespace) {
-        return refuse("SERVICE_WHITESPACE", "has white space", "give one name, without spaces");
+        return refuse(DecisionCode::ServiceWhitespace, "has white space", "give one name, without spaces");
     }
     if text.contains(char::is_control) {
-        return refuse("SERVICE_CONTROL", "has a control character", "type the name");
+        return refuse(DecisionCode::ServiceControl, "has a control character", "type the name");
     }
     if !text.is_ascii() {
         let why = "has a character that is not ASCII, and may look like another one";
-        return refuse("SERVICE_NOT_ASCII", why, "type the name");
+        return refuse(DecisionCode::ServiceNotAscii, why, "type the name");
     }
     if text.contains(['/', '\\']) {
         let why = "has a slash or a backslash, so it would be a path or an escape";
-        return refuse("SERVICE_PATH", why, "give the unit's name, not its file");
+        return refuse(DecisionCode::ServicePath, why, "give the unit's name, not its file");
     }
     if format!("{stem}{SUFFIX}").contains("..") {
         return refuse(
-            "SERVICE_TRAVERSAL",
+            DecisionCode::ServiceTraversal,
             "has two dots in a row, or one at its end",
             "give the unit's name, not its file",
         );
     }
     if text.starts_with('-') {
-        return refuse("SERVICE_OPTION", "looks like an option", "the name of a service has to come first");
+        return refuse(
+            DecisionCode::ServiceOption,
+            "looks like an option",
+            "the name of a service has to come first",
+        );
     }
     if text.contains(['*', '?', '[', ']']) {
-        return refuse("SERVICE_GLOB", "is a pattern, and could mean many services", "name one service");
+        return refuse(
+            DecisionCode::ServiceGlob,
+            "is a pattern, and could mean many services",
+            "name one service",
+        );
     }
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.@".contains(&byte);
     if text.starts_with('.') || !text.bytes().all(sound) {
         let why = "has a character that a service name can't have, or begins with a dot";
-        return refuse("SERVICE_CHARACTER", why, "letters, digits and `:-_.@` are allowed");
+        return refuse(DecisionCode::ServiceCharacter, why, "letters, digits and `:-_.@` are allowed");
     }
     if stem.len() + SUFFIX.len() > LONGEST {
         let why = "is longer than systemd allows";
-        return refuse("SERVICE_TOO_LONG", why, "the limit is 255 bytes with `.service`");
+        return refuse(DecisionCode::ServiceTooLong, why, "the limit is 255 bytes with `.service`");
     }
     // Lower case is compared: `ssh.SERVICE` would be the unit `ssh.SERVICE.service`, which is surely not meant.
     let kind = stem.rsplit_once('.').map(|(_, kind)| kind.to_ascii_lowercase());
     if kind.is_some_and(|kind| kind == "service" || OTHER_KINDS.contains(&kind.as_str())) {
         let hint = "give it without a suffix, or with `.service`";
-        return refuse("SERVICE_SUFFIX", "is a unit of another kind, or looks like one", hint);
+        return refuse(DecisionCode::ServiceSuffix, "is a unit of another kind, or looks like one", hint);
     }
     if let Some((template, instance)) = stem.split_once('@')
         && (template.is_empty() || instance.is_empty())
     {
         let why = "is a template, and only its instances can be started";
-        return refuse("SERVICE_TEMPLATE", why, "name an instance, such as worker@1");
+        return refuse(DecisionCode::ServiceTemplate, why, "name an instance, such as worker@1");
     }
     Ok(ServiceName(stem.to_owned()))
 }
@@ -246,13 +254,13 @@ pub fn decide_service(policy: &ServicePolicy, name: &ServiceName, verb: ServiceV
     let Some(pattern) = fits(&policy.allow, name) else {
         let reason = format!("no pattern of the policy allows the service {}", name.stem());
         let hint = format!("add \"{}\" to guard.service.allow {WHERE}; {GUIDE}", name.stem());
-        return Decision::refuse("SERVICE_NOT_ALLOWED", "guard.service.allow", reason, hint);
+        return Decision::refuse(DecisionCode::ServiceNotAllowed, "guard.service.allow", reason, hint);
     };
     if !policy.verbs.is_empty() && !policy.verbs.iter().any(|allowed| allowed == word) {
         let reason =
             format!("the policy does not allow `{word}` for services, only {}", policy.verbs.join(", "));
         let hint = format!("to allow it, add \"{word}\" to guard.service.verbs; {GUIDE}");
-        return Decision::refuse("SERVICE_VERB_NOT_ALLOWED", "guard.service.verbs", reason, hint);
+        return Decision::refuse(DecisionCode::ServiceVerbNotAllowed, "guard.service.verbs", reason, hint);
     }
     Decision::allow("guard.service.allow", format!("{} matches the pattern `{pattern}`", name.stem()))
 }
@@ -295,10 +303,10 @@ pub fn decide_unit(
             last = decision;
             continue;
         }
-        let (code, hint) = match decision.code.as_str() {
-            "SERVICE_NOT_ALLOWED" => ("SERVICE_ALIAS_NOT_ALLOWED", decision.hint),
-            "SERVICE_VERB_NOT_ALLOWED" => return decision,
-            _ => ("SERVICE_ALIAS_PROTECTED", decision.hint),
+        let (code, hint) = match decision.code {
+            DecisionCode::ServiceNotAllowed => (DecisionCode::ServiceAliasNotAllowed, decision.hint),
+            DecisionCode::ServiceVerbNotAllowed => return decision,
+            _ => (DecisionCode::ServiceAliasProtected, decision.hint),
         };
         let reason = format!("{asked} is another name of {known}: {}", decision.reason);
         return Decision::refuse(code, decision.rule, reason, hint);
@@ -315,7 +323,7 @@ pub fn decide_unit(
         if let Some(refusal) = protected(policy, &name).or_else(|| needed.then(|| refuse_protected(stem))) {
             let reason = format!("to {} {asked} would also stop {unit}: {}", verb.word(), refusal.reason);
             let hint = "`systemctl show` shows how the two depend on each other";
-            return Decision::refuse("SERVICE_TAKES_PROTECTED", refusal.rule, reason, hint);
+            return Decision::refuse(DecisionCode::ServiceTakesProtected, refusal.rule, reason, hint);
         }
     }
     last
@@ -332,13 +340,13 @@ fn protected(policy: &ServicePolicy, name: &ServiceName) -> Option<Decision> {
     let pattern = fits(&policy.protect, name)?;
     let reason = format!("{stem} is protected by the pattern `{pattern}`");
     let hint = format!("to allow it, remove the pattern from guard.service.protect; {GUIDE}");
-    Some(Decision::refuse("SERVICE_PROTECTED_BY_POLICY", "guard.service.protect", reason, hint))
+    Some(Decision::refuse(DecisionCode::ServiceProtectedByPolicy, "guard.service.protect", reason, hint))
 }
 
 fn refuse_protected(stem: &str) -> Decision {
     let reason = format!("{stem} is one of the services that the host, or the access to it, depends on");
     let hint = "no policy can allow it; if you must, use systemctl itself";
-    Decision::refuse("SERVICE_PROTECTED", BUILT_IN, reason, hint)
+    Decision::refuse(DecisionCode::ServiceProtected, BUILT_IN, reason, hint)
 }
 
 /// The pattern that matches. It may be written with `.service`.

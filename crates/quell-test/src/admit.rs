@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use quell::roles::AdmittedTests;
-use quell::{Config, Home};
+use quell::binary::{AdmittedTests, Config, Home};
 use quell_core::{Background, JobRequest, Mode, Owner, TestTerms};
-use quell_guard::{BUILT_IN, Decision, Verb, decide_verb};
+use quell_guard::{BUILT_IN, Decision, DecisionCode, Verb, decide_verb};
 
 use crate::{TestPlan, check};
 
@@ -45,7 +44,7 @@ fn admit(
     let known = request.hooks.iter().all(|hook| config.hooks.contains(hook));
     if background.ready.rules.cmd.is_some() || !known {
         let reason = "a test run has no --ready-cmd, and no hooks but those of the settings";
-        return refuse("VERB_DENIED", reason, "start it with `quell test`");
+        return refuse(DecisionCode::VerbDenied, reason, "start it with `quell test`");
     }
     // The settings of this directory were read; those of another one may have a stricter policy.
     let here = std::env::current_dir().and_then(fs::canonicalize);
@@ -54,7 +53,7 @@ fn admit(
         (Ok(here), Some(Ok(asked))) if here == asked => here,
         _ => {
             let reason = "the working directory of the tests is not the one that this process is in";
-            return refuse("PATH_OUTSIDE_SCOPE", reason, "change to that directory first");
+            return refuse(DecisionCode::PathOutsideScope, reason, "change to that directory first");
         }
     };
     let mut plan = TestPlan {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use quell::{Error, Job, Quell, Result, Stop};
+use quell::binary::{JobInternals, QuellInternals};
+use quell::{Error, Job, Quell, Result};
 use quell_core::{
     Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, TestTerms, Until,
 };
-use quell_guard::{BUILT_IN, Decision, Permit};
+use quell_guard::{BUILT_IN, Decision, DecisionCode, Permit};
 
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
@@ -86,7 +87,7 @@ impl TestRun {
         meet(&job);
         let course = Course::follow(&job, begun, timeout).inspect_err(|_| {
             // This process may live on for long, and does not watch the job any more. The record has the result of the stop.
-            let _ = job.stop(&Stop::default());
+            let _ = job.stop();
         })?;
         let receipt = job.receipt()?;
         let mut counter = Counter::new(self.runner);
@@ -154,7 +155,7 @@ impl TestAnswer {
             stdout: StreamText::default(),
             stderr: StreamText::default(),
             junit: None,
-            decision: Decision::refuse("UNDECIDED", BUILT_IN, "", ""),
+            decision: Decision::refuse(DecisionCode::Undecided, BUILT_IN, "", ""),
             job: None,
             receipt: None,
             error: None,

@@ -3,9 +3,9 @@
 
 use quell_core::schema::{Failure, written};
 
-use crate::answers::{
-    CheckAnswer, ConfigAnswer, LogsAnswer, RestartAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer,
-    StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
+use crate::responses::{
+    CheckAnswer, ConfigAnswer, LogsAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer, StatusAnswer,
+    StopAnswer, TreeAnswer, WaitAnswer,
 };
 use crate::{GcReport, Listing, Stats, SweepReport};
 use quell_guard::service::ServiceAnswer;
@@ -25,7 +25,7 @@ pub const ALL: &[Published] = &[
     ("kill", written::<quell_guard::kill::KillAnswer>),
     ("list", written::<Listing>),
     ("logs", written::<LogsAnswer>),
-    ("restart", written::<RestartAnswer>),
+    ("restart", written::<StartAnswer>),
     ("rm", written::<RmAnswer>),
     ("send", written::<SendAnswer>),
     ("service", written::<ServiceAnswer>),

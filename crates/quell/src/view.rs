@@ -1,4 +1,4 @@
-//! A job as it is shown: the one shape that every listing and status has.
+//! A job as lists and `status` show it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// One job as it is shown. What is not known, or not there, is left out.
+/// One job as it is shown. What is not known is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobView {
@@ -27,22 +27,22 @@ pub struct JobView {
     /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// The session that it is part of.
+    /// Its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// How it was called.
+    /// Whether its caller waits for it.
     pub mode: ModeKind,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Where it starts.
+    /// Its working directory.
     pub cwd: PathBuf,
-    /// Where it is in its life.
+    /// Its state.
     pub state: JobState,
     /// When it came into this state, by the wall clock.
     pub since: Timestamp,
     /// When it was put on record.
     pub created: Timestamp,
-    /// When its program was started, for the present or last run.
+    /// When its program was started, in the present or last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// When it was found ready.
@@ -51,37 +51,37 @@ pub struct JobView {
     /// When it had ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// How it is held.
+    /// What holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<ContainmentKind>,
     /// Its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<ProcId>,
-    /// Who keeps it.
+    /// The process that keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<ProcId>,
-    /// Who would finish the stop if the keeper were lost.
+    /// The process that takes over if the keeper is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby: Option<ProcId>,
-    /// Whom it lives for.
+    /// What it lives for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Which run of the program this is, from 1 on.
     pub run: u32,
-    /// Whether it would have been started again, but had been as often as its limit allows.
+    /// Whether it was not started again because the limit of restarts was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_limit_reached: bool,
     /// When it is started again; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartPolicy>,
-    /// The job that it took the place of.
+    /// The job that it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub restarted_from: Option<JobId>,
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
-    /// The time that it is given, in seconds.
+    /// How long a run may last, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// What it reads, for a background job.
@@ -96,7 +96,7 @@ pub struct JobView {
     /// Why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Who brought that about.
+    /// What caused the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
     /// What was proven about its processes.
@@ -105,13 +105,13 @@ pub struct JobView {
     /// How many processes outlived the command and were stopped; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlived: Option<u64>,
-    /// Who is not proven dead.
+    /// The processes that are not proven dead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<ProcId>,
-    /// What it wrote.
+    /// The size of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
-    /// The bytes that its directory takes, where that is known.
+    /// The size of its directory in bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_on_disk: Option<u64>,
 }
@@ -119,23 +119,23 @@ pub struct JobView {
 impl JobView {
     /// The job as its files tell it. A job without a state is `created`; nothing is ever `lost` here, because that takes
     /// a look at its lock: see [`JobView::look`].
-    pub fn read(job: &JobDir) -> Result<Self> {
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         Ok(Records::read(job)?.view())
     }
 
-    /// The job as its files and its lock tell it: what has not ended and is kept by nobody is `lost`. So is a job whose
-    /// state says that it ended while its lock is still there: the state is the job's to rewrite.
+    /// The job by its files and its lock: a job that has not ended and has no keeper is `lost`. So is a job whose state says that
+    /// it ended while its lock still exists: a job can rewrite its state.
     ///
     /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
     /// puts a job on record takes the lock first, and must not find it taken.
-    pub fn look(job: &JobDir) -> Result<Self> {
+    pub(crate) fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
         if view.state == JobState::Ended && !job.live_path().exists() && !job.is_dir_held() {
             return Ok(view);
         }
         let liveness = match job.liveness_by(records.record.as_ref()) {
-            // The lock is not ours to try: the records have to do.
+            // The lock can't be tried, so only the files count.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -147,7 +147,7 @@ impl JobView {
             other => other.map_err(Error::io(job.dir()))?,
         };
         match liveness {
-            // Its keeper may have put the state on record again, which was deleted.
+            // Its keeper may have restored a state that was deleted.
             Liveness::Supervised if view.state == JobState::Created => Self::read(job),
             // No job has ended while its keeper holds its lock, whatever its record says.
             Liveness::Supervised if view.state == JobState::Ended => {
@@ -163,7 +163,7 @@ impl JobView {
         }
     }
 
-    /// Whether processes of it may be alive that no keeper owns: its end was not proven, in this boot.
+    /// Whether processes of it may be alive without a keeper: its end was not proven, in this boot.
     pub fn is_not_proven_dead(&self) -> bool {
         if !matches!(self.verdict, Some(Verdict::Survivors { .. } | Verdict::Unproven { .. })) {
             return false;
@@ -173,7 +173,7 @@ impl JobView {
         self.ended.is_none_or(|ended| ended >= booted)
     }
 
-    /// What it is if nobody keeps it.
+    /// The same job if it has no keeper.
     pub(crate) fn kept_by_nobody(mut self) -> Self {
         self.state = match self.state {
             JobState::Ended => JobState::Ended,
@@ -193,12 +193,12 @@ impl JobView {
 pub(crate) struct Records {
     pub spec: JobSpec,
     pub record: Option<StateRecord>,
-    /// That of the last run; only where the job has ended.
+    /// The receipt of the last run, if the job has ended.
     pub receipt: Option<Receipt>,
 }
 
 impl Records {
-    pub fn read(job: &JobDir) -> Result<Self> {
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         let at = |name: &str| job.dir().join(name);
         let spec = match job.spec() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !job.exists() => {
@@ -286,7 +286,7 @@ fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// An error about `path`, which is named once, also where the error's own text begins with it.
+/// An error about `path`, which is not named twice if the error's text begins with it.
 pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_owned();
     move |error| {

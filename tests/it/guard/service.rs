@@ -184,8 +184,8 @@ fn a_service_that_does_not_come_up_is_no_success() {
             ("exec", "failed", "exit-code", "it failed: exit-code, status 203"),
             ("soon", "failed", "exit-code", "it failed: exit-code, status 3"),
             ("silent", "failed", "exit-code", "it failed: exit-code, status 4"),
-            ("again", "activating", "exit-code", "systemd is going to start it again"),
-            ("once", "inactive", "success", "oneshot that ran to its end"),
+            ("again", "activating", "exit-code", "systemd will start it again"),
+            ("once", "inactive", "success", "oneshot service that has finished"),
             ("wrong", "failed", "exit-code", "it failed: exit-code, status 7"),
         ] {
             let answer = data(&place.ask(&["start", unit]), 1);

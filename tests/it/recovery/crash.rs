@@ -248,19 +248,19 @@ fn library_caller() {
     let (Some(home), Some(program)) = (env::var_os("QUELL_HOME"), env::var_os("QUELL_TEST_PROGRAM")) else {
         return;
     };
-    let quell = quell::Quell::with_program(quell::Home::at(home), program);
+    let quell = quell::binary::open(quell::binary::Home::at(home), program);
     match env::var("QUELL_TEST_RESTART") {
-        Ok(job) => drop(quell.job(&job).and_then(|job| job.restart(&quell::Stop::default()))),
+        Ok(job) => drop(quell.job(&job).and_then(|job| job.restart(&quell::StopOptions::default()))),
         Err(_) => {
             let rules = quell::GcRules { max_count: Some(0), ..quell::GcRules::default() };
-            drop(quell.gc(&rules, false));
+            drop(quell.gc(&rules, quell::DryRun::No));
         }
     }
 }
 
 fn call_library(lab: &TestEnv, restart: Option<&str>) -> Child {
     let mut command = Command::new(env::current_exe().expect("the tests themselves"));
-    command.args(["--exact", "crash::library_caller", "--ignored"]).current_dir(lab.dir());
+    command.args(["--exact", "recovery::crash::library_caller", "--ignored"]).current_dir(lab.dir());
     command.env("QUELL_HOME", lab.home()).env("QUELL_TEST_PROGRAM", lab.quell_path());
     command.envs(restart.map(|job| ("QUELL_TEST_RESTART", job)));
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tests themselves")

@@ -8,11 +8,13 @@ use std::{
     time::Duration,
 };
 
-use quell::{Stop, core::RestartPolicy};
+use quell::binary::JobInternals;
+use quell::{RestartPolicy, StopOptions};
 use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
-    host::{Setting, am_root},
+    few_pids,
+    host::{Contain, Setting},
     last_json,
     oracle::Process,
     rounds,
@@ -80,10 +82,10 @@ fn a_stop_right_after_the_start_leaves_nothing() {
     let quell = quell(&lab);
     for round in 0..rounds() / 4 {
         let job = quell.start(&nap(&lab)).expect("a start");
-        let stop = Stop { kill: round % 2 == 0, ..Stop::default() };
-        let stopped = job.stop(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(stopped.receipt.verdict, quell::core::Verdict::Gone, "round {round}");
-        assert!(!stopped.was_over, "round {round}");
+        let stop = if round % 2 == 0 { StopOptions::kill() } else { StopOptions::default() };
+        let stopped = job.stop_with(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone, "round {round}");
+        assert!(!stopped.already_ended(), "round {round}");
     }
     nothing_left(&lab);
 }
@@ -117,54 +119,23 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     nothing_left(&lab);
 }
 
-/// In a PID namespace with few numbers, strangers use up those of the dead again and again while jobs are escalated.
-const CROWD: &str = r#"
-    echo 400 >/proc/sys/kernel/pid_max || exit 77
-    unset QUELL_TEST_READY
-    $A churn $T 30 >churn.out & churn=$!
-    for i in 1 2 3 4 5 6; do sleep 5$N & sleepers="$sleepers $!"; done
-    for i in $(seq $ROUNDS); do
-        # The leader is gone at once; the KILL comes when its group may belong to others.
-        id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
-        other=$($Q start --contain $CONTAIN --grace 60ms -- $A ignore-term $T 2>>stderr.out)
-        $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
-    done
-    alive=0; for pid in $sleepers; do kill -0 $pid && alive=$((alive + 1)); done
-    kill $churn; wait $churn
-    echo "churn $? sleepers $alive"
-"#;
-
 #[test]
 fn a_late_kill_hits_no_process_that_got_the_group_since() {
-    let name = "a_late_kill_hits_no_process_that_got_the_group_since";
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = am_root()
-        && Command::new("unshare")
-            .args(["-pf", "--mount-proc", "sh", "-c", small])
-            .output()
-            .is_ok_and(|output| output.status.success())
-        && fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != "400");
-    if !possible {
-        return skip(name, "needs root and a pid_max per PID namespace (6.14)");
+    if let Err(reason) = few_pids::available() {
+        return skip("a_late_kill_hits_no_process_that_got_the_group_since", &reason);
     }
     let lab = TestEnv::as_me();
-    let output = Command::new("unshare")
-        .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
-        .current_dir(lab.dir())
-        .env("QUELL_HOME", lab.home())
-        .env("A", lab.actor_path())
-        .env("Q", lab.quell_path())
-        .env("T", lab.oracle.token())
-        .env("N", lab.oracle.nap())
-        .env("CONTAIN", "reaper")
-        .env("ROUNDS", (rounds() / 10).max(1).to_string())
-        .output()
-        .expect("unshare");
-    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let what = format!("{said}{}{}{}", read("churn.out"), read("codes.out"), read("stderr.out"));
-    assert_eq!(said, "churn 0 sleepers 6\n", "{what}");
-    assert!(!read("codes.out").contains("stop 5"), "not proven dead: {what}");
+    let script = r#"
+        for i in $(seq $ROUNDS); do
+            # The leader is gone at once; the KILL comes when its group may belong to others.
+            id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
+            other=$($Q start --contain $CONTAIN --grace 60ms -- $A ignore-term $T 2>>stderr.out)
+            $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
+        done
+    "#;
+    few_pids::check_bystanders(&lab, Contain::Reaper, script);
+    let codes = fs::read_to_string(lab.path("codes.out")).unwrap_or_default();
+    assert!(!codes.contains("stop 5"), "not proven dead: {codes}");
 }
 
 #[test]
@@ -218,13 +189,13 @@ fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
     for (text, word) in
         [("HUP", "HUP"), ("SIGUSR1", "USR1"), ("usr2", "USR2"), ("2", "INT"), ("sigwinch", "WINCH")]
     {
-        let signal: quell::core::Signal = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(handle.signal(signal, false).expect("a signal"), 1, "{text}");
+        let signal: quell::Signal = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(handle.signal(signal, quell::SignalTo::Root).expect("a signal"), 1, "{text}");
         let heard = || job.output("stdout").lines().last() == Some(word);
         assert!(eventually(PATIENCE, heard), "{text}: {:?}", job.output("stdout"));
     }
     for text in ["", "KILLALL", "SIGSIG", "0", "-9", "99", "TERM ", "HUP,KILL"] {
-        assert!(text.parse::<quell::core::Signal>().is_err(), "{text:?}");
+        assert!(text.parse::<quell::Signal>().is_err(), "{text:?}");
         let done = lab.start().args(["--signal", text]).command(["true"]).finish();
         assert_eq!(done.code(), Some(2), "{text:?}: {}", done.stderr);
     }
@@ -298,10 +269,10 @@ fn a_path_or_nothing_is_no_job() {
     }
     assert!(precious.exists() && job.dir().exists());
     // What isn't a job's record is not removed by its name either.
-    let stranger: quell::core::JobId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().expect("an id");
-    let gone = quell.job_with(stranger).remove(true);
+    let stranger: quell::JobId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().expect("an id");
+    let gone = quell.job_with(stranger).remove(quell::Removal::Force);
     assert!(matches!(gone, Err(quell::Error::NoSuchJob(_))), "{gone:?}");
-    job.remove(false).expect("a remove");
+    job.remove(quell::Removal::IfProvenDead).expect("a remove");
     assert!(!job.dir().exists() && precious.exists());
 }
 
@@ -343,7 +314,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
     start.cwd = Some(lab.dir().to_owned());
     start.name = Some("worker".into());
     let mut job = quell.start(&start).expect("a start");
-    let stop = Stop { grace: Some(Duration::from_millis(100)), ..Stop::default() };
+    let stop = StopOptions::default().grace(Duration::from_millis(100));
     for round in 0..5 {
         assert!(eventually(PATIENCE, || !programs(&lab, "survivor").is_empty()), "round {round}");
         let old = programs(&lab, &lab.oracle.nap());
@@ -354,7 +325,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
         assert_eq!(quell.job("worker").expect("by name").id(), next.id());
         job = next;
     }
-    job.stop(&stop).expect("a stop");
+    let _ = job.stop_with(&stop).expect("a stop");
     assert!(!lab.path("twice").exists(), "two generations at a time");
     nothing_left(&lab);
 }
@@ -380,7 +351,7 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
     start.cwd = Some(lab.dir().to_owned());
     start.stop.grace = Duration::from_millis(50);
     let job = quell.start(&start).expect("a start");
-    assert_eq!(over(&job), quell::Met::Exit);
+    assert_eq!(over(&job), quell::Condition::Exit);
     assert_eq!(fs::read_to_string(lab.path("runs")).expect("runs").lines().count(), 5);
     assert!(!lab.path("twice").exists(), "two generations at a time");
     assert_eq!(job.view().expect("a view").run, 5);
@@ -392,7 +363,7 @@ fn a_restart_is_refused_while_there_are_survivors() {
     let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.start(&nap(&lab)).expect("a start");
-    job.stop(&Stop::default()).expect("a stop");
+    let _ = job.stop().expect("a stop");
     // The record names a process that is still alive, as it would after a stop that failed.
     let mut survivor = Command::new("sleep").arg("60").spawn().expect("sleep");
     let process = Process::now(survivor.id()).expect("ours");
@@ -401,7 +372,7 @@ fn a_restart_is_refused_while_there_are_survivors() {
         state["ending"] = state["last"]["ending"].take();
         state["survivors"] = serde_json::json!([{ "pid": process.pid, "start": process.start }]);
     });
-    let again = job.restart(&Stop::default());
+    let again = job.restart(&StopOptions::default());
     survivor.kill().and_then(|()| survivor.wait()).expect("ours");
     assert!(matches!(again, Err(quell::Error::NotProvenDead(_))), "{again:?}");
     assert_eq!(quell.list(&quell::Filter::default()).expect("a list").jobs.len(), 1);

@@ -5,10 +5,8 @@ use std::{
     io::Write,
 };
 
-use quell::{
-    Home,
-    guard::{Decision, Guard, Policy, Verb},
-};
+use quell::binary::Home;
+use quell_guard::{Decision, Guard, Policy, Verb};
 use quell_tests::{
     evidence::{receipt, was_killed},
     host::has_program,
@@ -156,7 +154,8 @@ fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
     assert!(gate.permit(Verb::Stop, "web", None).is_ok(), "an allowance is no refusal");
     let mut log = OpenOptions::new().append(true).open(lab.home().join("audit.jsonl")).expect("the log");
     log.write_all(b"{\"schema\":\"quell/1\",\"at\":\"2026-\n\xff\xfe\n[]\n\n").expect("some damage");
-    let no = Decision::refuse("PID_INIT", "built-in", "Not that one.", "Take another.");
+    let no =
+        Decision::refuse(quell_core::DecisionCode::PidInit, "built-in", "Not that one.", "Take another.");
     assert!(gate.decided(Verb::Kill, "1", no).is_err());
     assert!(gate.permit(Verb::Rm, "web", None).is_err());
     let sums = stats(&lab, &[]);

@@ -16,13 +16,13 @@ mod here {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use quell::answers::ConfigAnswer;
-    use quell::config::{Config, Layer, Loaded};
-    use quell_core::printable;
+    use quell::binary::config::{Config, Layer, Loaded};
+    use quell::binary::printable;
+    use quell::binary::responses::ConfigAnswer;
 
     use crate::output;
 
-    /// The width of a terminal that everybody has.
+    /// The width that every terminal has.
     const WIDTH: usize = 80;
 
     pub(super) fn show(json: bool) -> ExitCode {
@@ -31,7 +31,7 @@ mod here {
             Err(error) => return crate::verbs::fail("config", json, &error),
         };
         let text = if json {
-            format!("{}\n", quell_core::success("config", &ConfigAnswer::from(&loaded)))
+            format!("{}\n", quell::binary::success("config", &ConfigAnswer::from(&loaded)))
         } else {
             let home = std::env::var_os("HOME").filter(|home| home.len() > 1);
             describe(&loaded, home.as_deref().map(Path::new))

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell_core::{KillReason, Signal};
+use quell::{KillReason, Signal};
 use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
 use super::{envelope, fail, guard_check, quell};

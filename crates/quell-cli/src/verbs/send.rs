@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::process::ExitCode;
 
-use quell::answers::SendAnswer;
+use quell::binary::responses::SendAnswer;
 use quell::{Error, Job};
 
-use super::{envelope, fail, quell};
+use super::{envelope, quell};
 use crate::args::SendArgs;
+use crate::errors;
 use crate::output;
 
 /// Sends it. For people nothing is said where all went well.
@@ -23,7 +24,9 @@ pub fn send(args: &SendArgs) -> ExitCode {
             output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
         }
         Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail("send", args.json, &error),
+        Err(error) => {
+            output::fail("send", args.json, errors::exit_code(&error), &errors::body_of_send(&error))
+        }
     }
 }
 
@@ -39,5 +42,5 @@ fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
             Box::new(Cursor::new(format!("{}{end}", words.join(" ")).into_bytes()))
         }
     };
-    job.send_from(&mut source, args.eof, args.timeout)
+    job.send_from(&mut source, args.eof.into(), args.timeout)
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::answers::StartAnswer;
-use quell::{Environment, Error, GcRules, Job, Quell, Waited};
-use quell_core::{
-    Background, JobRequest, Leak, OnOwnerExit, Owner, ReadyCheck, ReadyRules, RestartPolicy, Stdin,
+use quell::binary::JobInternals;
+use quell::binary::responses::StartAnswer;
+use quell::{
+    Background, Environment, Error, GcRules, Job, JobRequest, Leak, OnOwnerExit, Owner, Quell, ReadyCheck,
+    ReadyRules, RestartPolicy, Stdin, Waited,
 };
 
 use super::{envelope, fail, gc, guard_check, quell};
@@ -31,13 +32,13 @@ pub fn start(args: StartArgs) -> ExitCode {
     };
     let started = quell.start(&request);
     if let Some(permit) = guard_check::permit() {
-        quell::record_start(permit, &program, &started);
+        quell::binary::record_start(permit, &program, &started);
     }
     let job = match started {
         Ok(job) => job,
         Err(error) => return fail("start", json, &error),
     };
-    let code = match wait_ready.map(|patience| job.wait_ready(patience)).transpose() {
+    let code = match wait_ready.map(|patience| job.wait_for_readiness(patience)).transpose() {
         Ok(waited) => report(&job, json, waited),
         Err(error) => {
             let code = fail("start", json, &error);
@@ -56,7 +57,7 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
     }
 }
 
-/// Says what nobody could know otherwise: which job runs, though this call fails.
+/// Names the job that runs although this call fails: the caller could not learn it otherwise.
 pub(super) fn tell_running(job: &Job) {
     let id = job.id();
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
@@ -64,14 +65,8 @@ pub(super) fn tell_running(job: &Job) {
 
 fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
     let met = waited.as_ref().map(|waited| waited.met);
-    let text = if json {
-        envelope(
-            "start",
-            &StartAnswer { id: job.id(), job: job.view().ok(), last_lines: job.last_lines(met), met },
-        )
-    } else {
-        format!("{}\n", job.id())
-    };
+    let text =
+        if json { envelope("start", &StartAnswer::new(job, None, met)) } else { format!("{}\n", job.id()) };
     if let Some(code) = output::to_stdout(&text) {
         tell_running(job);
         return code;

@@ -1,10 +1,10 @@
-//! `quell tree`: who is in a job, or who was.
+//! `quell tree`: the processes that are in a job, or were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use quell::{Error, LiveMember, ProcessTree, Quell};
-use quell_core::{JobId, account};
+use quell::binary::{account, tree_answer};
+use quell::{Error, JobId, LiveMember, ProcessTree, Quell};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::TreeArgs;
@@ -27,7 +27,7 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
             Ok((id, tree)) => {
                 let gap = if number > 0 { "\n" } else { "" };
                 let said = if args.json {
-                    envelope("tree", &tree.answer(id))
+                    envelope("tree", &tree_answer(&tree, id))
                 } else {
                     format!("{gap}{}", describe(id, &tree, Reader::of_stdout()))
                 };
@@ -45,7 +45,7 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
 
 fn one(quell: &Quell, text: &str) -> Result<(JobId, ProcessTree), Error> {
     let job = job_selection::meet(quell, text)?;
-    job.whole_tree().map(|tree| (job.id(), tree))
+    job.tree().map(|tree| (job.id(), tree))
 }
 
 fn describe(id: JobId, tree: &ProcessTree, reader: Reader) -> String {
@@ -81,7 +81,7 @@ fn draw(members: &[LiveMember], reader: Reader) -> String {
     for top in tops {
         branch(top, String::new(), String::new(), &mut below, &mut rows);
     }
-    // Who was forked and reparented while the walk went on may point in a circle.
+    // Processes that are forked and reparented during the walk may point in a circle.
     for member in below.into_values().flatten() {
         rows.push((String::new(), member));
     }
@@ -106,7 +106,7 @@ fn branch<'m>(
     rows: &mut Vec<(String, &'m LiveMember)>,
 ) {
     rows.push((own, member));
-    // Taken out, so that everybody is drawn once.
+    // Taken out, so that each process is drawn once.
     let children = below.remove(&member.id.pid).unwrap_or_default();
     let deeper = indent.chars().count() < 3 * DEPTH;
     for (number, child) in children.iter().enumerate() {
@@ -134,7 +134,7 @@ fn state(letter: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_core::ProcId;
+    use quell::ProcId;
 
     fn member(pid: u32, ppid: u32, command: &str) -> LiveMember {
         let id = ProcId { pid, start: 1 };

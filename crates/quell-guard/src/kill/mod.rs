@@ -8,7 +8,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use crate::{BUILT_IN, Decision, KillPolicy, Verb, decide_kill, decide_verb, read_pid};
+use crate::{BUILT_IN, Decision, DecisionCode, KillPolicy, Verb, decide_kill, decide_verb, read_pid};
 use quell_contain::{Pace, StopEngine, Tree};
 use quell_core::{AskScope, Count, KillReason, Lifecycle, ProcId, Signal, StopPlan, Verdict};
 use quell_sys::Sent;
@@ -186,7 +186,7 @@ fn decide(set: &PinnedSet<'_>, policy: &KillPolicy, signal: Signal) -> Result<De
     if let Some(why) = set.unseen() {
         let reason = format!("not every process below {pid} can be seen, and one may be protected: {why}");
         let hint = "raise the limit of open files (`ulimit -n`), or end parts of the tree first";
-        return Ok(Decision::refuse("TREE_NOT_SEEN", BUILT_IN, reason, hint));
+        return Ok(Decision::refuse(DecisionCode::TreeNotSeen, BUILT_IN, reason, hint));
     }
     // The kernel is asked last: a caller that the policy refuses does not learn what the kernel would allow.
     let is_refused = |process: &&Process| process.pidfd.would_take_signals() == Sent::Refused;

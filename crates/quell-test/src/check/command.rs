@@ -4,7 +4,7 @@ use super::options::{ELSEWHERE, is_among, misleads};
 use super::wrapper::{is_wrapper, python_module};
 use super::{Verdict, refuse};
 use crate::runners::{Runner, cargo_verb};
-use quell_guard::{BUILT_IN, GUIDE, TestPolicy, matches};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE, TestPolicy, matches};
 
 use super::path::shown;
 
@@ -110,7 +110,7 @@ pub(super) fn check_commands(policy: &TestPolicy, command: &TestCommand) -> Verd
     let reason =
         format!("`{name}` is not among the programs that may run tests ({})", policy.commands.join(", "));
     let hint = format!("use one of them, or add it to guard.test.commands; {GUIDE}");
-    refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)
+    refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }
 
 /// Refuses a program that can't be held to a scope.
@@ -121,12 +121,12 @@ pub(super) fn not_a_runner<T>(program: &str) -> Verdict<T> {
         "call a known runner or a script in the scope, or list the program in guard.test.commands of the file that \
          has the scope; {GUIDE}"
     );
-    refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)
+    refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }
 
 /// Refuses a runner that is called for something else than tests.
 pub(super) fn not_tests<T>(name: &str) -> Verdict<T> {
     let tests = if name == "cargo" { "`cargo test` and `cargo nextest run` are" } else { "`go test` is" };
     let reason = format!("with a scope only {tests} allowed");
-    refuse("COMMAND_NOT_ALLOWED", BUILT_IN, reason, "call that, or run it without quell test")
+    refuse(DecisionCode::CommandNotAllowed, BUILT_IN, reason, "call that, or run it without quell test")
 }

@@ -33,6 +33,8 @@ pub(crate) use path::{check_target, shown};
 pub(crate) use reports::check_evidence;
 pub(crate) use scope::{PathWord, Place, Scope};
 
+use quell_guard::DecisionCode;
+
 use crate::runners::{Runner, adds_nothing, split_words};
 use crate::{TestPlan, files};
 
@@ -59,7 +61,7 @@ pub(crate) type Variables = BTreeMap<OsString, OsString>;
 pub(crate) type Verdict<T> = Result<T, Box<Decision>>;
 
 pub(crate) fn refuse<T>(
-    code: &str,
+    code: DecisionCode,
     rule: &str,
     reason: impl Into<String>,
     hint: impl Into<String>,
@@ -279,7 +281,7 @@ fn check_program(policy: &TestPolicy, word: &str, variables: &Variables, rules: 
         shown(word)
     );
     let hint = format!("call it by its name, or list its path in guard.test.commands; {GUIDE}");
-    refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)
+    refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }
 
 /// Whether a target is named where one has to be.
@@ -300,7 +302,7 @@ fn check_presence(scope: &Scope, runner: Runner, paths: &[PathWord], required: b
         "name the files or directories that are to be tested"
     };
     let reason = format!("the command names no target, so that the runner would choose; {why}");
-    refuse("TARGET_REQUIRED", rule, reason, hint)
+    refuse(DecisionCode::TargetRequired, rule, reason, hint)
 }
 
 /// Whether the run is approved, if it has to be: by the flag, or by the policy's variable.
@@ -311,7 +313,7 @@ fn check_approval(policy: &TestPolicy, flag: bool, variable: &str) -> Verdict<()
     let name = &policy.approval_variable;
     let hint = format!("pass --approve, or set {name} to true, 1 or yes, once a person has agreed; {GUIDE}");
     let reason = "test runs have to be approved here, and this one is not";
-    refuse("APPROVAL_REQUIRED", "guard.test.approval", reason, hint)
+    refuse(DecisionCode::ApprovalRequired, "guard.test.approval", reason, hint)
 }
 
 pub(crate) fn text(word: impl AsRef<OsStr>) -> Verdict<String> {
@@ -319,7 +321,7 @@ pub(crate) fn text(word: impl AsRef<OsStr>) -> Verdict<String> {
     let Some(text) = word.to_str() else {
         let shown: String = word.to_string_lossy().escape_default().take(60).collect();
         let reason = format!("`{shown}` is not UTF-8, so it is not known what it names");
-        return refuse("PATH_CONTROL", BUILT_IN, reason, "write it in UTF-8");
+        return refuse(DecisionCode::PathControl, BUILT_IN, reason, "write it in UTF-8");
     };
     Ok(text.to_owned())
 }

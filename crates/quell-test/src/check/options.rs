@@ -1,6 +1,6 @@
 //! Reads the words of a runner by its table. An option that is not in the table is refused where there is a scope.
 
-use quell_guard::{BUILT_IN, GUIDE, matches};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE, matches};
 
 use super::path::{Root, check_target, shown};
 use super::reports::check_report_name;
@@ -70,7 +70,7 @@ fn is_choice(choices: &str, value: &str) -> bool {
 
 /// Refuses a word that the runner would read in another way than it looks.
 pub(crate) fn misleads<T>(reason: impl Into<String>, hint: &str) -> Verdict<T> {
-    refuse("PATH_OPTION", BUILT_IN, reason, hint)
+    refuse(DecisionCode::PathOption, BUILT_IN, reason, hint)
 }
 
 /// What holds for the words of a command.
@@ -107,7 +107,7 @@ impl Rules<'_> {
     pub fn option_path(&self, option: &str, value: &str, place: Place) -> Verdict<PathWord> {
         if value.contains('$') {
             let reason = format!("the value of {option} has a variable in it, which the runner may replace");
-            return refuse("PATH_VARIABLE", BUILT_IN, reason, "write the value of the variable");
+            return refuse(DecisionCode::PathVariable, BUILT_IN, reason, "write the value of the variable");
         }
         let word = self.path(value, place, place == Place::Target && self.scope.is_narrow())?;
         // A directory may be emptied, so that a policy can't free its name.
@@ -119,7 +119,10 @@ impl Rules<'_> {
 
     /// The path in a value of which it is not known whether it is one.
     pub fn possible_path(&self, option: &str, value: &str) -> Verdict<Option<PathWord>> {
-        let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file";
+        let is_scheme = |scheme: &str| {
+            let is_name = scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+            is_name && !scheme.eq_ignore_ascii_case("file")
+        };
         if value.starts_with('-') || value.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) {
             return Ok(None);
         }
@@ -145,7 +148,7 @@ impl Rules<'_> {
         let reason = format!("`{name}` is not among the {of} that are known to be harmless with a scope");
         let hint =
             format!("leave it out, or have the policy allow it: guard.test.allow = [\"{name}\"]; {GUIDE}");
-        refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint)
+        refuse(DecisionCode::OptionNotAllowed, "guard.test.allow", reason, hint)
     }
 
     pub fn refuse_option<T>(&self, option: &str, program: &str) -> Verdict<T> {
@@ -224,7 +227,8 @@ impl Options {
             Some((name, value)) => (name, Some(value)),
             None => (word, None),
         };
-        if value == Some("") {
+        let is_long = word.starts_with("--") || self.style != OptionStyle::Unix;
+        if value == Some("") && is_long {
             return misleads(format!("`{}` has no value", shown(word)), "write one, or leave the option out");
         }
         let options = match self.style {

@@ -1,7 +1,7 @@
 //! Does a word name a path below the working directory, for every program and every eye that may read it? Decided by the text alone;
 //! `scope.rs` looks where it leads on disk.
 
-use quell_guard::BUILT_IN;
+use quell_guard::{BUILT_IN, DecisionCode};
 
 use super::Verdict;
 
@@ -29,7 +29,7 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-fn refuse<T>(code: &str, reason: String, hint: &str) -> Verdict<T> {
+fn refuse<T>(code: DecisionCode, reason: String, hint: &str) -> Verdict<T> {
     super::refuse(code, BUILT_IN, reason, hint)
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     let name = shown(text);
     if text.trim().is_empty() {
         return refuse(
-            "PATH_EMPTY",
+            DecisionCode::PathEmpty,
             "a path is empty, which would mean everything or nothing".into(),
             "name a file or a directory, such as tests",
         );
     }
     if text.len() > LONGEST {
-        return refuse("PATH_TOO_LONG", format!("`{name}` is longer than any path"), "shorten it");
+        return refuse(DecisionCode::PathTooLong, format!("`{name}` is longer than any path"), "shorten it");
     }
     let (root, rest) = begin(text, roots);
     refuse_characters(rest, &name)?;
@@ -55,7 +55,7 @@ pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     if let Some(part) = rest.split(['/', '\\']).find(|part| is_dots(part)) {
         let reason = format!("`{name}` has the part `{part}`, which stands for another directory");
         return refuse(
-            "PATH_TRAVERSAL",
+            DecisionCode::PathTraversal,
             reason,
             "use a plain path below the working directory, such as tests/test_a.py",
         );
@@ -90,14 +90,18 @@ fn refuse_characters(text: &str, name: &str) -> Verdict<()> {
         |c: char| if c.is_ascii() { c.is_control() } else { !c.is_alphanumeric() || fillers.contains(&c) };
     if text.chars().any(is_odd) {
         let reason = format!("`{name}` has a character that can't be seen, or that looks like another one");
-        return refuse("PATH_CONTROL", reason, "use only letters, digits and ASCII characters in the path");
+        return refuse(
+            DecisionCode::PathControl,
+            reason,
+            "use only letters, digits and ASCII characters in the path",
+        );
     }
     let is_code = |rest: &str| {
         rest.starts_with(['u', 'U']) || rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2
     };
     if text.split('%').skip(1).any(is_code) {
         let reason = format!("`{name}` has an encoded character, which some programs decode");
-        return refuse("PATH_TRAVERSAL", reason, "write the character itself");
+        return refuse(DecisionCode::PathTraversal, reason, "write the character itself");
     }
     Ok(())
 }
@@ -112,15 +116,15 @@ fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
         Some('/' | '\\') => absolute(name),
         Some('~') => {
             let hint = "use a path below the working directory, such as tests/test_a.py";
-            refuse("PATH_HOME", format!("`{name}` would be read as a home directory"), hint)
+            refuse(DecisionCode::PathHome, format!("`{name}` would be read as a home directory"), hint)
         }
         Some('-') => {
             let reason = format!("`{name}` would be read as an option");
-            refuse("PATH_OPTION", reason, "put options before the targets")
+            refuse(DecisionCode::PathOption, reason, "put options before the targets")
         }
         Some('@') => {
             let reason = format!("`{name}` would be read as a file that has more words for the command");
-            refuse("PATH_OPTION", reason, "write the words themselves")
+            refuse(DecisionCode::PathOption, reason, "write the words themselves")
         }
         _ if has_drive || is_address => absolute(name),
         _ => Ok(()),
@@ -129,7 +133,11 @@ fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
 
 fn absolute<T>(name: &str) -> Verdict<T> {
     let reason = format!("`{name}` is an absolute path outside the working directory and the scope");
-    refuse("PATH_ABSOLUTE", reason, "use a path below the working directory, such as tests/test_a.py")
+    refuse(
+        DecisionCode::PathAbsolute,
+        reason,
+        "use a path below the working directory, such as tests/test_a.py",
+    )
 }
 
 #[cfg(test)]
@@ -144,7 +152,7 @@ mod tests {
     fn code(text: &str) -> String {
         match check_target(text, &roots()) {
             Ok(path) => format!("ok {path}"),
-            Err(decision) => decision.code.clone(),
+            Err(decision) => decision.code.to_string(),
         }
     }
 

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use quell::Config;
-use quell_guard::{BUILT_IN, matches};
+use quell::binary::Config;
+use quell_guard::{BUILT_IN, DecisionCode, matches};
 
 use super::command::last;
 use super::options::is_among;
@@ -91,7 +91,7 @@ pub(super) fn check_report_name(option: &str, word: &PathWord) -> Verdict<()> {
     };
     let reason =
         format!("`{option}` may only write reports, and `{}` is not a name for one", shown(&word.path));
-    refuse("PATH_PROTECTED", BUILT_IN, reason, hint)
+    refuse(DecisionCode::PathProtected, BUILT_IN, reason, hint)
 }
 
 /// Whether evidence may be written there: below the working directory, under a name for evidence, over nothing but earlier evidence.
@@ -107,13 +107,13 @@ pub(crate) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()
         let reason = format!("`{}` is not a name for evidence", shown(&word.path));
         let hint =
             "use a name that ends in .json, .log or .txt and is not one of settings, such as evidence.json";
-        return refuse("PATH_PROTECTED", BUILT_IN, reason, hint);
+        return refuse(DecisionCode::PathProtected, BUILT_IN, reason, hint);
     }
     if EvidenceFile::may_replace(&found.written) {
         return Ok(());
     }
     let reason = format!("`{}` exists, and is not evidence that quell has written", word.path);
-    refuse("PATH_PROTECTED", BUILT_IN, reason, "choose another name, or remove the file")
+    refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another name, or remove the file")
 }
 
 /// Whether the runner may write there, if it may be that it does.
@@ -125,7 +125,7 @@ pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: 
     let is_behind_link = found.written.starts_with(cwd) && found.real != found.written;
     if word.place != Place::Here && is_behind_link {
         let reason = format!("`{}` leads through a link", word.path);
-        return refuse("PATH_PROTECTED", BUILT_IN, reason, "name the path without the link");
+        return refuse(DecisionCode::PathProtected, BUILT_IN, reason, "name the path without the link");
     }
     let Ok(there) = found.written.symlink_metadata() else { return Ok(()) };
     let (problem, hint) = match word.place {
@@ -141,7 +141,7 @@ pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: 
         }
         _ => return Ok(()),
     };
-    refuse("PATH_PROTECTED", BUILT_IN, format!("`{}` exists and {problem}", word.path), hint)
+    refuse(DecisionCode::PathProtected, BUILT_IN, format!("`{}` exists and {problem}", word.path), hint)
 }
 
 /// Whether a runner that writes into the directory writes nowhere else.
@@ -182,7 +182,7 @@ fn protect(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) -> Verdic
             return Ok(());
         };
     let reason = format!("`{}` is among the files that {whose} goes by", word.path);
-    refuse("PATH_PROTECTED", BUILT_IN, reason, "choose another name for what is written")
+    refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another name for what is written")
 }
 
 /// Whether a file is empty or an earlier report. A log is known by its name alone.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use quell_guard::{BUILT_IN, GUIDE, TestPolicy};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE, TestPolicy};
 
 use super::path::{Root, check_target, shown};
 use super::{Verdict, refuse, text};
@@ -81,7 +81,12 @@ impl Scope {
             check_place(&all, &word, &found)?;
             if !found.real.is_dir() {
                 let reason = format!("`{}` is not a directory", word.path);
-                return refuse("PATH_MISSING", "--scope", reason, "give the directory that has the targets");
+                return refuse(
+                    DecisionCode::PathMissing,
+                    "--scope",
+                    reason,
+                    "give the directory that has the targets",
+                );
             }
             narrow.dirs.push((found.written, found.real));
         }
@@ -145,10 +150,10 @@ impl Scope {
 fn leads_out<T>(written: &str, rule: &str) -> Verdict<T> {
     if Path::new(written).components().any(|part| part == Component::ParentDir) {
         let reason = format!("the scope `{written}` leads out of the working directory");
-        return refuse("PATH_TRAVERSAL", rule, reason, "write it as an absolute path");
+        return refuse(DecisionCode::PathTraversal, rule, reason, "write it as an absolute path");
     }
     let reason = format!("the scope `{written}` leads out of the working directory through a link");
-    refuse("PATH_SYMLINK_ESCAPE", rule, reason, "make it a directory")
+    refuse(DecisionCode::PathSymlinkEscape, rule, reason, "make it a directory")
 }
 
 /// Turns backslashes into slashes if only then the path exists. Here a backslash may be part of a name.
@@ -188,15 +193,20 @@ pub(crate) fn check_place(scope: &Scope, word: &PathWord, found: &Resolved) -> V
     if !is_written_in && !is_in(&found.written) {
         let reason = format!("`{name}` is not below {}", scope.words());
         let hint = format!("choose a path below it, or change {}; {GUIDE}", scope.rule);
-        return refuse("PATH_OUTSIDE_SCOPE", &scope.rule, reason, hint);
+        return refuse(DecisionCode::PathOutsideScope, &scope.rule, reason, hint);
     }
     if word.exists && !found.exists {
         let hint = "check how it is written, and the working directory";
-        return refuse("PATH_MISSING", BUILT_IN, format!("`{name}` does not exist"), hint);
+        return refuse(DecisionCode::PathMissing, BUILT_IN, format!("`{name}` does not exist"), hint);
     }
     if !is_in(&found.real) {
         let reason = format!("`{name}` leads out of {} through a link", scope.words());
-        return refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, "name the path without the link");
+        return refuse(
+            DecisionCode::PathSymlinkEscape,
+            &scope.rule,
+            reason,
+            "name the path without the link",
+        );
     }
     Ok(())
 }

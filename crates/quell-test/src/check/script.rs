@@ -1,6 +1,6 @@
 //! Commands that are not known runners, with a scope: a script in the scope, or a program that the policy lists.
 
-use quell_guard::{BUILT_IN, GUIDE};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 
 use super::command::{bare, last, not_a_runner, not_tests};
 use super::options::{Rules, is_among};
@@ -61,7 +61,7 @@ fn check_script(script: &str, rules: &Rules<'_>) -> Verdict<PathWord> {
     let [written, real] = [&found.written, &found.real].map(|path| path.file_name().unwrap_or_default());
     if written != real && is_any_report(&real.to_string_lossy()) {
         let reason = format!("`{}` is a link to a report, and reports are not run", word.path);
-        return refuse("COMMAND_NOT_ALLOWED", BUILT_IN, reason, "run the script itself");
+        return refuse(DecisionCode::CommandNotAllowed, BUILT_IN, reason, "run the script itself");
     }
     Ok(word)
 }
@@ -78,5 +78,5 @@ fn not_a_script<T>(program: &str, word: Option<&String>) -> Verdict<T> {
         "write the script behind plain flags, or call a known runner; only a program in guard.test.commands of the \
          file that has the scope, or of a stronger one, may be told anything; {GUIDE}"
     );
-    refuse("COMMAND_NOT_ALLOWED", "guard.test.commands", reason, hint)
+    refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }

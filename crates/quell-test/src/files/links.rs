@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use quell_guard::BUILT_IN;
+use quell_guard::{BUILT_IN, DecisionCode};
 
 use crate::check::{Scope, Verdict, refuse, shown};
 use crate::runners::Runner;
@@ -48,7 +48,12 @@ fn check_at_most(scope: &Scope, runner: Runner, targets: &[PathBuf], most: usize
             looked_at += 1;
             if looked_at > most {
                 let reason = format!("there are more than {most} files to look at, up to {}", dir.display());
-                return refuse("PATH_TOO_MANY", BUILT_IN, reason, "name a directory with less in it");
+                return refuse(
+                    DecisionCode::PathTooMany,
+                    BUILT_IN,
+                    reason,
+                    "name a directory with less in it",
+                );
             }
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() && !is_passed_over(runner, &path) {
@@ -84,7 +89,7 @@ fn check_link(scope: &Scope, link: &Path) -> Verdict<()> {
     let name = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
     let reason =
         format!("the link `{}`, which the runner follows, leads out of {}", shown(&name), scope.words());
-    refuse("PATH_SYMLINK_ESCAPE", &scope.rule, reason, "remove the link, or name targets beside it")
+    refuse(DecisionCode::PathSymlinkEscape, &scope.rule, reason, "remove the link, or name targets beside it")
 }
 
 /// Whether no tests are ever taken from there: package managers fill it with links, or cargo has built it.
@@ -128,7 +133,7 @@ mod tests {
             let dirs = vec![(tests.clone(), tests.clone())];
             let scope = Scope { cwd: self.0.clone(), dirs, rule: "--scope".into() };
             let decided = check_at_most(&scope, runner, &[tests], most);
-            decided.err().map_or_else(|| "ok".into(), |decision| decision.code)
+            decided.err().map_or_else(|| "ok".into(), |decision| decision.code.to_string())
         }
     }
 

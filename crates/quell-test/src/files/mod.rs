@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use quell_guard::{BUILT_IN, GUIDE};
+use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -60,7 +60,7 @@ fn above(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     all.iter().flat_map(|path| path.ancestors()).map(Path::to_owned).collect()
 }
 
-/// The text of a file; none if there is no such file. One that can't be read is refused: the runner might be able to.
+/// The text of a file; none if it does not exist. A file that can't be read is refused: the runner might be able to.
 pub(crate) fn read(file: &Path) -> Verdict<Option<String>> {
     let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory];
     let found = match fs::metadata(file) {
@@ -87,7 +87,7 @@ fn unreadable<T>(file: &Path, why: &dyn Display) -> Verdict<T> {
     let why = why.to_string();
     let first = why.lines().next().unwrap_or_default();
     let reason = format!("can't read `{}`, which the runner goes by: {first}", file.display());
-    refuse("OPTION_NOT_ALLOWED", BUILT_IN, reason, "correct that file, or remove it")
+    refuse(DecisionCode::OptionNotAllowed, BUILT_IN, reason, "correct that file, or remove it")
 }
 
 /// Refuses a setting in a file, unless the policy allows its key.
@@ -100,5 +100,5 @@ fn refuse_setting(file: &Path, key: &str, why: &str, rules: &Rules<'_>) -> Verdi
         "remove it, or have a scope with that file in it, or have the policy allow it: guard.test.allow = \
          [\"{key}\"]; {GUIDE}"
     );
-    refuse("OPTION_NOT_ALLOWED", "guard.test.allow", reason, hint)
+    refuse(DecisionCode::OptionNotAllowed, "guard.test.allow", reason, hint)
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use quell_guard::BUILT_IN;
+use quell_guard::{BUILT_IN, DecisionCode};
 
 use super::pytest::{is_blank, is_end};
 use super::read;
@@ -50,7 +50,7 @@ pub(super) fn check_targets(targets: &[PathBuf], scope: &Scope) -> Verdict<()> {
             if found.is_none() && part == "test" && dir == scope.cwd {
                 let reason = "`test` has no __init__.py, so Python loads its own package of that name";
                 let hint = "put an __init__.py into it, or use `discover -s test`";
-                return refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, hint);
+                return refuse(DecisionCode::PathOutsideScope, BUILT_IN, reason, hint);
             }
             refuse_module(scope, found.filter(|found| *found != path), &part)?;
             dir = path;
@@ -73,7 +73,7 @@ fn check_entry_points(scope: &Scope, entry: &str) -> Verdict<()> {
     let reason =
         format!("`{entry}` in the working directory names plugins ([{section}]), and is outside the scope");
     let hint = "call pytest by its own name, which does not look there, or have a scope with it in it";
-    refuse("PATH_OUTSIDE_SCOPE", &scope.rule, reason, hint)
+    refuse(DecisionCode::PathOutsideScope, &scope.rule, reason, hint)
 }
 
 /// What Python loads from a directory by this name: a package before a file.
@@ -101,5 +101,5 @@ fn refuse_module(scope: &Scope, found: Option<PathBuf>, name: &str) -> Verdict<(
     let Some(found) = found.filter(|found| !scope.has_file(found)) else { return Ok(()) };
     let reason = format!("Python would load `{}` in place of `{name}`, outside the scope", found.display());
     let hint = "rename that file, or have a scope with it in it; pytest by its own name does not look there";
-    refuse("PATH_OUTSIDE_SCOPE", &scope.rule, reason, hint)
+    refuse(DecisionCode::PathOutsideScope, &scope.rule, reason, hint)
 }

@@ -1,6 +1,6 @@
 //! `go test`.
 
-use quell_guard::BUILT_IN;
+use quell_guard::{BUILT_IN, DecisionCode};
 
 use super::RunnerTable;
 use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, refuse};
@@ -42,5 +42,5 @@ fn package(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
         return Ok(vec![found]);
     }
     let reason = format!("go takes `{}` for a package from anywhere", found.path);
-    refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, format!("write ./{}", found.path))
+    refuse(DecisionCode::PathOutsideScope, BUILT_IN, reason, format!("write ./{}", found.path))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quell_guard::BUILT_IN;
+use quell_guard::{BUILT_IN, DecisionCode};
 
 use super::RunnerTable;
 use crate::check::{NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, misleads, refuse, shown};
@@ -49,7 +49,7 @@ fn module(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
     let Some((length, path)) = found else {
         let reason = format!("`{}` is not a module below the working directory", shown(word));
         return refuse(
-            "PATH_OUTSIDE_SCOPE",
+            DecisionCode::PathOutsideScope,
             BUILT_IN,
             reason,
             "name a file or a directory, such as tests/test_a.py",
@@ -64,7 +64,7 @@ fn module(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
                 shown(word)
             );
             let hint = "name a file, a module, or module.Class.test with a class that the module defines";
-            return refuse("PATH_OUTSIDE_SCOPE", BUILT_IN, reason, hint);
+            return refuse(DecisionCode::PathOutsideScope, BUILT_IN, reason, hint);
         }
     }
     Ok(vec![rules.path(&path, Place::Target, true)?])

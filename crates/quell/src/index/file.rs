@@ -1,4 +1,4 @@
-//! The file of the index: how it is laid out, opened and made anew.
+//! The file of the index: its tables, how it is opened and rebuilt.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,18 +13,18 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::{Fail, ingest, is_damage};
 use crate::Error;
 
-/// The version of the tables below, and of the views in them. A file of another one is made anew.
+/// The version of the tables below and of the views in them. A file of another version is rebuilt.
 const VERSION: i32 = 5;
 
 /// How long a write waits for another one, which takes milliseconds.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// `jobs_ended` has all that sums are made of, `broken` too: a view is a hundred times as large as these, and a sum over all
-/// jobs would have to read past every one.
+/// `jobs_ended` covers all columns that sums need, `broken` too: a view is a hundred times as large, and a sum over all jobs
+/// would have to read past every one.
 ///
-/// `total` is kept by the triggers, so that the number of all jobs is read and not counted. SQLite's REPLACE calls none for
-/// the row that it replaces: rows are deleted first. `tags` has the time of the end, so that the last jobs with a label are
-/// its last rows; a job that can't be read has none there.
+/// Triggers keep `total`, so that the number of all jobs is read and not counted. SQLite's REPLACE does not run them for the
+/// row that it replaces, so rows are deleted first. `tags` has the time of the end, so that the last jobs with a label are its
+/// last rows; a job that can't be read has no row there.
 const TABLES: &str = "
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY,
@@ -72,13 +72,13 @@ CREATE TRIGGER jobs_out AFTER DELETE ON jobs WHEN OLD.broken IS NULL BEGIN UPDAT
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 ";
 
-/// What was found where the file should be.
+/// What is in the place of the file.
 pub(super) enum OpenedIndex {
-    /// The index, and which making of it.
+    /// The index, and its generation.
     Good(Connection, i32),
-    /// Nothing, something else, or one of another version.
+    /// Nothing, another file, or an index of another version.
     Bad,
-    /// It can't be used, and not be replaced either.
+    /// It can neither be used nor replaced.
     Unusable,
 }
 
@@ -103,13 +103,13 @@ pub(super) fn open(home: &Home) -> OpenedIndex {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<(Connection, i32, i32)> {
-    // Not made by SQLite, whose files are as open as the umask lets them be.
+    // SQLite would make it with the mode that the umask allows.
     let db = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     db.busy_timeout(BUSY)?;
-    // Each command is likely to be the last one to close the file; none shall wait for the disk because of that.
+    // Each command may be the last to close the file, and must not wait for the disk then.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304;")?;
     let version = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -117,25 +117,25 @@ fn connect(path: &Path) -> rusqlite::Result<(Connection, i32, i32)> {
     Ok((db, version, making))
 }
 
-/// Lays out an empty index.
+/// Makes the tables.
 pub(super) fn lay_out(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(TABLES)
 }
 
-/// Makes the file anew from the records. The caller holds the lock alone.
+/// Rebuilds the file from the records. The caller holds the lock exclusively.
 ///
-/// It is made beside its place and moved there, so that a maker who is killed leaves nothing that looks like an index.
+/// It is made under another name and moved, so that a process that is killed leaves nothing that looks like an index.
 pub(super) fn make(home: &Home) -> Result<(), Fail> {
     let place = home.index_path();
     let new = place.with_extension("new");
     remove(&new)?;
     let io_at = |path: &Path| Error::io(path.to_owned());
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(io_at(&new))?;
-    // Those that are noted as ended by now are in what is read from here on.
+    // The jobs that are noted as ended by now are included in what is read below.
     let noted = home.done().map_err(io_at(home.dir()))?;
     let making = quell_sys::random_u128().map_err(io_at(&new))? as i32;
     let mut db = Connection::open_with_flags(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // It is nobody's yet: if this is interrupted, it is thrown away.
+    // It is not in use yet: if this is interrupted, it is thrown away.
     db.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")?;
     lay_out(&db)?;
     ingest::add_all(&mut db, home)?;
@@ -145,11 +145,11 @@ pub(super) fn make(home: &Home) -> Result<(), Fail> {
     db.execute_batch("PRAGMA journal_mode = WAL;")?;
     db.close().map_err(|(_, error)| error)?;
     File::open(&new).and_then(|file| file.sync_all()).map_err(io_at(&new))?;
-    // The old one first: without its log it could look whole.
+    // The old one first: without its log it could look intact.
     remove(&place)?;
     fs::rename(&new, &place).map_err(io_at(&place))?;
     for id in noted {
-        // If this fails, it is taken in once more.
+        // If this fails, it is added once more.
         let _ = home.indexed(id);
     }
     Ok(())
@@ -171,12 +171,12 @@ fn remove(path: &Path) -> Result<(), Fail> {
     Ok(())
 }
 
-/// The boot in which the index was last known to be whole.
+/// The boot in which the index was last known to be complete.
 pub(super) fn boot_of(db: &Connection) -> rusqlite::Result<Option<String>> {
     db.query_row("SELECT value FROM facts WHERE key = 'boot'", [], |row| row.get(0)).optional()
 }
 
-/// Says that the index is whole in this boot.
+/// Notes that the index is complete in this boot.
 pub(super) fn set_boot(db: &Connection, boot: &str) -> rusqlite::Result<()> {
     db.execute("INSERT OR REPLACE INTO facts (key, value) VALUES ('boot', ?1)", [boot]).map(drop)
 }

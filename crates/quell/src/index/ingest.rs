@@ -1,7 +1,7 @@
-//! How jobs get into the index and out of it.
+//! Adding jobs to the index and dropping them.
 //!
-//! A job that is removed meanwhile never stays in it: its directory goes first and its row after that, and whoever puts a
-//! row in has seen the directory in the same transaction.
+//! A job that is removed meanwhile does not stay in it: its directory goes first and then its row, and a process that adds a
+//! row has seen the directory in the same transaction.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use super::row::{self, Row};
 use super::{Fail, select};
 use crate::Error;
 
-/// How many jobs are put in at once: enough to be quick, few enough not to keep others from writing.
+/// How many jobs are added in one transaction: enough to be quick, few enough for other writers.
 const BATCH: usize = 500;
 
-/// Takes in the jobs that are noted as ended.
+/// Adds the jobs that are noted as ended.
 pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     let mut done = home.done().map_err(Error::io(home.dir().join("done")))?;
     done.retain(|id| has_ended(home, *id));
@@ -25,35 +25,35 @@ pub(super) fn add_done(db: &mut Connection, home: &Home) -> Result<(), Fail> {
         add(db, home, batch)?;
         fault_point(FaultPoint::IndexAdded);
         for &id in batch {
-            // If this fails, it is taken in once more.
+            // If this fails, it is added once more.
             let _ = home.indexed(id);
         }
     }
     Ok(())
 }
 
-/// Takes in all jobs that are not live.
+/// Adds all jobs that are not live.
 pub(super) fn add_all(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     let mut finished = finished(home)?;
     finished.retain(|id| has_ended(home, *id));
     finished.chunks(BATCH).try_for_each(|batch| add(db, home, batch))
 }
 
-/// Whether no keeper holds the job any more, which its record may deny.
+/// Whether the job has no keeper any more, whatever its record says.
 fn has_ended(home: &Home, id: JobId) -> bool {
     !home.job(id).is_dir_held()
 }
 
 /// All jobs on record that are not live, oldest first.
 fn finished(home: &Home) -> Result<Vec<JobId>, Fail> {
-    // In this order: a job has its lock before its directory, so one that is on record and not live has ended.
+    // In this order: the lock of a job is made before its directory, so a job that is on record and not live has ended.
     let mut all = home.all().map_err(Error::io(home.dir().join("jobs")))?;
     let live: HashSet<JobId> = home.live().map_err(Error::io(home.dir().join("live")))?.into_iter().collect();
     all.retain(|id| !live.contains(id));
     Ok(all)
 }
 
-/// Takes in these jobs.
+/// Adds these jobs.
 fn add(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<(), Fail> {
     let rows = ids.iter().filter_map(|&id| Row::of(&home.job(id)).transpose());
     let rows: Vec<Row> = rows.collect::<Result<_, Error>>()?;
@@ -67,12 +67,12 @@ fn add(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<(), Fail> {
     Ok(write.commit()?)
 }
 
-/// Begins to write; waits for others who do.
+/// Begins to write; waits for other writers.
 fn write(db: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     db.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-/// Takes in what is missing or was broken, and drops what is gone.
+/// Adds what is missing or was broken, and drops what is gone.
 pub(super) fn reconcile(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     let finished = finished(home)?;
     let (known, broken) = select::known(db)?;
@@ -86,7 +86,7 @@ pub(super) fn reconcile(db: &mut Connection, home: &Home) -> Result<(), Fail> {
     drop_gone(db, home, &gone).map(drop)
 }
 
-/// Drops the rows of those whose directory is gone, and gives those.
+/// Drops the rows of jobs whose directory is gone, and returns these jobs.
 pub(super) fn drop_gone(db: &mut Connection, home: &Home, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
     let gone: Vec<JobId> = ids.iter().copied().filter(|&id| !home.job(id).exists()).collect();
     for batch in gone.chunks(BATCH) {

@@ -1,7 +1,7 @@
-//! Who uses the file of the index and who replaces it.
+//! Locks for using and for replacing the file of the index.
 //!
-//! Two locks, because one that is shared by a stream of readers is never free: whoever wants the file alone shuts the gate
-//! first, and then waits for those who are inside.
+//! There are two, because a lock that is shared by a stream of readers is never free: a process that replaces the file takes
+//! the gate first, and then waits for the users.
 
 use std::fs::{File, TryLockError};
 use std::thread::sleep;
@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 use quell_store::Home;
 use quell_sys::OpenMode;
 
-/// How long it is waited for, which is enough for the making of an index of a hundred thousand jobs.
+/// How long to wait: enough to build an index of a hundred thousand jobs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The file is used: nobody replaces it. Freed when dropped, or when the process ends.
+/// The file is in use and is not replaced. Released when dropped, or when the process ends.
 pub(super) struct InUse {
     _lock: File,
 }
 
-/// Nobody uses the file. Freed when dropped, or when the process ends.
+/// No process uses the file. Released when dropped, or when the process ends.
 pub(super) struct Alone {
     _gate: File,
     _lock: File,
 }
 
-/// Waits until nobody has the file alone. None if that takes too long, or if there can be no lock here.
+/// Waits until no process replaces the file. None if that takes too long, or if locks don't work here.
 pub(super) fn share(home: &Home) -> Option<InUse> {
     let deadline = Instant::now() + PATIENCE;
     let _gate = take(home, "index.gate", File::try_lock_shared, deadline)?;
     Some(InUse { _lock: take(home, "index.lock", File::try_lock_shared, deadline)? })
 }
 
-/// Waits until nobody uses the file. The caller doesn't either: two who do would wait for each other.
+/// Waits until no process uses the file. The caller must not use it: two such callers would wait for each other.
 pub(super) fn alone(home: &Home) -> Option<Alone> {
     let deadline = Instant::now() + PATIENCE;
     let _gate = take(home, "index.gate", File::try_lock, deadline)?;

@@ -1,10 +1,9 @@
-//! The index of finished jobs: an SQLite file that readers fill when they look and make anew when it is not to be
-//! trusted. The truth is in the jobs' directories; nothing is lost with the index but time.
+//! The index of finished jobs: an SQLite file that readers fill, and rebuild if it is damaged. It has nothing that is not in
+//! the jobs' directories; it saves time.
 //!
-//! Whoever uses the file holds a lock together with others who do; whoever replaces it holds that lock alone. So nobody
-//! writes to a file that has been replaced, and says then that what it wrote is in the index. If the file can't be
-//! used at all (a home that is read-only, a full disk, a lock that is never given back), the same index is made in memory
-//! for one question: that is slow, and right.
+//! A process that uses the file shares a lock; a process that replaces it holds that lock exclusively. So no process writes to
+//! a file that has been replaced. If the file can't be used at all (a home that is read-only, a full disk, a lock that is never
+//! released), the same index is made in memory for one question, which is slow but correct.
 
 mod file;
 mod ingest;
@@ -22,26 +21,26 @@ use crate::Error;
 pub(crate) use row::Broken;
 pub(crate) use select::{Candidate, Wanted, ms_of};
 
-/// How often the file is made anew for one question.
+/// How often the file is rebuilt for one question.
 const TRIES: usize = 3;
 
-/// The index, with everything in it that had ended when it was opened.
+/// The index, with all jobs that had ended when it was opened.
 pub(crate) struct Index {
     db: Connection,
-    /// Which making of the file this is; none in memory.
+    /// The generation of the file; none in memory.
     making: Option<i32>,
     /// Keeps others from replacing the file.
     _in_use: Option<lock::InUse>,
 }
 
-/// Why a question got no answer.
+/// Why a question failed.
 #[derive(Debug)]
 pub(crate) enum Fail {
-    /// SQLite says so.
+    /// SQLite failed.
     Sql(rusqlite::Error),
-    /// What is in the index makes no sense.
+    /// The index has values that make no sense.
     Damaged(String),
-    /// It has nothing to do with the index.
+    /// The failure is not the index's.
     Other(Error),
 }
 
@@ -58,7 +57,7 @@ impl From<Error> for Fail {
 }
 
 impl Fail {
-    /// Whether the file has to be made anew.
+    /// Whether the file must be rebuilt.
     fn is_damage(&self) -> bool {
         match self {
             Self::Sql(error) => is_damage(error),
@@ -76,15 +75,14 @@ impl Fail {
     }
 }
 
-/// Whether SQLite says that the file is no index of ours. Our own fixed SQL fails for no other reason than tables that are
-/// not ours.
+/// Whether SQLite says that the file is not our index. Our SQL is fixed, so it fails only if the tables are not ours.
 fn is_damage(error: &rusqlite::Error) -> bool {
     let codes = [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase, ErrorCode::Unknown];
     error.sqlite_error_code().is_none_or(|code| codes.contains(&code))
 }
 
-/// Answers a question from the index, which is brought up to date first. `ask` may be called more than once, and what it
-/// changes must bear that.
+/// Answers a question from the index, which is brought up to date first. `ask` may be called more than once, so its changes
+/// must be repeatable.
 pub(crate) fn with<T>(home: &Home, mut ask: impl FnMut(&mut Index) -> Result<T, Fail>) -> crate::Result<T> {
     let mut damaged = None;
     for _ in 0..TRIES {
@@ -94,7 +92,7 @@ pub(crate) fn with<T>(home: &Home, mut ask: impl FnMut(&mut Index) -> Result<T, 
             Ok(answer) => return Ok(answer),
             Err(Fail::Other(error)) => return Err(error),
             Err(fail) if fail.is_damage() => damaged = index.making,
-            // Busy for too long, a full disk, a failing one: the records can still be read.
+            // Busy for too long, or a full or failing disk: the records can still be read.
             Err(_) => break,
         }
     }
@@ -102,7 +100,7 @@ pub(crate) fn with<T>(home: &Home, mut ask: impl FnMut(&mut Index) -> Result<T, 
     ask(&mut index).map_err(Fail::into_error)
 }
 
-/// Drops the rows of removed jobs, if the file can be had: whoever meets one later does the same.
+/// Drops the rows of removed jobs, if the file can be used: a later reader that finds one does the same.
 pub(crate) fn forget(home: &Home, ids: &[JobId]) {
     if let Some(mut index) = Index::on_disk(home, None) {
         let _ = index.drop_gone(home, ids);
@@ -110,10 +108,10 @@ pub(crate) fn forget(home: &Home, ids: &[JobId]) {
 }
 
 impl Index {
-    /// The file, made if it is missing, of another version, or the making that was found to be damaged. None if it can't
-    /// be had.
+    /// The file, rebuilt if it is missing, of another version, or the generation that was found to be damaged. None if it can't be
+    /// used.
     fn on_disk(home: &Home, damaged: Option<i32>) -> Option<Self> {
-        // What another user (root) made here could not be used by the one whose home it is.
+        // The user of this home could not use a file that root made here.
         if home.dir().metadata().ok()?.uid() != quell_sys::uid() {
             return None;
         }
@@ -127,7 +125,7 @@ impl Index {
                 file::OpenedIndex::Good(..) | file::OpenedIndex::Bad => drop(in_use),
             }
             let _alone = lock::alone(home)?;
-            // Somebody else may have done it meanwhile.
+            // Another process may have done it meanwhile.
             match file::open(home) {
                 file::OpenedIndex::Good(_, making) if Some(making) != damaged => {}
                 file::OpenedIndex::Unusable => return None,
@@ -137,7 +135,7 @@ impl Index {
         None
     }
 
-    /// The same, in memory, from the records alone.
+    /// The same in memory, only from the records.
     fn in_memory(home: &Home) -> Result<Self, Fail> {
         let mut db = Connection::open_in_memory()?;
         file::lay_out(&db)?;
@@ -145,8 +143,7 @@ impl Index {
         Ok(Self { db, making: None, _in_use: None })
     }
 
-    /// Takes in what has ended since the last look; and, once after each start of the machine, what a power cut may have
-    /// taken out of the index.
+    /// Adds what has ended since the last time; and, once after each boot, what a power cut may have removed from the index.
     fn catch_up(&mut self, home: &Home) -> Result<(), Fail> {
         let boot = quell_sys::boot_id();
         if file::boot_of(&self.db)?.as_deref() != Some(boot.as_str()) {
@@ -156,13 +153,12 @@ impl Index {
         ingest::add_done(&mut self.db, home)
     }
 
-    /// Compares the index with the directories: takes in what is missing, tries again what could not be read, and drops
-    /// what is gone.
+    /// Compares the index with the directories: adds what is missing, tries again what could not be read, and drops what is gone.
     pub fn reconcile(&mut self, home: &Home) -> Result<(), Fail> {
         ingest::reconcile(&mut self.db, home)
     }
 
-    /// Drops the rows of those of `ids` whose directory is gone, and gives those.
+    /// Drops the rows of those of `ids` whose directory is gone, and returns these.
     pub fn drop_gone(&mut self, home: &Home, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         ingest::drop_gone(&mut self.db, home, ids)
     }

@@ -1,4 +1,4 @@
-//! What the index knows of one job.
+//! One row of the index.
 
 use std::fs;
 use std::io;
@@ -16,13 +16,13 @@ use crate::view::{JobView, Records};
 /// A finished job whose records can't be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
-    /// Which.
+    /// The job's id.
     pub id: JobId,
-    /// What is wrong with it, with the file.
+    /// What is wrong, and with which file.
     pub why: String,
 }
 
-/// One row.
+/// One job.
 pub(super) struct Row {
     id: JobId,
     size: u64,
@@ -40,7 +40,7 @@ struct Known {
 struct Run {
     duration: f64,
     stopped: bool,
-    /// It was asked to end and could have its whole grace.
+    /// It was asked to end and could use its whole grace.
     asked: bool,
     escalated: bool,
     leaked: bool,
@@ -74,8 +74,8 @@ fn is_live(job: &JobDir) -> Result<bool, Error> {
 }
 
 impl Row {
-    /// The row of a job that has ended; none if it is not there, or only its lock was deleted. Fails if there are too few
-    /// descriptors to tell.
+    /// The row of a job that has ended; none if the job does not exist, or only its lock was deleted. Fails without free
+    /// descriptors.
     pub fn of(job: &JobDir) -> Result<Option<Self>, Error> {
         let found = match Records::read(job) {
             Ok(records) if !records.have_ended() && is_live(job)? => return Ok(None),
@@ -91,12 +91,12 @@ impl Row {
         Ok(Some(Self { id: job.id(), size: size_of(job.dir()), found }))
     }
 
-    /// Which job.
+    /// The job's id.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// Puts it into the index, in place of what was known of the job.
+    /// Adds it to the index, or replaces the row of the job.
     pub fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
         let id = self.id.to_string();
         delete(db, &id)?;
@@ -165,14 +165,14 @@ impl Row {
     }
 }
 
-/// Takes what is known of a job out of the index.
+/// Removes the row of a job.
 pub(super) fn delete(db: &Connection, id: &str) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM tags WHERE id = ?1")?.execute([id])?;
     db.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([id]).map(drop)
 }
 
 fn json(value: &impl Serialize) -> String {
-    // quell's own types, none of which can fail to be written but a path that is no text.
+    // Of quell's own types only a path that is not UTF-8 can fail to be written.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -198,7 +198,7 @@ fn kind_of_verdict(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// The bytes that a directory takes on disk, as far as it can be read.
+/// The size of a directory on disk in bytes, as far as it can be read.
 fn size_of(dir: &Path) -> u64 {
     let sum = || -> io::Result<u64> {
         let mut bytes = fs::symlink_metadata(dir)?.blocks() * 512;

@@ -1,4 +1,4 @@
-//! The questions that the index answers.
+//! Queries of the index.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -8,13 +8,13 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::{Broken, Fail, Index};
-use crate::find::TagFilter;
+use crate::TagFilter;
 use crate::view::JobView;
 
-/// Which finished jobs are wanted.
+/// A selection of finished jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// In one of these states; in any if there is none.
+    /// In one of these states; in any if empty.
     pub states: Vec<JobState>,
     /// With all of these labels.
     pub tags: Vec<TagFilter>,
@@ -35,20 +35,20 @@ pub(crate) struct Candidate {
     pub ended: i64,
     pub size: u64,
     pub is_lost: bool,
-    /// Whether its record says that processes of it were left alive.
+    /// Whether its record says that processes of it are alive.
     pub has_survivors: bool,
     pub boot: Option<String>,
     pub broken: bool,
 }
 
 /// A condition in SQL, with its values.
-pub(super) struct Condition {
+pub(super) struct WhereClause {
     pub sql: String,
     pub values: Vec<Value>,
 }
 
 impl Wanted {
-    pub(super) fn condition(&self) -> Condition {
+    pub(super) fn condition(&self) -> WhereClause {
         // A job that can't be read is nowhere but among the warnings.
         let mut sql = String::from("broken IS NULL");
         let mut values: Vec<Value> = Vec::new();
@@ -72,10 +72,10 @@ impl Wanted {
             sql += " AND ended >= ?";
             values.push(ms_of(since).into());
         }
-        Condition { sql, values }
+        WhereClause { sql, values }
     }
 
-    /// Whether no job is left out.
+    /// Whether all jobs are selected.
     fn is_all(&self) -> bool {
         let Self { states, tags, session, name, since } = self;
         states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
@@ -83,7 +83,7 @@ impl Wanted {
 
     /// Where the ids and ends of these jobs are found, and under which condition: among the labels alone if nothing else is
     /// asked for, where those of one label are in order.
-    fn ends(&self) -> (&'static str, Condition) {
+    fn ends(&self) -> (&'static str, WhereClause) {
         let plain = self.states.is_empty() && self.session.is_none() && self.name.is_none();
         match self.tags.as_slice() {
             [tag] if plain => {
@@ -93,14 +93,14 @@ impl Wanted {
                     sql += " AND ended >= ?";
                     values.push(ms_of(since).into());
                 }
-                ("tags", Condition { sql, values })
+                ("tags", WhereClause { sql, values })
             }
             _ => ("jobs", self.condition()),
         }
     }
 }
 
-/// The condition that a row of `tags` is of this label.
+/// The condition for a row of `tags` with this label.
 fn label(tag: &TagFilter, values: &mut Vec<Value>) -> String {
     values.push(tag.key.clone().into());
     match &tag.value {
@@ -121,16 +121,16 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 }
 
 impl Index {
-    /// Those that ended last, newest first; all of them without a limit.
+    /// The jobs that ended last, newest first; all of them without a limit.
     pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
-        let Condition { sql, values } = match limit {
+        let WhereClause { sql, values } = match limit {
             None => wanted.condition(),
-            // The ids first: views are large, and to sort those of all who fit would take most of the time.
+            // The ids first: views are large, and sorting those of all selected jobs would take most of the time.
             Some(_) => {
-                let (table, Condition { sql, mut values }) = wanted.ends();
+                let (table, WhereClause { sql, mut values }) = wanted.ends();
                 values.push(limit_value(limit));
                 let last = format!("SELECT id FROM {table} WHERE {sql} ORDER BY ended DESC, id DESC LIMIT ?");
-                Condition { sql: format!("id IN ({last})"), values }
+                WhereClause { sql: format!("id IN ({last})"), values }
             }
         };
         let mut query = self.db.prepare_cached(&format!(
@@ -157,9 +157,9 @@ impl Index {
         Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    /// How many there are.
+    /// The number of selected jobs.
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
-        let (table, Condition { sql, values }) = wanted.ends();
+        let (table, WhereClause { sql, values }) = wanted.ends();
         let mut query = match wanted.is_all() {
             true => self.db.prepare_cached("SELECT jobs FROM total")?,
             false => self.db.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE {sql}"))?,
@@ -168,7 +168,7 @@ impl Index {
         Ok(count.cast_unsigned())
     }
 
-    /// Those whose records can't be read, newest first.
+    /// The jobs whose records can't be read, newest first.
     pub fn broken(&self) -> Result<Vec<Broken>, Fail> {
         let mut query = self
             .db
@@ -181,9 +181,9 @@ impl Index {
         Ok(broken)
     }
 
-    /// Some of those whose id begins with `prefix`, which is in the alphabet of ids.
+    /// Some of the jobs whose id begins with `prefix`, which has only characters of ids.
     pub fn beginning_with(&self, prefix: &str, limit: usize) -> Result<Vec<JobId>, Fail> {
-        // `~` sorts behind every character of an id.
+        // `~` sorts after every character of an id.
         let mut query =
             self.db.prepare_cached("SELECT id FROM jobs WHERE id >= ?1 AND id < ?1 || '~' LIMIT ?2")?;
         let mut rows = query.query((prefix, limit_value(Some(limit))))?;
@@ -194,13 +194,14 @@ impl Index {
         Ok(ids)
     }
 
-    /// The last one that was made with this name.
+    /// The last job that was made with this name.
     pub fn last_named(&self, name: &str) -> Result<Option<JobId>, Fail> {
         let mut query =
             self.db.prepare_cached("SELECT id FROM jobs WHERE name = ?1 ORDER BY id DESC LIMIT 1")?;
         query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
     }
 
+    #[cfg(feature = "binary")]
     /// For each of `ids` the ones beside it, in the order of ids.
     pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         let mut query = self.db.prepare_cached(
@@ -222,7 +223,7 @@ impl Index {
         Ok(known(&self.db)?.0.into_iter().collect())
     }
 
-    /// What is known of these jobs, or of all, to judge whether they may be removed; those that ended first come first.
+    /// These jobs, or all, as `gc` needs them. Jobs that ended first come first.
     pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
         let mut query = self.db.prepare_cached(
             "SELECT id, name, ended, size, state = 'lost' AND verdict IS NULL, verdict IS 'survivors', boot,
@@ -257,7 +258,7 @@ impl Index {
         self.sums_from("jobs", wanted.condition(), columns, rest, read)
     }
 
-    /// The same over jobs and the labels that they have, with this key or with any: a job counts once for each.
+    /// The same over jobs and their labels, with this key or with any: a job counts once for each label.
     pub(crate) fn tag_sums<T>(
         &self,
         columns: &str,
@@ -271,14 +272,14 @@ impl Index {
             condition.sql += " AND key = ?";
             condition.values.push(key.to_owned().into());
         }
-        // CROSS keeps the order: from the labels to the jobs is a search in the whole table for each of them.
+        // CROSS keeps the order: from the labels to the jobs, each would be searched in the whole table.
         self.sums_from("jobs CROSS JOIN tags USING (id, ended)", condition, columns, rest, read)
     }
 
     fn sums_from<T>(
         &self,
         from: &str,
-        Condition { sql, values }: Condition,
+        WhereClause { sql, values }: WhereClause,
         columns: &str,
         rest: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -290,7 +291,7 @@ impl Index {
     }
 }
 
-/// All ids in the index, and those of them that are broken.
+/// All ids in the index, and the broken ones among them.
 pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>), Fail> {
     let mut query = db.prepare_cached("SELECT id, broken IS NOT NULL FROM jobs")?;
     let mut rows = query.query([])?;
@@ -306,7 +307,7 @@ pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>),
 }
 
 fn limit_value(limit: Option<usize>) -> Value {
-    // SQLite takes a negative limit for none.
+    // A negative limit is none for SQLite.
     limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into()
 }
 

@@ -1,4 +1,4 @@
-//! What the finished jobs add up to, over time and by label, and what the guard refused meanwhile.
+//! Sums over the finished jobs, over time and by label, and what the guard refused.
 
 mod query;
 mod refusals;
@@ -12,7 +12,7 @@ use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::find::TagFilter;
+use crate::TagFilter;
 use crate::index::{self, Wanted};
 
 use spread::Graces;
@@ -23,57 +23,57 @@ pub use time::Period;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Exits {
-    /// With 0.
+    /// Exited with 0.
     pub ok: u64,
-    /// With another code.
+    /// Exited with another code.
     pub failed: u64,
-    /// By a signal.
+    /// Ended by a signal.
     pub signaled: u64,
-    /// They never ran.
+    /// Never ran.
     pub not_started: u64,
-    /// Nobody knows.
+    /// Not known.
     pub unknown: u64,
 }
 
-/// What some of the jobs add up to.
+/// Sums over some jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sums {
-    /// How many.
+    /// The number of jobs.
     pub jobs: u64,
     /// How many ran out of time.
     pub timeouts: u64,
-    /// How many had to be stopped, wholly or in part.
+    /// How many had to be stopped, completely or partly.
     pub stopped: u64,
-    /// How many of those had to be killed after their grace; kills that were wanted don't count.
+    /// How many of those had to be killed after their grace. Requested kills don't count.
     pub killed: u64,
-    /// How many roots left something running.
+    /// How many roots left processes running.
     pub leaks: u64,
     /// How many are not proven to be gone.
     pub not_proven: u64,
-    /// The grace that was used, in seconds: the median, where somebody was asked to end.
+    /// The median of the used grace in seconds, of jobs that were asked to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_used: Option<f64>,
-    /// The grace that was given: the median, of the same jobs.
+    /// The median of the given grace, of the same jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_given: Option<f64>,
-    /// The share of the grace that was used: the median, where any was given.
+    /// The median of the used share of the grace, of jobs with a grace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_share: Option<f64>,
 }
 
-/// The jobs that ended within a piece of time, and what was refused within it.
+/// The jobs that ended within one period, and what was refused within it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bucket {
-    /// When it begins, by the wall clock in UTC.
+    /// When the period begins, in UTC.
     pub start: String,
-    /// How wide it is.
+    /// Its length in seconds.
     pub seconds: u64,
-    /// What they add up to.
+    /// The sums.
     #[serde(flatten)]
     pub sums: Sums,
-    /// What the guard refused; absent if jobs were chosen by label.
+    /// The number of refusals; absent if jobs were selected by label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusals: Option<u64>,
 }
@@ -86,62 +86,60 @@ pub struct TagSums {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What they add up to.
+    /// The sums.
     #[serde(flatten)]
     pub sums: Sums,
 }
 
-/// What the finished jobs add up to. Of a job that was started again and again, the last run counts.
+/// Sums over the finished jobs. Of a job that was restarted, the last run counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
-    /// How many.
+    /// The number of jobs.
     pub jobs: u64,
-    /// Why they ended.
+    /// By cause.
     pub by_cause: BTreeMap<String, u64>,
-    /// How their roots ended.
+    /// By the end of the root.
     pub exits: Exits,
     /// How many ran out of time.
     pub timeouts: u64,
-    /// How many had to be stopped, wholly or in part.
+    /// How many had to be stopped, completely or partly.
     pub stopped: u64,
-    /// How many of those were asked to end and had to be killed after their grace. Kills that were wanted (`--now`, a
-    /// grace of 0, a second request) don't count.
+    /// How many of those were asked to end and had to be killed after their grace. Requested kills (`--now`, a grace of 0, a second
+    /// request) don't count.
     pub killed: u64,
-    /// The share of those among the jobs that were asked to end and had their grace; absent if there are none.
+    /// Their share of the jobs that were asked to end and had a grace; absent without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_rate: Option<f64>,
-    /// How many roots left something running.
+    /// How many roots left processes running.
     pub leaks: u64,
     /// How many are not proven to be gone.
     pub not_proven: u64,
-    /// The grace that was used, where somebody was asked to end.
+    /// The used grace, of jobs that were asked to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_used: Option<Spread>,
-    /// The grace that was given, of the same jobs.
+    /// The given grace, of the same jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_given: Option<Spread>,
-    /// The share of the grace that was used, where any was given: 1 is all of it.
+    /// The used share of the grace, of jobs with a grace: 1 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_share: Option<Spread>,
-    /// How long they took.
+    /// How long they ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Spread>,
-    /// How often the guard refused something. What is refused bears no label, so it is absent if jobs were chosen by
-    /// label.
+    /// The number of refusals. They have no labels, so it is absent if jobs were selected by label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusals: Option<u64>,
-    /// The same by the code of the refusal.
+    /// Refusals by code.
     #[serde(default)]
     pub refusals_by_code: BTreeMap<String, u64>,
-    /// The same by the time of the end: pieces of one width, oldest first, at most 60 of them. Those without jobs that lie
-    /// between others are among them.
+    /// By the time of the end: periods of one length, oldest first, at most 60. Periods without jobs between others are included.
     #[serde(default)]
     pub over_time: Vec<Bucket>,
-    /// How many older pieces are not among them, because a width was asked for that is too narrow for all.
+    /// How many older periods are left out, because the requested length is too short for all.
     #[serde(default)]
     pub over_time_omitted: u64,
-    /// The same by label: the 20 that most jobs have.
+    /// By label: the 20 labels with the most jobs.
     #[serde(default)]
     pub by_tag: Vec<TagSums>,
     /// How many other labels there are.
@@ -149,22 +147,17 @@ pub struct Stats {
     pub by_tag_omitted: u64,
 }
 
-/// Which jobs are added up, and how.
+/// Which jobs to sum up, and how.
 #[derive(Clone, Debug, Default)]
 pub struct StatsFilter {
-    /// Those that ended then or later; and of the refusals those of that time.
+    /// Jobs that ended then or later, and refusals of then or later.
     pub since: Option<SystemTime>,
-    /// Those with all of these labels. If there is one, refusals are left out: they have none.
+    /// Jobs with all of these labels. If there are any, refusals are left out: they have no labels.
     pub tags: Vec<TagFilter>,
-    /// How wide the pieces of time are.
+    /// The length of the periods.
     pub period: Period,
-    /// The key of the labels that jobs are told apart by; any if there is none.
+    /// The key of the labels to group by; any if not given.
     pub tag_key: Option<String>,
-}
-
-/// The sums over the finished jobs that ended at `since` or later and bear all of `tags`.
-pub fn stats(home: &Home, since: Option<SystemTime>, tags: &[TagFilter]) -> Result<Stats> {
-    stats_of(home, &StatsFilter { since, tags: tags.to_vec(), ..StatsFilter::default() })
 }
 
 /// The sums over the finished jobs that are asked for.

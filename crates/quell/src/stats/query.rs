@@ -1,4 +1,4 @@
-//! The questions that the index is asked: it adds up, and hands single jobs out only where a median needs them.
+//! Queries for sums: the index adds up, and returns single jobs only for medians.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +10,14 @@ use super::time::{Grid, Period};
 use super::{Bucket, Exits, Stats, Sums, TagSums};
 use crate::index::{Fail, Index, Wanted};
 
-/// How many labels are told of.
+/// How many labels are listed.
 const TAGS: i64 = 20;
 
 /// The columns that [`sums`] reads.
 const SUMS: &str = "count(*), total(timed_out), total(stopped), total(stopped AND escalated), total(leaked),
     total(verdict IS NULL OR verdict <> 'gone')";
 
-/// What stands in the columns from `first` on.
+/// The sums in the columns from `first` on.
 fn sums(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     Ok(Sums {
         jobs: row.get::<_, i64>(first)?.cast_unsigned(),
@@ -34,14 +34,14 @@ fn total(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, f64>(column).map(|sum| sum as u64)
 }
 
-/// The grace of one job in which somebody was asked to end.
+/// The grace of one job that was asked to end.
 pub(super) struct GraceUse {
     ended: i64,
     pub given: f64,
     pub used: f64,
 }
 
-/// What all of them add up to, and when the first and the last of them ended.
+/// The sums over all of them, and when the first and the last ended.
 pub(super) fn totals(index: &Index, wanted: &Wanted) -> Result<(Stats, Option<(i64, i64)>), Fail> {
     let columns = format!(
         "total(outcome = 'exited' AND code = 0), total(outcome = 'exited' AND code <> 0),
@@ -71,7 +71,7 @@ pub(super) fn totals(index: &Index, wanted: &Wanted) -> Result<(Stats, Option<(i
     Ok((stats, span))
 }
 
-/// The grace of all in which somebody was asked to end.
+/// The grace of all that were asked to end.
 pub(super) fn graces(index: &Index, wanted: &Wanted) -> Result<Vec<GraceUse>, Fail> {
     let rest = "AND grace_used IS NOT NULL AND grace_asked IS NOT NULL";
     index.sums("ended, grace_asked, grace_used", wanted, rest, |row| {
@@ -79,14 +79,14 @@ pub(super) fn graces(index: &Index, wanted: &Wanted) -> Result<Vec<GraceUse>, Fa
     })
 }
 
-/// The pieces of time from the first job or refusal to the last; none without any.
+/// The periods from the first job or refusal to the last; none without any.
 pub(super) fn grid(span: Option<(i64, i64)>, refusals: Option<&[Refusal]>, period: Period) -> Option<Grid> {
     let refused = refusals.unwrap_or_default().iter().map(|refusal| refusal.at);
     let all = || span.into_iter().flat_map(|(first, last)| [first, last]).chain(refused.clone());
     Some(Grid::over(all().min()?, all().max()?, period))
 }
 
-/// What ended and what was refused in each piece of time.
+/// Sums and refusals for each period.
 pub(super) fn over_time(
     index: &Index,
     wanted: &Wanted,
@@ -141,7 +141,7 @@ fn set_graces(sums: &mut Sums, graces: Graces) {
         graces.spreads().map(|spread| spread.map(|spread| spread.median));
 }
 
-/// The labels that most jobs have, with this key or with any, and how many others there are.
+/// The labels with the most jobs, with this key or with any, and the number of other labels.
 pub(super) fn by_tag(index: &Index, wanted: &Wanted, key: Option<&str>) -> Result<(Vec<TagSums>, u64), Fail> {
     let columns = format!("key, value, count(*) OVER (), {SUMS}");
     let rest = format!("GROUP BY key, value ORDER BY count(*) DESC, key, value LIMIT {TAGS}");
@@ -152,7 +152,7 @@ pub(super) fn by_tag(index: &Index, wanted: &Wanted, key: Option<&str>) -> Resul
     })?;
     let mut graces = vec![Graces::default(); tags.len()];
     let rest = "AND grace_used IS NOT NULL AND grace_asked IS NOT NULL";
-    // Labels that are not told of are passed over as they come: there can be as many of them as jobs.
+    // Labels that are not listed are dropped as they come: there can be as many as jobs.
     index.tag_sums("key, value, grace_asked, grace_used", wanted, key, rest, |row| {
         let (key, value) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
         if let Some(place) = tags.iter().position(|tag| tag.key == key && tag.value == value) {

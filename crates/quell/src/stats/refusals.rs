@@ -17,11 +17,11 @@ pub(super) struct Refusal {
     pub code: String,
 }
 
-/// Those since then. A line that can't be read is passed over.
+/// The refusals since then. Lines that can't be read are skipped.
 pub(super) fn refusals(home: &Home, since: Option<SystemTime>) -> Result<Vec<Refusal>> {
     let since = since.map_or(i64::MIN, ms_of);
     let lines = audit_log(home)?.into_iter();
     let refused = lines.filter(|line| line.kind == Kind::Decision && !line.decision.allowed);
-    let dated = refused.map(|line| Refusal { at: line.at.unix_ms(), code: line.decision.code });
+    let dated = refused.map(|line| Refusal { at: line.at.unix_ms(), code: line.decision.code.to_string() });
     Ok(dated.filter(|refusal| refusal.at >= since).collect())
 }

@@ -1,33 +1,33 @@
-//! How measures are spread.
+//! Median and percentiles.
 
 use serde::{Deserialize, Serialize};
 
-/// How a measure is spread: in seconds, or a share of 1.
+/// The distribution of values: seconds, or shares of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
-    /// How many values.
+    /// The number of values.
     pub count: u64,
-    /// Half are no larger.
+    /// The median.
     pub median: f64,
-    /// Nine in ten are no larger.
+    /// The 90th percentile.
     pub p90: f64,
     /// The largest.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of values in any order; none if there are none.
+    /// Of values in any order; none without values.
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let max = *values.last()?;
-        // The nearest rank: a value that was measured, none in between.
+        // The nearest rank: always a value that was measured.
         let rank = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
         Some(Self { count: values.len() as u64, median: rank(50), p90: rank(90), max })
     }
 }
 
-/// The grace of the jobs in which somebody was asked to end.
+/// The grace of the jobs that were asked to end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graces {
     given: Vec<f64>,
@@ -35,13 +35,13 @@ pub(super) struct Graces {
 }
 
 impl Graces {
-    /// One more job.
+    /// Adds a job.
     pub fn add(&mut self, given: f64, used: f64) {
         self.given.push(given);
         self.used.push(used);
     }
 
-    /// What was used, what was given, and the share of the one in the other, where anything was given.
+    /// The used grace, the given grace, and the used share of jobs with a grace.
     pub fn spreads(self) -> [Option<Spread>; 3] {
         let share = self.used.iter().zip(&self.given).filter(|(_, given)| **given > 0.0);
         let share = share.map(|(used, given)| used / given).collect();

@@ -1,4 +1,4 @@
-//! Time cut into equal pieces, in UTC: a day has 24 hours, and a week begins on Monday.
+//! Periods of equal length, in UTC: a day has 24 hours, and a week begins on Monday.
 
 use jiff::Timestamp;
 
@@ -7,19 +7,19 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
 
-/// A Monday. All widths are counted from it, so that days begin at midnight and weeks with it.
+/// A Monday. All periods are counted from it, so that days begin at midnight and weeks on Monday.
 const ANCHOR: i64 = 4 * DAY;
 
-/// The most pieces that there are.
+/// The largest number of periods.
 pub(super) const MOST: i64 = 60;
 
-/// What is tried when nobody says how wide the pieces are.
+/// The lengths to choose from by default.
 const WIDTHS: [i64; 9] = [MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, WEEK, 4 * WEEK, 52 * WEEK];
 
-/// How wide the pieces of time are.
+/// The length of periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Period {
-    /// The narrowest that is enough for everything: from minutes to years.
+    /// The shortest that covers everything: from minutes to years.
     #[default]
     Auto,
     /// An hour; the last 60 of them.
@@ -30,28 +30,28 @@ pub enum Period {
     Week,
 }
 
-/// Pieces of time, one after the other.
+/// Consecutive periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     /// When the first one begins, in milliseconds since 1970.
     pub first: i64,
-    /// How wide they are.
+    /// Their length.
     pub width: i64,
-    /// How many.
+    /// Their number.
     pub count: usize,
-    /// How many came before them, and are not among them.
+    /// How many earlier periods are left out.
     pub omitted: u64,
 }
 
-/// When the piece begins that `ms` is in.
+/// When the period begins that `ms` is in.
 fn start(ms: i64, width: i64) -> i64 {
     ms - (ms - ANCHOR).rem_euclid(width)
 }
 
 impl Grid {
-    /// From the piece with `first` in it to the one with `last`, in milliseconds since 1970.
+    /// From the period with `first` in it to the one with `last`, in milliseconds since 1970.
     pub fn over(first: i64, last: i64, period: Period) -> Self {
-        // A record can name any time; what no calendar has would be too much for the sums below.
+        // A record can have any time; one that no calendar has would overflow below.
         let known = |ms: i64| ms.clamp(Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
         let (first, last) = (known(first), known(last).max(known(first)));
         let count = |width| (start(last, width) - start(first, width)) / width + 1;
@@ -70,18 +70,18 @@ impl Grid {
         }
     }
 
-    /// Which piece a time is in.
+    /// The period that a time is in.
     pub fn place(&self, ms: i64) -> Option<usize> {
         let after = usize::try_from(ms.checked_sub(self.first)?.div_euclid(self.width)).ok()?;
         (after < self.count).then_some(after)
     }
 
-    /// The same in SQL, for a column that has no time before the first piece.
+    /// The same in SQL, for a column without times before the first period.
     pub fn place_sql(&self, column: &str) -> String {
         format!("({column} - ({})) / {}", self.first, self.width)
     }
 
-    /// When a piece begins, by the wall clock.
+    /// When a period begins, by the wall clock.
     pub fn wall(&self, place: usize) -> String {
         let ms = self.first + self.width * i64::try_from(place).unwrap_or(0);
         let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MIN);
@@ -89,7 +89,7 @@ impl Grid {
     }
 }
 
-/// The widths that are tried, each wider than the one before.
+/// The lengths to choose from, in ascending order.
 fn widths() -> impl Iterator<Item = i64> {
     let last = WIDTHS[WIDTHS.len() - 1];
     WIDTHS.into_iter().chain((1..20).map(move |doubled| last << doubled))
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn hours_days_and_weeks_begin_where_people_expect_it() {
-        // A Sunday, on which clocks are changed in Europe: nothing comes of that here.
+        // A Sunday on which clocks change in Europe: that has no effect in UTC.
         let at = |period| over("2026-03-29T01:59:00Z", "2026-03-29T03:30:00Z", period);
         assert_eq!((at(Period::Hour).wall(0).as_str(), at(Period::Hour).count), ("2026-03-29T01:00:00Z", 3));
         assert_eq!((at(Period::Day).wall(0).as_str(), at(Period::Day).count), ("2026-03-29T00:00:00Z", 1));

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use quell::guard::{AuditLine, Guard};
-use quell::guard::{Decision, Policy, Verb};
+use quell_guard::{AuditLine, Guard};
+use quell_guard::{Decision, Policy, Verb};
 
 use crate::fake::TestHome;
 
@@ -17,7 +17,7 @@ const CAP: usize = 16 << 20;
 fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_put_aside() {
     let place = TestHome::new();
     let gate = || Guard::new(&place.home, Policy::default());
-    let refusal = || Decision::refuse("PID_ZERO", "built-in", "x".repeat(300), "y");
+    let refusal = || Decision::refuse(quell_core::DecisionCode::PidZero, "built-in", "x".repeat(300), "y");
     gate().refuse(Verb::Kill, "first", refusal());
     let path = place.path("audit.jsonl");
     let line = fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The small gc that happens by itself.
+//! The small gc that `start` runs now and then.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime};
 use quell_sys::OpenMode;
 
 use crate::gc::collect;
-use crate::{Error, GcReport, GcRules, Quell, Result};
+use crate::{DryRun, Error, GcReport, GcRules, Quell, Result};
 
-/// How often at most.
+/// The shortest time between two.
 const EVERY: Duration = Duration::from_secs(3600);
 
-/// How many jobs are removed at once at most. The rest is for the next time, or for `quell gc`.
+/// The largest number of jobs that are removed at once. The next time, or `quell gc`, removes the rest.
 const AT_ONCE: usize = 200;
 
 impl Quell {
-    /// Removes some of the finished jobs that `rules` don't keep; none if that was done within the last hour, or somebody
-    /// is doing it now. The work is bounded: at most 200 jobs go.
+    /// Removes up to 200 of the finished jobs that `rules` don't keep; none if that was done within the last hour, or another
+    /// process is doing it now.
     ///
-    /// When it was last done is the time of the file `last-gc` in the home. The first call only makes that file: a home
-    /// that is new has nothing to remove.
+    /// The file `last-gc` in the home has the time of the last one. The first call only makes that file: a new home has
+    /// nothing to remove.
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
@@ -32,20 +32,20 @@ impl Quell {
             quell_sys::open_private(&path, OpenMode::Append).map_err(failed)?;
             return Ok(None);
         };
-        // A time in the future is that of another clock.
+        // A time in the future comes from another clock.
         let due = |time: SystemTime| time.elapsed().map_or(true, |age| age >= EVERY);
         let is_due = || stamp.metadata()?.modified().map(due);
         if !is_due().map_err(failed)? || stamp.try_lock().is_err() || !is_due().map_err(failed)? {
             return Ok(None);
         }
-        // Where nobody may remove, nothing goes by itself either.
+        // Where `gc` is refused, nothing is removed automatically either.
         let policy = crate::Config::load_here()?.config.guard;
         if !quell_guard::decide_verb(&policy, quell_guard::Verb::Gc).allowed {
             return Ok(None);
         }
-        // Before the work: one that can't be done is not tried again at each start.
+        // Before the work, so that one that fails is not tried again at each start.
         let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
-        collect(self.home(), rules, false, Some(AT_ONCE)).map(Some)
+        collect(self.home(), rules, DryRun::No, Some(AT_ONCE)).map(Some)
     }
 }

@@ -1,4 +1,4 @@
-//! What has happened to jobs, and what happens.
+//! The history of jobs: reading and following it.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
@@ -21,18 +21,18 @@ pub fn parse_since(text: &str) -> Result<Timestamp> {
     if let Ok(ago) = quell_core::parse_duration(text) {
         return Ok(quell_store::now().before(ago));
     }
-    let why = || format!("`{text}` is no time: write a duration such as 10m, or 2026-01-31T12:00:00Z");
+    let why = || format!("`{text}` is not a time: write a duration such as 10m, or 2026-01-31T12:00:00Z");
     text.parse().map_err(|_| Error::BadValue(why()))
 }
 
 impl Job {
-    /// Its history, oldest first. A job in the foreground writes none: what its record tells is given instead.
+    /// Its history, oldest first. A job in the foreground has none, so it is derived from its record.
     pub fn events(&self) -> Result<Vec<JobEvent>> {
-        self.quell().permit(Verb::Events, "")?;
+        self.quell.permit(Verb::Events, "")?;
         EventFeed::new(self).read()
     }
 
-    /// What the record of a job in the foreground tells.
+    /// The history of a job in the foreground, by its record.
     fn derived(&self) -> Vec<JobEvent> {
         let Ok(spec) = self.dir().spec() else { return Vec::new() };
         if !spec.request.is_foreground() {
@@ -55,18 +55,18 @@ impl Job {
     }
 }
 
-/// Reads the history of one job bit by bit.
+/// Reads the history of one job as it grows.
 #[derive(Debug)]
 pub struct EventFeed {
     job: Job,
-    /// What is read at the moment; it may have been renamed since it was opened.
+    /// The open file; it may have been renamed since.
     file: Option<File>,
-    /// The beginning of a line whose end was not there yet.
+    /// The beginning of a line that was not complete yet.
     partial: Vec<u8>,
     /// Whether the older part of a long history has been looked for.
     begun: bool,
     derived: usize,
-    /// Whether the file tells more than which hooks failed.
+    /// Whether the file has more than failed hooks.
     has_history: bool,
 }
 
@@ -88,12 +88,12 @@ impl EventFeed {
         &self.job
     }
 
-    /// What has come since the last call, oldest first. Nothing, if the job was removed.
+    /// The events since the last call, oldest first; none if the job was removed.
     pub fn read(&mut self) -> Result<Vec<JobEvent>> {
         let path = self.job.dir().dir().join("events.jsonl");
         let mut events = Vec::new();
         self.read_files(&path, &mut events).map_err(Error::io(path))?;
-        // The file of a job in the foreground has nothing but hooks that failed.
+        // The file of a job in the foreground has only failed hooks.
         self.has_history |= events.iter().any(|event| !matches!(event.what, EventKind::HookFailed { .. }));
         if !self.has_history {
             let derived = self.job.derived();
@@ -110,7 +110,7 @@ impl EventFeed {
             self.begun = true;
         }
         loop {
-            // Looked at before reading: when another file has this name, nothing more is written to ours.
+            // Before reading: once another file has this name, nothing more is written to ours.
             let current = match fs::metadata(path) {
                 Ok(metadata) => Some(metadata.ino()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -134,20 +134,20 @@ impl EventFeed {
         file.read_to_end(&mut self.partial)?;
         let whole = self.partial.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let lines = self.partial[..whole].split(|&byte| byte == b'\n');
-        // A line that was cut off by a crash is left out.
+        // Without a line that a crash has cut.
         events.extend(lines.filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()));
         self.partial.drain(..whole);
         Ok(())
     }
 }
 
-/// How large a history can be: far more than its writer lets it get.
+/// Far more than a writer of the history lets it grow.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 fn open(path: &std::path::Path) -> io::Result<Option<File>> {
     match quell_sys::open_private(path, quell_sys::OpenMode::Read) {
         Ok(file) if file.metadata()?.len() > LARGEST => {
-            let why = format!("a history larger than {LARGEST} bytes is none of quell's");
+            let why = format!("it is larger than {LARGEST} bytes: quell has not written it");
             Err(io::Error::new(io::ErrorKind::InvalidData, why))
         }
         Ok(file) => Ok(Some(file)),
@@ -160,7 +160,7 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 ///
 /// ```no_run
 /// # fn main() -> quell::Result<()> {
-/// let quell = quell::Quell::new()?;
+/// let quell = quell::Quell::open()?;
 /// let mut watch = quell::EventWatch::of_all(&quell)?;
 /// while let Some(events) = watch.next()? {
 ///     for event in events {
@@ -183,7 +183,7 @@ struct Followed {
     watched: bool,
 }
 
-/// Finds jobs that come to be.
+/// Finds new jobs.
 #[derive(Debug)]
 struct HomeWatch {
     quell: Quell,
@@ -192,24 +192,24 @@ struct HomeWatch {
 }
 
 impl EventWatch {
-    /// Of these jobs, until all of them are over.
+    /// Follows these jobs, until all of them have ended.
     pub fn of(jobs: &[Job]) -> Result<Self> {
         let feeds = jobs.iter().map(|job| Followed { feed: EventFeed::new(job), watched: false }).collect();
         Ok(Self { feeds, watch: Watch::new().map_err(Error::io("inotify"))?, home: None })
     }
 
-    /// Of all live jobs, and of those that will be; without end.
+    /// Follows all live jobs and all that are started later, without end.
     pub fn of_all(quell: &Quell) -> Result<Self> {
         let mut watch = Watch::new().map_err(Error::io("inotify"))?;
-        // Below a home that isn't there yet nothing could be seen.
+        // They must exist to be watched.
         for name in ["live", "jobs"] {
             let dir = quell.home().dir().join(name);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
             made.and_then(|()| watch.add(&dir)).map_err(Error::io(&dir))?;
         }
-        // Has keepers make again what was deleted of live jobs.
+        // Makes keepers restore the deleted files of live jobs.
         quell.list(&Filter { limit: Some(0), ..Filter::default() })?;
-        // In this order: a job that is on record first and not live then has ended.
+        // In this order: a job that is in the first list and not in the second has ended.
         let all = quell.home().all().map_err(Error::io(quell.home().dir()))?;
         let live = quell.home().live().map_err(Error::io(quell.home().dir()))?;
         let jobs: Vec<Job> = live.iter().map(|&id| quell.job_with(id)).collect();
@@ -218,8 +218,8 @@ impl EventWatch {
         Ok(Self { home: Some(home), ..Self::of(&jobs)? })
     }
 
-    /// Waits for events, and gives those that have come, by time; the first call gives all that there are. None when
-    /// there can't be any more. If a job's keeper was lost, its stop is finished, which is an event too.
+    /// Waits for events and returns them, sorted by time. The first call returns the whole history; none means that no more
+    /// can come. If a job was lost, its stop is finished, which is an event too.
     #[expect(clippy::should_implement_trait, reason = "it waits, and can fail")]
     pub fn next(&mut self) -> Result<Option<Vec<JobEvent>>> {
         loop {
@@ -231,7 +231,7 @@ impl EventWatch {
             let mut left = Vec::new();
             for mut followed in std::mem::take(&mut self.feeds) {
                 followed.watched = followed.watched || add(&mut self.watch, followed.feed.job())?;
-                // Before reading: what was over then will have no more.
+                // Before reading: a job that had ended then has no more events.
                 let over = over(followed.feed.job())?;
                 events.extend(followed.feed.read()?);
                 if !over {
@@ -259,19 +259,19 @@ impl EventWatch {
 }
 
 impl HomeWatch {
-    /// The jobs that have come to be.
+    /// The new jobs.
     fn look(&mut self) -> Result<Vec<EventFeed>> {
         if !self.watch.drain().map_err(Error::io("inotify"))? {
             return Ok(Vec::new());
         }
-        // On record, not live: a job may end before it is looked at.
+        // All that are on record: a job may have ended already.
         let mut ids = self.quell.home().all().map_err(Error::io(self.quell.home().dir()))?;
         ids.retain(|&id| self.seen.insert(id));
         Ok(ids.into_iter().map(|id| EventFeed::new(&self.quell.job_with(id))).collect())
     }
 }
 
-/// Watches the job's records; whether they are there yet, or any more.
+/// Watches the job's record. Returns whether it exists.
 fn add(watch: &mut Watch, job: &Job) -> Result<bool> {
     let dir = job.dir();
     match watch.add_quietly(dir.dir()).and_then(|()| watch.add_quietly(&dir.live_path())) {
@@ -283,8 +283,8 @@ fn add(watch: &mut Watch, job: &Job) -> Result<bool> {
 
 fn over(job: &Job) -> Result<bool> {
     match settle_lost(job.dir()) {
-        // Nobody keeps it, so nothing more is written; `sweep` says who is left.
+        // It has no keeper, so nothing more is written; `sweep` names the processes that are left.
         Err(Error::NotProvenDead(_)) => Ok(true),
-        other => other.and_then(|_| job.is_over()),
+        other => other.and_then(|_| job.has_ended()),
     }
 }

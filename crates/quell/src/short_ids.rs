@@ -1,4 +1,4 @@
-//! The shortest beginnings by which jobs can be named.
+//! The shortest beginnings of ids by which jobs can be named.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use quell_store::Home;
 use crate::index;
 use crate::{Error, Result};
 
-/// No beginning is shorter: one second of the clock is in it.
+/// The shortest beginning: it has one second of the clock in it.
 const SHORTEST: usize = 8;
 
-/// For so many jobs it is quicker to read all ids than to ask for the neighbours of each.
+/// From this many jobs on, reading all ids is quicker than asking for the neighbours of each.
 const MANY: usize = 200;
 
 /// For each of `ids` the shortest beginning, of eight characters or more, that no other job of `home` has now.
@@ -27,7 +27,7 @@ pub fn short_ids(home: &Home, ids: &[JobId]) -> Result<Vec<String>> {
 
 fn beginning(id: JobId, known: &BTreeSet<JobId>) -> String {
     let text = id.to_string();
-    // In the order of ids, nobody has more in common with it than those beside it.
+    // In sorted order, the neighbours have the most characters in common with it.
     let beside = known.range(..id).next_back().into_iter().chain(known.range(id..).nth(1));
     let common = |other: &JobId| {
         let other = other.to_string();
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_is_as_long_as_it_takes_to_be_alone() {
+    fn a_beginning_is_as_long_as_it_takes_to_be_unique() {
         let [a, b, c] = [(1 << 40, 0), (1 << 40, 1), (1 << 41, 0)].map(|(ms, random)| JobId::new(ms, random));
         let known = BTreeSet::from([a, b, c]);
         assert_eq!(beginning(a, &known), a.to_string(), "they differ in the last character");

@@ -1,4 +1,4 @@
-//! What the verbs answer programs: the `data` of their envelopes. docs/schema has a schema of each.
+//! What verbs print with `--json`: the `data` of their envelopes. docs/schema has a schema of each.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,28 +7,39 @@ use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Rece
 use quell_guard::{Decision, Verb};
 use serde::Serialize;
 
-use crate::config::{ConfigFile, Sourced};
+use crate::config::{ConfigFile, Loaded, Sourced};
 use crate::{
-    Cursor, Error, Job, JobState, JobView, Line, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView,
-    Met, Result, Unwritten, Waited, settle_lost,
+    Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
+    Unwritten, Waited, settle_lost,
 };
 
-/// `quell start`.
+/// `quell start`, and `quell restart` for each job.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartAnswer {
-    /// The job's id.
+    /// The new job's id.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// How it is; absent if it is gone already.
+    /// The id of the job that it replaces, for a restart.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted_from: Option<JobId>,
+    /// The job; absent if it was removed already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobView>,
-    /// What came of the wait for readiness, if that was asked for.
+    /// How the wait for readiness ended, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Met>,
+    pub met: Option<Condition>,
     /// The last lines of its output, if it ended before it was ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
+}
+
+impl StartAnswer {
+    /// What is known of `job` now. `met`: how the wait for readiness ended.
+    pub fn new(job: &Job, restarted_from: Option<JobId>, met: Option<Condition>) -> Self {
+        Self { id: job.id(), restarted_from, job: job.view().ok(), met, last_lines: job.last_lines(met) }
+    }
 }
 
 /// `quell stop`.
@@ -50,7 +61,7 @@ pub struct StoppedJob {
     pub id: JobId,
     /// Whether it had ended before.
     pub was_over: bool,
-    /// What happened.
+    /// Its receipt.
     pub receipt: Receipt,
 }
 
@@ -69,7 +80,7 @@ pub struct RestartAnswer {
     pub job: Option<JobView>,
     /// What came of the wait for readiness, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Met>,
+    pub met: Option<Condition>,
     /// The last lines of its output, if it ended before it was ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -79,11 +90,11 @@ pub struct RestartAnswer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckAnswer {
-    /// What was asked about.
+    /// The verb in question.
     pub verb: String,
-    /// What it would be done to.
+    /// Its target.
     pub target: String,
-    /// What the guard says.
+    /// The guard's decision.
     pub decision: Decision,
 }
 
@@ -91,7 +102,7 @@ pub struct CheckAnswer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitAnswer {
-    /// What became of each, in the order in which they were given.
+    /// How the wait for each ended, in the order in which they were given.
     pub jobs: Vec<Waited>,
 }
 
@@ -104,7 +115,7 @@ pub struct SendAnswer {
     pub id: JobId,
     /// How many bytes were written.
     pub bytes: u64,
-    /// Whether the input was closed behind them.
+    /// Whether the input was closed after them.
     pub eof: bool,
 }
 
@@ -115,27 +126,27 @@ pub struct SignalAnswer {
     /// The job's id.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// Which signal.
+    /// The signal.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
-    /// Whether it was meant for everyone in the tree.
+    /// Whether it was sent to the whole tree.
     pub tree: bool,
     /// How many processes got it.
     pub sent: usize,
 }
 
-/// `quell logs`: all at once, or with `--follow` one by one.
+/// `quell logs`: one page, or with `--follow` entries one by one.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum LogsAnswer {
-    /// The whole answer.
+    /// One page.
     Page(LogsView),
-    /// One line, or one cut, as it came.
+    /// One entry.
     Followed(Followed),
 }
 
-/// What `quell logs --follow` gives.
+/// An entry of `quell logs --follow`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -145,16 +156,16 @@ pub enum Followed {
         /// The line.
         #[serde(flatten)]
         line: LogLine,
-        /// Where to go on behind it.
+        /// Where to continue after it.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cursor: Cursor,
     },
-    /// Something that was not kept.
+    /// Output that was not kept.
     Cut {
-        /// What.
+        /// The cut.
         #[serde(flatten)]
         cut: LogCut,
-        /// Where to go on behind it.
+        /// Where to continue after it.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cursor: Cursor,
     },
@@ -164,13 +175,13 @@ pub enum Followed {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusAnswer {
-    /// The job as lists have it. Its output is filled in while it is alive, too.
+    /// The job as in lists, with its output also while it is alive.
     pub job: JobView,
-    /// What could defeat the way in which it is held.
+    /// What could defeat its containment.
     pub defeated_by: Vec<String>,
-    /// Where it is on disk.
+    /// Its directory.
     pub dir: PathBuf,
-    /// Where its receipt is, once it has ended.
+    /// The path of its receipt, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<PathBuf>,
     /// What shows that it is ready, if anything was asked for.
@@ -179,13 +190,13 @@ pub struct StatusAnswer {
     /// How it is started again, for a background job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_rules: Option<RestartRules>,
-    /// What becomes of it when its owner is gone, for a background job.
+    /// What happens to it when its owner is gone, for a background job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_owner_exit: Option<OnOwnerExit>,
     /// How long it may live in all, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<f64>,
-    /// What of its output could not be written to disk.
+    /// Output that could not be written to disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwritten: Vec<Unwritten>,
 }
@@ -197,11 +208,11 @@ pub struct TreeAnswer {
     /// The job's id.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// Where it is in its life.
+    /// Its state.
     pub state: JobState,
-    /// Who is alive, parents first; empty once it has ended.
+    /// The living processes, parents first; empty once it has ended.
     pub processes: Vec<LiveMember>,
-    /// Who was seen, with their fates, once it has ended.
+    /// The processes that were seen, with their fates, once it has ended.
     pub members: Vec<Member>,
     /// How many more were seen than are listed.
     pub members_omitted: u64,
@@ -224,7 +235,7 @@ pub struct ConfigAnswer {
     pub values: Vec<Sourced>,
     /// The files that were read, weakest first.
     pub files: Vec<ConfigFile>,
-    /// What was left out and why.
+    /// Settings that were ignored, and why.
     pub warnings: Vec<String>,
 }
 
@@ -236,10 +247,10 @@ impl From<&Loaded> for ConfigAnswer {
 }
 
 impl Job {
-    /// Everything that is known of it. If its keeper was lost, its stop is finished first; one that can't be proven dead
-    /// is shown as `lost`.
+    /// Everything that is known of it. If it was lost, its stop is finished first; if it can't be proven dead, it is shown as
+    /// `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
-        self.quell().permit(Verb::Status, "")?;
+        self.quell.permit(Verb::Status, "")?;
         match settle_lost(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),
@@ -251,7 +262,7 @@ impl Job {
             job.output = self.written();
         }
         let receipt = self.dir().dir().join("receipt.json");
-        // For people: a path that is no UTF-8 is no JSON.
+        // JSON has only UTF-8.
         let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
         let seconds = |duration: Duration| duration.as_secs_f64();
         Ok(StatusAnswer {
@@ -272,27 +283,22 @@ impl Job {
     }
 
     /// The last lines that it has written, if it ended before what was waited for: they mostly say why. Long ones are cut.
-    pub fn last_lines(&self, met: Option<Met>) -> Vec<String> {
+    pub fn last_lines(&self, met: Option<Condition>) -> Vec<String> {
         const LINES: usize = 10;
         const LONGEST: usize = 400;
-        if met != Some(Met::Exit) {
+        if met != Some(Condition::Exit) {
             return Vec::new();
         }
-        let budget = Some((LINES * LONGEST * 4) as u64);
-        let page = self.logs(&LogQuery { tail: Some(LINES), budget, ..LogQuery::default() });
-        let text = |line: &Line| {
-            let text = String::from_utf8_lossy(&line.bytes);
-            match text.char_indices().nth(LONGEST) {
-                Some((at, _)) => format!("{}…", &text[..at]),
-                None => text.into_owned(),
-            }
+        let cut = |LogLine { text, .. }: LogLine| match text.char_indices().nth(LONGEST) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
         };
-        page.map(|page| page.lines().map(text).collect()).unwrap_or_default()
+        let read = self.logs().last(LINES).max_bytes((LINES * LONGEST * 4) as u64).read();
+        read.map(|page| page.lines.into_iter().map(cut).collect()).unwrap_or_default()
     }
 
-    /// What it has written so far; none if that can't be read.
+    /// The output so far; none if it can't be read.
     fn written(&self) -> Option<Output> {
-        let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
-        self.logs(&nothing).ok().map(|page| page.end.totals)
+        self.logs().last(0).read().ok().map(|page| page.totals)
     }
 }

@@ -1,0 +1,282 @@
+//! Lost jobs: their keeper and standby were killed. The next command that finds one finishes its stop from the record.
+
+mod case;
+mod hooks;
+mod record;
+
+use std::time::{Duration, Instant};
+
+use quell_core::{JobId, Mask, Moment, ProcId, Receipt, StopPlan, Verdict};
+use quell_guard::{Guard, Permit, Verb};
+use quell_keeper::StartError;
+use quell_store::{JobDir, JobEnd, Liveness, Lock, now};
+use quell_sys::fault::{self, FaultPoint, fault_point};
+use serde_json::json;
+
+use crate::{Config, Error, Result};
+use case::unborn;
+pub(crate) use case::{LostJob, RecoveryCase};
+use hooks::notify_hooks;
+pub(crate) use record::mask_of;
+use record::{LostEnd, put_on_record};
+
+/// How much longer than the verification of the stop to wait for another quell that is finishing it.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look whether it has: a lock has no event with a deadline.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a command that only reads waits for survivors that are on record.
+const READING: Duration = Duration::from_millis(500);
+/// How many survivors an error names.
+const NAMED: usize = 5;
+
+/// What became of a job that seemed to have no keeper.
+#[derive(Clone, Debug)]
+pub enum Finish {
+    /// It has a keeper after all: its standby is about to take over.
+    Kept,
+    /// Its program never ran. Its record is removed.
+    Removed,
+    /// It had ended. Only the last steps of the end were missing.
+    Settled,
+    /// It was stopped, or ended with its host. With survivors it has not ended, and can be tried again.
+    Stopped(Box<Receipt>),
+}
+
+/// How a job stands, once it is certain that it is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A process keeps it.
+    Kept,
+    /// It had ended before.
+    Over,
+    /// It was lost, and its stop was finished now, here or by another quell.
+    Finished,
+}
+
+/// What is done about a lost job whose survivors are on record already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survivors {
+    /// They are killed again.
+    KillAgain,
+    /// They are reported: a keeper has just tried everything.
+    Report,
+}
+
+/// What is known of the processes that keep a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keepers {
+    /// Nothing: they are looked for.
+    Unknown,
+    /// Each of them has got a SIGKILL and executes nothing more, though a tracer or a frozen cgroup may delay its exit.
+    Killed,
+}
+
+/// The command that finishes a lost job, and so what the policy must allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finisher {
+    /// A stop, which was permitted and writes its own audit line; or a test run, which ends what it has started.
+    Stop,
+    /// A sweep.
+    Sweep,
+    /// Any other command, also one that only reads.
+    Reader,
+}
+
+impl Finisher {
+    /// A permit to kill the processes of a lost job; none if the command has one of its own.
+    fn permit(self, job: &JobDir) -> Result<Option<Permit>> {
+        let verb = match self {
+            Self::Stop => return Ok(None),
+            Self::Sweep => Verb::Sweep,
+            Self::Reader => Verb::Stop,
+        };
+        let (policy, mask) = match Config::from_files_here() {
+            Ok(config) => (config.guard.clone(), config.mask()),
+            Err(_) => (Config::refusals_here(), Mask::default()),
+        };
+        let decision = match Guard::new(job.home(), policy).masking(mask).permit_recovery(verb) {
+            Ok(permit) => return Ok(Some(permit)),
+            Err(decision) => decision,
+        };
+        Err(Error::NotProvenDead(format!(
+            "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \
+             not: {} ({})",
+            job.id(),
+            decision.reason,
+            decision.hint
+        )))
+    }
+}
+
+/// If `job` is lost, finishes its stop, or waits for another quell that does. Returns whether it was lost. A job that has a
+/// keeper or has ended costs only a look at its lock, so any command may call this first.
+///
+/// An error means that the job is not proven dead, and that a later call may succeed; also if the policy refuses `stop`.
+pub(crate) fn settle_lost(job: &JobDir) -> Result<bool> {
+    let standing = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)?;
+    Ok(standing == Standing::Finished)
+}
+
+/// The same, and how the job stands.
+pub(crate) fn settle(
+    job: &JobDir,
+    survivors: Survivors,
+    keepers: Keepers,
+    finisher: Finisher,
+) -> Result<Standing> {
+    let failed = |error| Error::Io { path: job.dir().to_owned(), error };
+    let mut deadline = None;
+    loop {
+        let mut liveness = job.liveness().map_err(failed)?;
+        if matches!(liveness, Liveness::Finishing) {
+            let patience = || job.spec().map_or(StopPlan::default().verify, |spec| spec.request.stop.verify);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience() + OTHERS_PATIENCE);
+            if Instant::now() < deadline {
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            }
+            // It hangs, or only claims to finish the job. What it has done so far can be done again.
+            liveness = job.seize().map_err(failed)?;
+        }
+        if keepers == Keepers::Killed && matches!(liveness, Liveness::Supervised) {
+            liveness = job.seize().map_err(failed)?;
+        }
+        let lock = match liveness {
+            Liveness::Ended if deadline.is_some() => return Ok(Standing::Finished),
+            Liveness::Ended => return Ok(Standing::Over),
+            Liveness::Supervised => return Ok(Standing::Kept),
+            Liveness::Finishing => continue,
+            Liveness::Orphaned(lock) => lock,
+        };
+        if survivors == Survivors::Report
+            && let Ok(record) = job.record()
+            && let Some(survivors) = record.state.survivors()
+        {
+            return Err(not_proven_dead(job.id(), survivors));
+        }
+        return match finish(job, lock, keepers, finisher)? {
+            Finish::Kept => Ok(Standing::Kept),
+            Finish::Removed | Finish::Settled => Ok(Standing::Finished),
+            Finish::Stopped(receipt) => match receipt.verdict {
+                Verdict::Survivors { .. } => Err(not_proven_dead(job.id(), &receipt.survivors)),
+                Verdict::Gone | Verdict::Unproven { .. } => Ok(Standing::Finished),
+            },
+        };
+    }
+}
+
+/// Finishes the stop of a lost job, whose lock the caller has got from [`JobDir::liveness`].
+///
+/// Afterwards the job has ended, on disk too; or it has survivors, which its receipt and state name, and stays among the live
+/// ones to be tried again. Its cause is that of the stop that was under way, else `keeper_lost`, or `host_reboot`. If this
+/// process is killed meanwhile, the next one starts over.
+///
+/// If processes of it may be alive, the policy must allow `sweep`, and the audit log gets a line.
+pub(crate) fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
+    finish(job, lock, Keepers::Unknown, Finisher::Sweep)
+}
+
+fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Result<Finish> {
+    let failed = |error| Error::Io { path: job.dir().to_owned(), error };
+    fault::work_for(&job.id());
+    let case = RecoveryCase::of(job, &lock, keepers)?;
+    tracing::debug!("recovery: {}", case.as_str());
+    let permit = if matches!(case, RecoveryCase::Lost(_)) { finisher.permit(job)? } else { None };
+    // A job that never ran is removed at once, and its lock stays as it was made until then.
+    if !matches!(case, RecoveryCase::Kept | RecoveryCase::NeverRan(_)) {
+        fault_point(FaultPoint::LostLocked);
+        // Without it, other processes that wait for the job think that it has a keeper.
+        let _ = lock.finishing();
+        fault_point(FaultPoint::FinishingSaid);
+    }
+    let (lost, end) = match case {
+        RecoveryCase::Kept => return Ok(Finish::Kept),
+        RecoveryCase::Ended => {
+            let mut logged = Vec::new();
+            JobEnd::resume(job, Some(&lock), |event| logged.push(event.clone())).map_err(failed)?;
+            notify_hooks(job, job.spec().ok().as_ref(), logged);
+            return Ok(Finish::Settled);
+        }
+        RecoveryCase::NeverRan(spec) => {
+            let (left, plan) = (unborn(job, spec.as_deref()), StopPlan::default());
+            quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
+            fault_point(FaultPoint::UnmadeEmptied);
+            JobEnd::discard(job, None).map_err(failed)?;
+            return Ok(Finish::Removed);
+        }
+        RecoveryCase::Rebooted(lost) => {
+            let end = LostEnd::with_host(&lost, job);
+            (lost, end)
+        }
+        RecoveryCase::Lost(lost) => {
+            let end = stop(job, &lost, finisher)?;
+            (lost, end)
+        }
+    };
+    let receipt = end.receipt(&lost, job);
+    receipt.steps.iter().for_each(|step| tracing::debug!("{step}"));
+    if let Some(permit) = permit {
+        let result = json!({ "verdict": receipt.verdict, "cause": receipt.cause });
+        let id = job.id().to_string();
+        // The stop can't be undone if the log can't be written.
+        let _ = permit.record(&id, &result, Some(id.clone()));
+    }
+    // If nothing has changed, the record of the first attempt says more.
+    let known = lost.state().and_then(|state| state.survivors());
+    if !receipt.survivors.is_empty() && known == Some(&receipt.survivors[..]) {
+        return Ok(Finish::Stopped(Box::new(receipt)));
+    }
+    put_on_record(job, &lock, &lost, &receipt).map_err(|error| {
+        let proven = match receipt.verdict {
+            Verdict::Gone => true,
+            Verdict::Unproven { .. } => false,
+            Verdict::Survivors { .. } => return failed(error),
+        };
+        Error::EndNotRecorded { id: job.id(), proven, path: job.dir().to_owned(), error }
+    })?;
+    fault_point(FaultPoint::LostSettled);
+    // Held until here: a process that waits for the lock finds a job that has ended.
+    drop(lock);
+    Ok(Finish::Stopped(Box::new(receipt)))
+}
+
+/// Kills what is left of a lost job, and counts.
+fn stop(job: &JobDir, lost: &LostJob, finisher: Finisher) -> Result<LostEnd> {
+    if !quell_sys::proc_is_ours() {
+        let why =
+            "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
+        return Err(StartError::Proc(why.into()).into());
+    }
+    let (age, began) = (lost.age(), Instant::now());
+    let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
+    let (orphaned, mut plan) = (lost.orphaned(job), lost.plan());
+    // Processes that survived a whole stop seldom die now: a command that only reads does not wait for them.
+    if finisher == Finisher::Reader && !orphaned.survivors.is_empty() {
+        plan.verify = plan.verify.min(READING);
+    }
+    let recovered = quell_contain::recover(&orphaned, &plan, &now);
+    fault_point(FaultPoint::LostKilled);
+    if lost.elsewhere {
+        // A command that can see its processes has to finish it.
+        return Err(Error::NotProvenDead(format!(
+            "{} ran in another PID namespace, whose processes can't be seen from here",
+            job.id()
+        )));
+    }
+    Ok(LostEnd { ended: now(), cause: quell_core::Cause::KeeperLost, recovered })
+}
+
+/// The error for a job with survivors. It names them, because there may be no receipt that does.
+pub(crate) fn not_proven_dead(id: JobId, survivors: &[ProcId]) -> Error {
+    let mut named: Vec<String> = survivors.iter().take(NAMED).map(|id| id.pid.to_string()).collect();
+    if survivors.len() > NAMED {
+        named.push(format!("{} more", survivors.len() - NAMED));
+    }
+    Error::NotProvenDead(match survivors.len() {
+        0 => format!("processes of {id} are still alive and can't be named"),
+        1 => format!("1 process of {id} is still alive after SIGKILL: pid {}", named.join(", ")),
+        count => {
+            format!("{count} processes of {id} are still alive after SIGKILL: pids {}", named.join(", "))
+        }
+    })
+}

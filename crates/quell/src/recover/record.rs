@@ -1,0 +1,173 @@
+//! The receipt of a lost job, and its end on record.
+
+use std::io;
+use std::path::Path;
+
+use quell_contain::Recovered;
+use quell_core::{
+    Actor, AskScope, Cause, ContainmentInfo, EventKind, Grace, JobBrief, JobSpec, KillReason, Mask, Moment,
+    Receipt, RecordedState, RootOutcome, RootReport, SCHEMA, StateRecord, Step, StepKind, Usage, Verdict,
+};
+use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Lock, SyncWhen, now};
+use quell_sys::fault::{FaultPoint, fault_point};
+
+use super::case::LostJob;
+use super::hooks::notify_hooks;
+
+/// How a lost job ended.
+pub(super) struct LostEnd {
+    pub ended: Moment,
+    pub cause: Cause,
+    pub recovered: Recovered,
+}
+
+impl LostEnd {
+    /// The end of a job that was lost before its host was restarted.
+    pub fn with_host(lost: &LostJob, job: &JobDir) -> Self {
+        let left = lost.orphaned(job);
+        let ended = Moment { at: lost.last_known(), wall: now() };
+        let note = "its host was restarted: none of its processes can be alive".into();
+        let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
+        let containment = left.kind(None);
+        let cgroup = left.cgroup.map(Path::display).map(|path| path.to_string());
+        let recovered = Recovered {
+            held: ContainmentInfo { containment, session: left.session, cgroup, defeated_by: Vec::new() },
+            root: left.root.filter(|_| !containment.has_init()),
+            outcome: None,
+            steps: vec![step],
+            members: Vec::new(),
+            members_omitted: 0,
+            survivors: Vec::new(),
+            verdict: Verdict::Gone,
+            peak_memory: None,
+            warnings: Vec::new(),
+        };
+        Self { ended, cause: Cause::HostReboot, recovered }
+    }
+
+    pub fn receipt(self, lost: &LostJob, job: &JobDir) -> Receipt {
+        let (spec, state) = (lost.spec.as_deref(), lost.state());
+        let request = spec.map(|spec| &spec.request);
+        let recovered = self.recovered;
+        // A stop that was under way keeps its reason. Between two runs, the reason on record is why the last run has ended,
+        // and not why there is no other one.
+        let of_job = state.filter(|state| !matches!(state, RecordedState::Waiting { .. }));
+        let ending = of_job.and_then(RecordedState::ending);
+        let outcome = state.and_then(RecordedState::outcome).cloned().or(recovered.outcome);
+        let mut warnings = recovered.warnings;
+        if spec.is_none() {
+            warnings.push("spec.json can't be read: what was run is not known".into());
+        }
+        if state.is_none() {
+            warnings.push("state.jsonl can't be read: how it was held is not known".into());
+        }
+        let mut receipt = Receipt {
+            schema: SCHEMA.into(),
+            job: JobBrief {
+                id: job.id(),
+                name: request.and_then(|request| request.name.clone()),
+                tags: request.map(|request| request.tags.clone()).unwrap_or_default(),
+                command: request.map(|request| request.words()).unwrap_or_default(),
+                cwd: request
+                    .and_then(|request| request.cwd.as_ref())
+                    .map(|cwd| cwd.display().to_string())
+                    .unwrap_or_default(),
+                timeout: request.and_then(|request| request.timeout).map(|timeout| timeout.as_secs_f64()),
+            },
+            boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
+            started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
+            ended: self.ended,
+            held: recovered.held,
+            cause: ending.map_or(self.cause, |ending| ending.cause),
+            actor: ending.map_or(Actor::Unknown, |ending| ending.actor.clone()),
+            root: RootReport { id: recovered.root, outcome: outcome.unwrap_or(RootOutcome::Unknown) },
+            restart_limit_reached: false,
+            left_at_root_exit: Vec::new(),
+            members: recovered.members,
+            members_omitted: recovered.members_omitted,
+            steps: recovered.steps,
+            survivors: recovered.survivors,
+            verdict: recovered.verdict,
+            grace: Grace { asked: 0.0, used: None },
+            ask: AskScope::default(),
+            kill: Some(KillReason::KeeperLost).filter(|_| self.cause == Cause::KeeperLost),
+            usage: Usage { peak_tree_memory: recovered.peak_memory, ..Usage::default() },
+            output: None,
+            run: lost.record.as_ref().map_or(1, |record| record.run),
+            warnings,
+        };
+        mask_members(&mut receipt, spec, job);
+        receipt
+    }
+}
+
+/// Masks the command lines of members, which were read from /proc just now.
+fn mask_members(receipt: &mut Receipt, spec: Option<&JobSpec>, job: &JobDir) {
+    let Some(spec) = spec else { return };
+    let mask = mask_of(job, spec);
+    for member in &mut receipt.members {
+        member.command = match &mask {
+            Ok(mask) => mask.apply_to_cut(&member.command),
+            // The values to mask are not known, so nothing of it is shown.
+            Err(_) => "***".into(),
+        };
+    }
+}
+
+/// What is masked of a job; an error if the values are not known.
+pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
+    if spec.request.mask.is_empty() {
+        return Ok(Mask::default());
+    }
+    Ok(job.launch()?.request.masked_values())
+}
+
+/// Puts the end of a lost job on record, or its survivors: then it has not ended.
+pub(super) fn put_on_record(job: &JobDir, lock: &Lock, lost: &LostJob, receipt: &Receipt) -> io::Result<()> {
+    let ready = lost.state().and_then(RecordedState::ready).cloned();
+    let record = StateRecord {
+        schema: SCHEMA.into(),
+        id: job.id(),
+        run: receipt.run,
+        since: receipt.ended.clone(),
+        keeper: None,
+        standby: None,
+        marker: lost.marker.clone(),
+        home_cgroups: lost.record.as_ref().map(|old| old.home_cgroups.clone()).unwrap_or_default(),
+        state: RecordedState::after(receipt, lost.tree().cloned(), ready),
+    };
+    job.make_dir()?;
+    job.release_reserve()?;
+    if lost.spec.is_none() {
+        let started = receipt.started.wall;
+        let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
+        job.restore(&mut None, &spec, None)?;
+    }
+    let finished_by = format!("quell, pid {}", quell_sys::pid());
+    let mut logged = Vec::new();
+    logged.extend(job.log_once(receipt, EventKind::Lost { finished_by })?);
+    fault_point(FaultPoint::LossLogged);
+    if receipt.counts().killed > 0 {
+        let killed = EventKind::Killed { reason: receipt.kill, cause: Some(receipt.cause) };
+        logged.extend(job.log_once(receipt, killed)?);
+    }
+    let ended = match record.state.is_ended() {
+        true => job.once(receipt, EventKind::ended(receipt))?,
+        false => None,
+    };
+    let end = JobEnd {
+        job,
+        lock: Some(lock),
+        receipt,
+        record: &record,
+        events: ended.as_slice(),
+        sync: SyncWhen::BeforeMark,
+        disk_full: DiskFull::Fail,
+    };
+    let written = end.write(|step| match step {
+        EndStep::Logged(event) => logged.push(event.clone()),
+        EndStep::Told => {}
+    });
+    notify_hooks(job, lost.spec.as_deref(), logged);
+    written
+}
