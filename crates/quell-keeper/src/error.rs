@@ -134,6 +134,7 @@ pub enum StartError {
 
 impl StartError {
     /// Something that has no variant of its own.
+    #[cfg(target_os = "linux")]
     pub(crate) fn other(error: std::io::Error) -> Self {
         Self::Start(error.to_string())
     }
