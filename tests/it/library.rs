@@ -9,16 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{
-    Conditions, Home, JobRequest, Met, Quell, Stop,
-    guard::{Guard, Policy, Verb},
-    wait,
-};
+use quell::binary::{Home, QuellInternals, open};
+use quell::{Condition, JobRequest, Quell, StopOptions, WaitFor};
+use quell_guard::{Guard, Policy, Verb};
 use quell_tests::{eventually, run::PATIENCE, skip, test_env::TestEnv};
 
 /// quell's library, with the jobs of this lab.
 pub fn quell(lab: &TestEnv) -> Quell {
-    Quell::with_program(Home::at(lab.home()), lab.quell_path())
+    open(Home::at(lab.home()), lab.quell_path())
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
@@ -27,10 +25,9 @@ pub fn nap(lab: &TestEnv) -> JobRequest {
 }
 
 /// Waits until the job is over; what it came to.
-pub fn over(job: &quell::Job) -> Met {
-    let waited =
-        wait(std::slice::from_ref(job), &Conditions::default(), false, Some(Instant::now() + PATIENCE * 10));
-    waited.expect("a wait").first().expect("one job").met
+pub fn over(job: &quell::Job) -> Condition {
+    let waited = job.wait(&WaitFor::end(), Some(PATIENCE * 10));
+    waited.expect("a wait").met
 }
 
 /// The lines about a verb in the audit log of this lab: their kinds.
@@ -46,19 +43,23 @@ fn no_permit_is_good_for_another_verb() {
     let lab = TestEnv::as_me();
     let guard = Guard::new(&Home::at(lab.home()), Policy::default());
     let permit = |verb| guard.permit(verb, "", None).expect("a permit");
-    let stop = Stop { kill: true, ..Stop::default() };
+    let stop = StopOptions::kill();
     let job = quell(&lab).permitted(permit(Verb::Start)).start(&nap(&lab)).expect("a start");
     assert_eq!(kinds(&lab, "stop"), Vec::<String>::new());
-    job.stop(&stop).expect("a stop");
+    let _ = job.stop_with(&stop).expect("a stop");
     assert_eq!(kinds(&lab, "stop"), ["decision", "act"], "a start does not permit a stop");
     let other = quell(&lab).start(&nap(&lab)).expect("a start").id();
-    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop(&stop).expect("a stop");
+    let _ = quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop_with(&stop).expect("a stop");
     assert_eq!(
         kinds(&lab, "stop"),
         ["decision", "act", "decision"],
         "the holder of a permit writes down the rest"
     );
-    quell(&lab).permitted(permit(Verb::Stop)).job_with(other).remove(false).expect("removed");
+    quell(&lab)
+        .permitted(permit(Verb::Stop))
+        .job_with(other)
+        .remove(quell::Removal::IfProvenDead)
+        .expect("removed");
     assert_eq!(kinds(&lab, "rm"), ["decision"]);
 }
 
@@ -97,7 +98,7 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
     let small: Duration = (0..5)
         .map(|_| {
             let (job, took) = begin();
-            job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+            let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
             took
         })
         .min()
@@ -113,8 +114,8 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
                     for _ in 0..3 {
                         let (job, time) = begin();
                         took.push(time);
-                        let stopped = job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
-                        assert_eq!(stopped.receipt.verdict, quell::core::Verdict::Gone);
+                        let stopped = job.stop_with(&StopOptions::kill()).expect("a stop");
+                        assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone);
                     }
                     took
                 })
@@ -140,9 +141,9 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
     start.name = Some("web".into());
     for round in 0..20 {
         let job = quell.start(&start).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(over(&job), Met::Exit);
+        assert_eq!(over(&job), Condition::Exit);
         if round % 2 == 0 {
-            job.remove(false).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            job.remove(quell::Removal::IfProvenDead).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
     }
 }
@@ -154,11 +155,60 @@ fn a_home_that_is_named_from_here_is_here() {
     let here = std::env::current_dir().expect("here");
     let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
     let home = up.join(lab.home().strip_prefix("/").expect("an absolute path"));
-    let quell = Quell::with_program(Home::at(home), lab.quell_path());
+    let quell = open(Home::at(home), lab.quell_path());
     let job = quell.start(&nap(&lab)).expect("a start");
     assert_eq!(lab.ids("live"), [job.id().to_string()]);
-    job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}
+
+/// The example on the first page of the crate's documentation, with a program that is ready and ends by itself.
+#[test]
+fn the_first_example_works() {
+    let lab = TestEnv::as_me();
+    let quell = quell(&lab);
+    let script = "echo listening; sleep 0.2; printf 'no line end'; sleep $0";
+    let job = quell
+        .command("sh")
+        .args(["-c", script, &lab.oracle.nap()])
+        .ready_log("^listening$")
+        .tag("kind", "example")
+        .owned_by_this_process()
+        .start()
+        .expect("a start");
+    job.wait_ready(PATIENCE).expect("a ready job");
+    let logs = job.logs().last(1).matching("listen").expect("a pattern").read().expect("logs");
+    assert_eq!(logs.lines[0].text, "listening");
+    let follower = {
+        let lines = job.follow().expect("a follower");
+        thread::spawn(move || lines.map(|line| line.expect("a line").text).collect::<Vec<_>>())
+    };
+    assert_eq!(job.signal(quell::Signal::CONT, quell::SignalTo::Tree).expect("a signal"), 2);
+    assert_eq!(
+        job.wait(&WaitFor::end(), Some(Duration::from_millis(500))).expect("a wait").met,
+        Condition::Nothing
+    );
+    let stopped = job.stop().expect("a stop");
+    assert!(!stopped.already_ended());
+    assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone);
+    assert!(job.stop().expect("another stop").already_ended());
+    // The last line has no line end.
+    assert_eq!(follower.join().expect("a follower"), ["listening", "no line end"]);
+    job.remove(quell::Removal::IfProvenDead).expect("removed");
+    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+}
+
+#[test]
+fn a_job_that_ends_before_it_is_ready_is_an_error() {
+    let lab = TestEnv::as_me();
+    let quell = quell(&lab);
+    let job = quell.command("false").ready_log("never").start().expect("a start");
+    let error = job.wait_ready(PATIENCE).expect_err("it has ended");
+    assert_eq!(error.to_string(), format!("{} ended before it was ready", job.id()));
+    let job = quell.command("sleep").arg(lab.oracle.nap()).ready_log("never").start().expect("a start");
+    let error = job.wait_ready(Duration::from_millis(50)).expect_err("it is not ready");
+    assert_eq!(error.to_string(), format!("{} is not ready yet", job.id()));
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
 }
 
 /// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
@@ -166,7 +216,9 @@ fn example(lab: &TestEnv, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "-p", "quell", "--example", name]).current_dir(root);
+    command
+        .args(["run", "--quiet", "-p", "quell", "--features", "tokio", "--example", name])
+        .current_dir(root);
     command.env("QUELL_HOME", lab.home()).env("QUELL_BIN", lab.quell_path());
     command.output().ok()
 }
@@ -185,7 +237,7 @@ fn the_examples_run() {
         return skip("the_examples_run", "this user can't build here");
     }
     for (name, words) in
-        [("start_stop", "all gone"), ("follow_logs", "line 3"), ("async_pattern", "3 jobs, all gone")]
+        [("builder", "all gone"), ("follow", "stdout: no line end"), ("async", "3 jobs, all gone")]
     {
         let Some(output) = example(&lab, name) else {
             return skip("the_examples_run", "there is no cargo here");

@@ -1,6 +1,7 @@
 //! `cargo xtask`: tools for maintainers; not a part of the product.
 #![forbid(unsafe_code)]
 
+mod api;
 #[cfg(target_os = "linux")]
 mod bench;
 #[cfg(target_os = "linux")]
@@ -32,24 +33,29 @@ cargo xtask compare [--no-install] [--no-build] [--peers DIR]
 cargo xtask cost [--bless]    count the instructions and system calls of some verbs, against xtask/cost.json
                               (needs valgrind and strace; QUELL_BIN is what is counted [target/quell, as ./build leaves it])
 
+cargo xtask api [--bless]     compare the public API of the crate quell with docs/api.txt
+
 cargo xtask samples [--check] run the commands of each console block in README.md and docs/, and write what they print;
                               --check only compares (QUELL_BIN is what is run [target/quell])";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
+    let said = |done: Result<ExitCode, String>| {
+        done.unwrap_or_else(|why| {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        })
+    };
     match words.next().as_deref() {
+        Some("api") => said(api::main(&words.collect::<Vec<_>>())),
         #[cfg(target_os = "linux")]
         Some(task @ ("bench" | "compare" | "cost" | "samples")) => {
             let words: Vec<String> = words.collect();
-            let done = match task {
+            said(match task {
                 "bench" => bench::main(words),
                 "compare" => compare::main(words),
                 "samples" => samples::main(&words),
                 _ => cost::main(&words),
-            };
-            done.unwrap_or_else(|why| {
-                eprintln!("xtask: {why}");
-                ExitCode::FAILURE
             })
         }
         #[cfg(not(target_os = "linux"))]

@@ -1,8 +1,8 @@
 //! What each error means on the command line: its exit code and what to do about it. The library knows neither.
 
 use exit::{FAILED, NO, NOT_EXECUTABLE, PROGRAM_NOT_FOUND};
-use quell_core::ErrorBody;
-use quell_keeper::{ExecRemedy, StartError};
+use quell::binary::ExecRemedy;
+use quell::{ErrorBody, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
@@ -75,7 +75,7 @@ fn start_row(error: &StartError) -> (u8, &'static str) {
             FAILED,
             "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record",
         ),
-        StartError::Receipt { target, .. } if target.starts_with(quell_keeper::DESCRIPTOR) => {
+        StartError::Receipt { target, .. } if target.starts_with(quell::binary::DESCRIPTOR) => {
             (FAILED, "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE")
         }
         StartError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
@@ -105,9 +105,9 @@ mod linux {
     use std::io::{self, ErrorKind};
 
     use quell::Error;
-    use quell_core::ErrorBody;
+    use quell::ErrorBody;
+    use quell::StartError;
     use quell_guard::Error as Host;
-    use quell_keeper::StartError;
 
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
     use super::start_row;
@@ -150,7 +150,7 @@ mod linux {
         let (exit_code, hint) = match error {
             Error::Refused(decision) => (REFUSED, decision.hint.as_str()),
             Error::Host(error) => host_row(error),
-            Error::NoSuchJob(job) if job.len() < quell::SHORTEST_PREFIX => {
+            Error::NoSuchJob(job) if job.len() < quell::binary::SHORTEST_PREFIX => {
                 (NOT_FOUND, "give at least 4 characters of an id; `quell list --all` shows all jobs")
             }
             Error::NoSuchJob(_) => (NOT_FOUND, "`quell list --all` shows all jobs"),
@@ -224,7 +224,7 @@ mod linux {
 
     fn io_hint(error: &io::Error) -> &'static str {
         match error.kind() {
-            _ if quell_sys::is_out_of_descriptors(error) => {
+            _ if quell::binary::is_out_of_descriptors(error) => {
                 "raise the limit of open files (`ulimit -n`), or close some"
             }
             ErrorKind::NotFound => "check that it is there",
@@ -241,9 +241,10 @@ mod tests {
     use std::path::PathBuf;
 
     use quell::Error;
-    use quell_core::{BUILT_IN, Decision, DecisionCode, JobId};
+    use quell::binary::{BUILT_IN, ExecRemedy};
+    use quell::{Decision, JobId, StartError};
+    use quell_guard::DecisionCode;
     use quell_guard::Error as HostError;
-    use quell_keeper::{ExecRemedy, StartError};
 
     /// One of each, with the parts that are the caller's in capitals.
     fn all() -> Vec<Error> {

@@ -37,7 +37,7 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 const STACK: u64 = if cfg!(debug_assertions) { 1024 * 1024 } else { 256 * 1024 };
 
 fn main() -> ExitCode {
-    if let Some(limit) = quell_sys::stack_limit().filter(|limit| *limit < STACK) {
+    if let Some(limit) = quell::binary::stack_limit().filter(|limit| *limit < STACK) {
         // Before anything that needs more: an overflow is an abort.
         return too_small(limit);
     }
@@ -55,7 +55,7 @@ fn too_small(limit: u64) -> ExitCode {
 
 #[inline(never)]
 fn begin() -> ExitCode {
-    if let Some(how) = quell_sys::raised_rights() {
+    if let Some(how) = quell::binary::raised_rights() {
         // Before anything of the caller's is looked at: it would be done with rights that the caller doesn't have.
         eprintln!(
             "quell: won't run with more rights than its caller ({how}): remove that from the program file"
@@ -64,7 +64,7 @@ fn begin() -> ExitCode {
     }
     // A file that may not grow any more is an error to be told, not a reason to die.
     #[cfg(target_os = "linux")]
-    quell_sys::ignore(quell_core::Signal::XFSZ);
+    quell::binary::ignore(quell::Signal::XFSZ);
     match args::parse(std::env::args_os().collect()) {
         Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use quell_core::{ErrorBody, Mask, printable, printable_lines};
+use quell::ErrorBody;
+use quell::binary::{Mask, printable, printable_lines};
 use serde_json::Value;
 
 use crate::errors::exit::FAILED;
@@ -37,8 +38,8 @@ pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
     let mut error = ErrorBody { message: hidden(&error.message), hint: hidden(&error.hint), ..error.clone() };
     hide_in(&mut error.details);
     let said = json
-        && !quell_sys::closed_at_start()[1]
-        && print(&format!("{}\n", quell_core::failure(verb, &error))).is_ok();
+        && !quell::binary::closed_at_start()[1]
+        && print(&format!("{}\n", quell::binary::failure(verb, &error))).is_ok();
     if !said {
         let [message, hint] = [&error.message, &error.hint].map(|text| printable(text));
         to_stderr(&format!("quell: {message} ({hint})\n"));
@@ -72,7 +73,7 @@ pub fn to_reader(text: &str) -> Option<ExitCode> {
 
 /// Without an exit code the reader has left.
 fn write(text: &str) -> Result<(), Option<ExitCode>> {
-    if quell_sys::closed_at_start()[1] {
+    if quell::binary::closed_at_start()[1] {
         to_stderr("quell: can't write the result: stdout is closed (open it, or send it to a file)\n");
         return Err(Some(ExitCode::from(FAILED)));
     }

@@ -45,14 +45,14 @@ impl Progress {
                 if timeout.timed_out() && !state.over {
                     let columns = crate::render::columns_of(&std::io::stderr()).unwrap_or(80);
                     let text =
-                        crate::render::cut(&quell_core::printable(&line(began.elapsed())), columns - 1);
+                        crate::render::cut(&quell::binary::printable(&line(began.elapsed())), columns - 1);
                     let _ = std::io::stderr().write_all(format!("\r\x1b[K{text}").as_bytes());
                     state.shown = true;
                 }
             }
         };
         // Without a thread there is no line.
-        Self(quell_sys::thread().spawn(paint).ok().map(|_| shared))
+        Self(quell::binary::thread().spawn(paint).ok().map(|_| shared))
     }
 
     /// Does something that writes to the terminal, without the line in its way.

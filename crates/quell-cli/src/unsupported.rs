@@ -19,7 +19,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         _ => {}
     }
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
-    let message = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
+    let message = quell::binary::supported().err().map(|error| error.to_string()).unwrap_or_default();
     let error = errors::said("unsupported_platform", message, "run quell on Linux");
     output::fail("quell", json, exit::FAILED, &error)
 }

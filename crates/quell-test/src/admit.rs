@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use quell::roles::AdmittedTests;
-use quell::{Config, Home};
+use quell::binary::{AdmittedTests, Config, Home};
 use quell_core::{Background, JobRequest, Mode, Owner, TestTerms};
 use quell_guard::{BUILT_IN, Decision, DecisionCode, Verb, decide_verb};
 

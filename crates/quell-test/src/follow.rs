@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quell::{Conditions, Error, EventFeed, Job, Met, Result, Stop, wait};
+use quell::binary::JobInternals;
+use quell::{Condition, Error, EventFeed, Job, Result, StopOptions, WaitFor};
 use quell_core::EventKind;
 use quell_keeper::control_protocol::LiveMember;
 
@@ -37,21 +38,18 @@ impl Course {
         let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
         if !course.wait_for_root(job, &mut feed, soon)? {
             // A job that ends right now has no tree; the receipt has its processes.
-            course.before_timeout = job.tree().unwrap_or_default();
+            course.before_timeout = job.members().unwrap_or_default();
             course.wait_for_root(job, &mut feed, None)?;
         }
-        let one = std::slice::from_ref(job);
-        let linger = course.own_end.then(|| Instant::now() + LINGER);
-        let waited = wait(one, &Conditions::default(), false, linger)?;
-        if waited.iter().all(|waited| waited.met != Met::Nothing) {
+        let waited = job.wait(&WaitFor::end(), course.own_end.then_some(LINGER))?;
+        if waited.met != Condition::Nothing {
             return Ok(course);
         }
         // A job that ends right now has no tree; the receipt has its processes.
-        course.before_stop = job.tree().unwrap_or_default();
-        let reason = Some("the tests left it behind".into());
-        let stop = Stop { reason, leftovers: true, ..Stop::default() };
-        match job.stop(&stop) {
-            Ok(stopped) => course.left = !stopped.was_over,
+        course.before_stop = job.members().unwrap_or_default();
+        let options = StopOptions::default().reason("the tests left it behind").only_leftovers();
+        match job.stop_with(&options) {
+            Ok(stopped) => course.left = !stopped.already_ended(),
             // The receipt names the survivors.
             Err(Error::NotProvenDead(_)) if job.receipt().is_ok() => course.left = true,
             Err(error) => return Err(error),

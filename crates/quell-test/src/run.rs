@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use quell::{Error, Job, Quell, Result, Stop};
+use quell::binary::{JobInternals, QuellInternals};
+use quell::{Error, Job, Quell, Result};
 use quell_core::{
     Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, TestTerms, Until,
 };
@@ -86,7 +87,7 @@ impl TestRun {
         meet(&job);
         let course = Course::follow(&job, begun, timeout).inspect_err(|_| {
             // This process may live on for long, and does not watch the job any more. The record has the result of the stop.
-            let _ = job.stop(&Stop::default());
+            let _ = job.stop();
         })?;
         let receipt = job.receipt()?;
         let mut counter = Counter::new(self.runner);

@@ -1,11 +1,10 @@
-//! The door that every verb about quell's own jobs passes: the policy that holds here, the masks of the jobs in question, and what
-//! came of it.
+//! Asking the guard about quell's own jobs, and recording what came of it in the audit log.
 
 use std::collections::BTreeSet;
 use std::io;
 
-use quell_core::{JobId, Mask};
-use quell_guard::{Effect, Guard, Permit, Policy, Verb};
+use quell_core::{Decision, JobId, JobRequest, Mask};
+use quell_guard::{Effect, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::StartError;
 use quell_store::Home;
 use serde_json::json;
@@ -13,36 +12,28 @@ use serde_json::json;
 use crate::recover::mask_of;
 use crate::{Config, Error, Job, Result, Stopped, resolve};
 
-/// What is still done if the settings can't be read: to look, and to stop what runs, unless a file that can be read refuses
-/// it. What a policy would have said about the rest is not known.
+/// The verbs that work without settings, besides those that only look: stopping what runs, unless a file that can be read refuses
+/// it. For all others the policy has to be known.
 const WITHOUT_POLICY: [Verb; 2] = [Verb::Stop, Verb::Sweep];
 
-/// What somebody wants to do with quell's own jobs.
+/// A verb, and what it is about.
 #[derive(Clone, Debug)]
 pub struct AccessRequest {
     /// The verb.
     pub verb: Verb,
-    /// What it is about.
+    /// The job or program, as the caller named it.
     pub target: String,
-    /// Why, in the words of who wants it.
+    /// The caller's reason.
     pub reason: Option<String>,
-    /// The job that is made by it, if that is known before.
+    /// The job that will be made, if its id is known before.
     pub job: Option<JobId>,
-    /// Values that the log does not show.
+    /// Values that the audit log does not show.
     pub mask: Mask,
 }
 
-impl AccessRequest {
-    /// A verb, about nothing in particular.
-    pub fn new(verb: Verb) -> Self {
-        Self { verb, target: String::new(), reason: None, job: None, mask: Mask::default() }
-    }
-}
-
-/// Lets a verb pass that is about quell's own jobs, or refuses it. `policy` is the one that holds here, or why it can't be
-/// read.
-pub fn permit(policy: Result<Policy>, home: Option<&Home>, wish: AccessRequest) -> Result<Permit> {
-    let verb = wish.verb;
+/// Permits a verb about quell's own jobs, or refuses it. `policy` is the one that applies here, or why it can't be read.
+pub fn permit(policy: Result<Policy>, home: Option<&Home>, request: AccessRequest) -> Result<Permit> {
+    let verb = request.verb;
     let policy = match policy {
         Ok(policy) => policy,
         Err(_) if verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb) => Config::refusals_here(),
@@ -50,15 +41,46 @@ pub fn permit(policy: Result<Policy>, home: Option<&Home>, wish: AccessRequest) 
     };
     match home {
         Some(home) => {
-            let reason = wish.reason.map(|reason| masked(home, &wish.target, &reason));
-            let guard = Guard::new(home, policy).because(reason).masking(wish.mask);
-            guard.permit(verb, &wish.target, wish.job).map_err(|error| unwritten(home, error))
+            let reason = request.reason.map(|reason| masked(home, &request.target, &reason));
+            let guard = Guard::new(home, policy).because(reason).masking(request.mask);
+            guard.permit(verb, &request.target, request.job).map_err(|error| unwritten(home, error))
         }
         None => Ok(Guard::permit_without_log(&policy, verb)?),
     }
 }
 
-/// Writes down that a job was started, or was not. A log that can't be written changes nothing of what is done.
+/// Refuses a request that today's policy does not let be started. The keeper asks again, and writes the audit line of a permit.
+pub(crate) fn check_start(home: &Home, request: &JobRequest) -> Result<()> {
+    let config = Config::from_files_here()?;
+    let (verb, decision) = decide_start(&config, request);
+    if decision.allowed {
+        return Ok(());
+    }
+    let mask = request_mask(&config, request);
+    Err(Guard::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
+}
+
+/// Decides about the start of a background job. A probe's command is run by `quell run`, which asks the policy again each time: a job
+/// with such a probe needs both verbs.
+pub(crate) fn decide_start(config: &Config, request: &JobRequest) -> (Verb, Decision) {
+    let start = decide_verb(&config.guard, Verb::Start);
+    let has_probe = request.as_background().is_some_and(|background| background.ready.rules.cmd.is_some());
+    let run = decide_verb(&config.guard, Verb::Run);
+    if start.allowed && has_probe && !run.allowed { (Verb::Run, run) } else { (Verb::Start, start) }
+}
+
+/// The program of a request, as the audit log shows it.
+pub(crate) fn program(request: &JobRequest) -> String {
+    let program = request.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    request.masked_values().apply(&program)
+}
+
+/// The values that the audit log does not show: those that the settings mask, and those that the request does.
+pub(crate) fn request_mask(config: &Config, request: &JobRequest) -> Mask {
+    config.mask_with(&request.mask, &request.env.set)
+}
+
+/// Records whether a job was started. A log that can't be written does not undo the start.
 pub fn record_start(permit: &Permit, target: &str, started: &Result<Job>) {
     let _ = match started {
         Ok(job) => permit.record(target, &json!({ "started": true }), Some(job.id().to_string())),
@@ -66,18 +88,21 @@ pub fn record_start(permit: &Permit, target: &str, started: &Result<Job>) {
     };
 }
 
-/// Writes down that a job was stopped, or was not. Of one that was over already nothing is written: nothing was done.
+/// Records whether a job was stopped. Nothing is recorded for a job that had ended before.
 pub fn record_stop(permit: &Permit, job: JobId, stopped: &Result<Stopped>) {
     let result = match stopped {
-        Ok(Stopped { was_over: true, .. }) => return,
-        Ok(Stopped { receipt, .. }) => json!({ "verdict": receipt.verdict, "cause": receipt.cause }),
+        Ok(stopped) if stopped.already_ended() => return,
+        Ok(stopped) => {
+            let receipt = stopped.receipt();
+            json!({ "verdict": receipt.verdict, "cause": receipt.cause })
+        }
         Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
     };
     let job = job.to_string();
     let _ = permit.record(&job, &result, Some(job.clone()));
 }
 
-/// `reason` without the values that the jobs mask which `target` names, and those that have not ended.
+/// `reason` without the values that are masked in the jobs that `target` names, and in those that have not ended.
 fn masked(home: &Home, target: &str, reason: &str) -> String {
     let named = target.split(' ').filter_map(|word| resolve::resolve_recorded(home, word).ok());
     let jobs: io::Result<BTreeSet<JobId>> =
@@ -85,17 +110,17 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
     let mask = |text: String, id: JobId| {
         let job = home.job(id);
         match job.spec() {
-            // It is just being made or removed.
+            // The job is being made or removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
             spec => Ok(mask_of(&job, &spec?)?.apply(&text)),
         }
     };
     let shown: io::Result<String> = jobs.and_then(|jobs| jobs.into_iter().try_fold(reason.to_owned(), mask));
-    // What the values are is not known: then nothing of it is shown.
+    // The values are not known, so nothing is shown.
     shown.unwrap_or_else(|_| "***".into())
 }
 
-/// A log that can't be written is said of the whole home, as that of a record is.
+/// An audit log that can't be written is an error about the whole home, as it is for a record.
 fn unwritten(home: &Home, error: quell_guard::Error) -> Error {
     match error {
         error @ quell_guard::Error::Io { .. } if !error.is_out_of_descriptors() => {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use quell_sys::OpenMode;
 
 use crate::gc::collect;
-use crate::{Error, GcReport, GcRules, Quell, Result};
+use crate::{DryRun, Error, GcReport, GcRules, Quell, Result};
 
 /// The shortest time between two.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -46,6 +46,6 @@ impl Quell {
         // Before the work, so that one that fails is not tried again at each start.
         let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
-        collect(self.home(), rules, false, Some(AT_ONCE)).map(Some)
+        collect(self.home(), rules, DryRun::No, Some(AT_ONCE)).map(Some)
     }
 }

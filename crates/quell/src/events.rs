@@ -28,7 +28,7 @@ pub fn parse_since(text: &str) -> Result<Timestamp> {
 impl Job {
     /// Its history, oldest first. A job in the foreground has none, so it is derived from its record.
     pub fn events(&self) -> Result<Vec<JobEvent>> {
-        self.quell().permit(Verb::Events, "")?;
+        self.quell.permit(Verb::Events, "")?;
         EventFeed::new(self).read()
     }
 
@@ -160,7 +160,7 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 ///
 /// ```no_run
 /// # fn main() -> quell::Result<()> {
-/// let quell = quell::Quell::new()?;
+/// let quell = quell::Quell::open()?;
 /// let mut watch = quell::EventWatch::of_all(&quell)?;
 /// while let Some(events) = watch.next()? {
 ///     for event in events {
@@ -285,6 +285,6 @@ fn over(job: &Job) -> Result<bool> {
     match settle_lost(job.dir()) {
         // It has no keeper, so nothing more is written; `sweep` names the processes that are left.
         Err(Error::NotProvenDead(_)) => Ok(true),
-        other => other.and_then(|_| job.is_over()),
+        other => other.and_then(|_| job.has_ended()),
     }
 }

@@ -1,8 +1,8 @@
 //! Removing finished jobs. Never a live one.
 //!
-//! A job's directory leaves its place in one step: whoever is killed here leaves the job or no job, and of several who
-//! remove it one has done so. Its row in the index, its name and its last bytes go after that; each of them is dropped
-//! by whoever meets it later, if that is not reached.
+//! A job's directory is renamed in one step, so a process that is killed here leaves the whole job or none, and one of several
+//! processes that remove it succeeds. Its row in the index, its name and its files go after that. What is left of them after a crash
+//! is removed by the next gc.
 
 use std::fs;
 use std::io;
@@ -16,35 +16,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::{self, Candidate};
 use crate::view::JobView;
-use crate::{Error, Result};
+use crate::{DryRun, Error, Removal, Result};
 
-/// What a directory is called on its way out.
+/// The prefix of a directory that is being removed.
 const OUTGOING: &str = ".gone-";
 
-/// What is not whole may still be in the making for this long.
+/// An incomplete job that is younger than this may still be being made.
 const IN_THE_MAKING: Duration = Duration::from_secs(3600);
 
-/// Which finished jobs may stay. A rule that isn't given keeps all.
+/// Which finished jobs are kept. A rule that is not set keeps all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcRules {
-    /// Those that ended no longer ago than this.
+    /// Keep those that ended no longer ago than this.
     pub max_age: Option<Duration>,
-    /// This many, those that ended last.
+    /// Keep this many, the newest ones.
     pub max_count: Option<usize>,
-    /// As many as fit into these bytes on disk, those that ended last.
+    /// Keep as many as fit into these bytes on disk, the newest ones.
     pub max_size: Option<u64>,
     /// Remove also those with survivors. They can't be stopped by quell after that.
     pub force: bool,
 }
 
-/// A job that should have gone by the rules, and stays.
+/// A job that the rules don't keep, and that was not removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
-    /// Which.
+    /// The id of the job.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -52,34 +52,34 @@ pub struct Skipped {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GcReport {
-    /// Whether nothing was done: then this is what would be.
+    /// Whether nothing was changed. Then this is what would be done.
     pub dry_run: bool,
-    /// The jobs, those that ended first first.
+    /// The removed jobs, oldest first.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub removed: Vec<JobId>,
-    /// The bytes on disk that they took.
+    /// How many bytes they took on disk.
     pub bytes: u64,
-    /// How many finished jobs stay.
+    /// How many finished jobs are kept.
     pub kept: u64,
-    /// Those that stay although the rules say otherwise.
+    /// The jobs that are kept although the rules don't keep them.
     pub skipped: Vec<Skipped>,
-    /// How many remains of jobs that never came to be, or were removed by half, were cleaned away.
+    /// How many incomplete jobs were removed: jobs that never ran, and jobs whose removal was interrupted.
     pub remains: u64,
 }
 
-/// Removes the finished jobs that `rules` don't keep, those that ended first first; and the remains of those that never
-/// came to be. With `dry_run` it only says which.
-pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: bool) -> Result<GcReport> {
+/// Removes the finished jobs that `rules` don't keep, oldest first, and incomplete jobs.
+pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
     collect(home, rules, dry_run, None)
 }
 
-/// The same, with a limit to the work: at most so many jobs are removed, and the index is taken at its word.
+/// The same for at most this many jobs. With a limit, the index is trusted without a look at all directories.
 pub(crate) fn collect(
     home: &Home,
     rules: &GcRules,
-    dry_run: bool,
+    dry_run: DryRun,
     at_most: Option<usize>,
 ) -> Result<GcReport> {
+    let dry_run = dry_run.is_dry();
     let mut report = GcReport { dry_run, ..GcReport::default() };
     if !home.dir().is_dir() {
         return Ok(report);
@@ -122,23 +122,22 @@ pub(crate) fn collect(
     Ok(report)
 }
 
-/// Removes one finished job. A live one is [`Error::State`]; so is a lost one, which has to be finished first. One with
-/// survivors is [`Error::NotProvenDead`], unless by `force`. One of which nobody can know any more goes: there is nothing
-/// that could be tried again with its record.
-pub(crate) fn remove(home: &Home, id: JobId, force: bool) -> Result<()> {
+/// Removes one finished job. A live or lost job is [`Error::State`]. A job with survivors is [`Error::NotProvenDead`], unless it is
+/// forced. A job whose end is not proven is removed: there is nothing left to try with its record.
+pub(crate) fn remove(home: &Home, id: JobId, how: Removal) -> Result<()> {
     let job = home.job(id);
     if !job.exists() {
         return Err(Error::NoSuchJob(id.to_string()));
     }
     not_live(&job)?;
-    // What can't be read can be removed all the same.
+    // A record that can't be read can be removed.
     let view = JobView::read(&job).ok();
     let left = view.as_ref().and_then(|view| match &view.verdict {
         Some(Verdict::Survivors { count }) => Some(format!("{count} of its processes are not dead")),
         Some(Verdict::Gone | Verdict::Unproven { .. }) | None => None,
     });
-    if let Some(left) = left.filter(|_| !force && of_this_boot(&job)) {
-        return Err(Error::NotProvenDead(format!("job {id} stays: {left}")));
+    if let Some(left) = left.filter(|_| how != Removal::Force && of_this_boot(&job)) {
+        return Err(Error::NotProvenDead(format!("job {id} is kept: {left}")));
     }
     take_away(home, id, view.and_then(|view| view.name).as_deref())?;
     index::forget(home, &[id]);
@@ -149,19 +148,19 @@ fn of_this_boot(job: &JobDir) -> bool {
     job.spec().map_or(true, |spec| spec.boot_id == quell_sys::boot_id())
 }
 
-/// How long a keeper may take from the record of the end to the last stroke, which lies behind a sync.
-const LAST_STROKE: Duration = Duration::from_secs(5);
+/// How long a keeper may take to release its lock after the end is on record. A sync lies between the two.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 fn not_live(job: &JobDir) -> Result<()> {
-    let deadline = Instant::now() + LAST_STROKE;
+    let deadline = Instant::now() + RELEASE_PATIENCE;
     loop {
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
         let ended = || job.record().is_ok_and(|record| record.state.is_ended());
         match liveness {
             Liveness::Ended => return Ok(()),
-            // Whoever has seen that it has ended may remove it.
+            // A caller that has seen the end may remove the job.
             Liveness::Supervised | Liveness::Finishing if Instant::now() < deadline && ended() => {
-                // A lock has no event with a deadline.
+                // No event tells that a lock is free.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Liveness::Supervised | Liveness::Finishing => {
@@ -175,11 +174,11 @@ fn not_live(job: &JobDir) -> Result<()> {
     }
 }
 
-/// How many of the candidates, from the first on, the rules don't keep.
+/// How many of the candidates, from the first one on, the rules don't keep.
 fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64, boot: &str) -> usize {
     let old = rules.max_age.map_or(0, |age| {
         let limit = now.saturating_sub_unsigned(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        // Whatever the clock says that somebody may have set: what ended since this boot is no older than the boot.
+        // The clock may have been set: a job that ended since the boot is not older than the boot.
         let all_young = quell_sys::seconds_since(0) < age.as_secs_f64();
         let is_old = |candidate: &&Candidate| {
             candidate.ended < limit && !(all_young && candidate.boot.as_deref() == Some(boot))
@@ -201,8 +200,7 @@ fn doomed(candidates: &[Candidate], rules: &GcRules, now: i64, boot: &str) -> us
     old.max(many).max(large)
 }
 
-/// Why a job that the rules don't keep must stay: its record is what its processes are found and stopped by. Where nobody can
-/// know whether there are any, there is nothing to try again; and no process outlives a restart of the machine.
+/// Why a job that the rules don't keep is kept: its processes are found and stopped by its record. No process outlives a reboot.
 fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<String> {
     if let Err(error) = not_live(&home.job(candidate.id)) {
         return Some(error.to_string());
@@ -219,10 +217,10 @@ fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<Stri
     }
 }
 
-/// Removes the directory and the notes of a job that is not live. Whether it was us who did.
+/// Removes the directory, the name and the lock of a job that is not live. Whether this process did it, and not another one.
 fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
     let job = home.job(id);
-    // Once more, and whatever the rules say.
+    // Checked again: it may have changed since.
     not_live(&job)?;
     let out = outgoing(home, id);
     let ours = match fs::rename(job.dir(), &out) {
@@ -246,7 +244,7 @@ fn outgoing(home: &Home, id: JobId) -> PathBuf {
     home.dir().join("jobs").join(format!("{OUTGOING}{id}"))
 }
 
-/// Removes a directory on its way out, which another one may be removing too.
+/// Removes a renamed directory, which another process may be removing too.
 fn remove_all(dir: &PathBuf) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound && dir.exists() => {
@@ -256,8 +254,8 @@ fn remove_all(dir: &PathBuf) -> Result<()> {
     }
 }
 
-/// Cleans away what crashes have left: directories on their way out, locks without a job, jobs without a specification,
-/// names without a job. How many there were.
+/// Removes what crashes have left: renamed directories, locks without a job, jobs without a specification, names without a job.
+/// Returns how many there were.
 fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
     let mut found = 0;
     let now = quell_sys::unix_ms();
@@ -274,11 +272,11 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
         if job.dir().join("spec.json").exists() {
             continue;
         }
-        // ContainmentInfo, if it was free, until it is removed: no process keeps the job, and none will.
+        // If the lock was free, it is held until the removal, so that no process can begin to keep the job.
         let liveness = job.liveness().map_err(Error::io(job.dir()))?;
         let may_live = match &liveness {
             Liveness::Supervised | Liveness::Finishing => true,
-            // One that has run is finished by a sweep, and has a receipt then.
+            // A job that has run is finished by a sweep, and then has a receipt.
             Liveness::Orphaned(lock) => lock.says_begun(),
             Liveness::Ended => false,
         };
@@ -305,7 +303,7 @@ fn clean(home: &Home, broken: &[JobId], dry_run: bool) -> Result<u64> {
     Ok(found)
 }
 
-/// The names in a directory that need not be there.
+/// The names in a directory, which may be missing.
 fn entries(dir: &PathBuf) -> Result<Vec<String>> {
     let read = || -> io::Result<Vec<String>> {
         let mut names = Vec::new();

@@ -1,84 +1,199 @@
-//! Following a job's output, and the output as programs read it.
+//! A job's output: a part of it, or line by line as it is written.
 
 use std::io;
+use std::iter::FusedIterator;
 
 use quell_core::{Output, Timestamp};
-use quell_store::{
-    Cursor, Cut, Entry, Line, LogEnd, LogPage, LogQuery, Omitted, Stream, Watch, WriteFailure,
-};
-use serde::{Deserialize, Serialize};
-
 use quell_guard::Verb;
+use quell_store::{
+    Cursor, Cut, Entry, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Omitted, Stream,
+    Streams, Watch, WriteFailure,
+};
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Job, Result, settle_lost};
 
-/// Tells when there may be more output to read, and when there can't be any more. For use with [`quell_store::Lines`] or
-/// [`quell_store::LogReader`]:
-///
-/// ```no_run
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use quell::{LineOrCut, Lines, LogReader, Quell};
-///
-/// let job = Quell::new()?.job("web")?;
-/// let mut watch = job.watch_logs()?;
-/// let mut lines = Lines::new(LogReader::open(job.dir().dir())?);
-/// loop {
-///     while let Some(next) = lines.next_line()? {
-///         if let LineOrCut::Line(line) = next {
-///             println!("{}", String::from_utf8_lossy(&line.bytes));
-///         }
-///     }
-///     if !watch.more()? {
-///         break;
-///     }
-/// }
-/// // The last line of a job need not have an end.
-/// while let Some(line) = lines.next_begun() {
-///     println!("{}", String::from_utf8_lossy(&line.bytes));
-/// }
-/// # Ok(())
-/// # }
-/// ```
+/// Tells when there may be more output to read, and when there is no more.
 #[derive(Debug)]
 pub struct LogWatch {
     job: Job,
     watch: Watch,
-    over: bool,
+    ended: bool,
 }
 
 impl LogWatch {
-    /// Called when all that there was has been read: waits until there may be more. False if the job had ended before the
-    /// last reading began, so that it has found everything. If the job's keeper was lost, its stop is finished first.
+    /// Called when all output so far has been read: waits until there may be more. False if the job had ended before the last
+    /// reading began, so that everything has been read. A lost job is finished first.
     pub fn more(&mut self) -> Result<bool> {
-        if self.over {
+        if self.ended {
             return Ok(false);
         }
         settle_lost(self.job.dir())?;
-        self.over = self.job.is_over()?;
-        if !self.over {
+        self.ended = self.job.has_ended()?;
+        if !self.ended {
             self.watch.wait(None).map_err(Error::io(self.job.dir().dir()))?;
         }
         Ok(true)
     }
 }
 
+/// The lines of a job's output, from the first one on, as they are written. It ends when the job has ended and all of its output was
+/// read. [`Job::follow`] makes one.
+#[derive(Debug)]
+#[must_use = "an iterator does nothing until it is read"]
+pub struct Follow {
+    lines: Lines,
+    watch: LogWatch,
+    dropped: u64,
+    done: bool,
+}
+
+impl Follow {
+    /// How many bytes between the lines so far were not kept, because the output was larger than the job's limit.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped
+    }
+
+    fn read(&mut self) -> Result<Option<LogLine>> {
+        loop {
+            match self.lines.next_line().map_err(Error::io(self.watch.job.dir().dir()))? {
+                Some(LineOrCut::Line(line)) => return Ok(Some(LogLine::of(&line))),
+                Some(LineOrCut::Cut(cut)) => self.dropped += cut.bytes,
+                // The last line of a job may have no line end.
+                None if !self.watch.more()? => {
+                    return Ok(self.lines.next_begun().map(|line| LogLine::of(&line)));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+impl Iterator for Follow {
+    type Item = Result<LogLine>;
+
+    /// Waits for the next line.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.read().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl FusedIterator for Follow {}
+
+/// A part of a job's output: all of it, unless less is asked for. [`Job::logs`] begins one.
+///
+/// ```no_run
+/// # fn main() -> quell::Result<()> {
+/// let job = quell::Quell::open()?.job("web")?;
+/// for line in job.logs().last(100).matching("error")?.read()?.lines {
+///     println!("{}", line.text);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is read until `read` is called"]
+pub struct LogRequest<'j> {
+    job: &'j Job,
+    query: LogQuery,
+}
+
+impl LogRequest<'_> {
+    /// The first lines. With [`Self::last`], these and the last ones.
+    pub fn first(mut self, lines: usize) -> Self {
+        self.query.head = Some(lines);
+        self
+    }
+
+    /// The last lines.
+    pub fn last(mut self, lines: usize) -> Self {
+        self.query.tail = Some(lines);
+        self
+    }
+
+    /// At most this many bytes of text, half from the beginning and half from the end unless [`Self::first`] or [`Self::last`] is set.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.query.budget = Some(bytes);
+        self
+    }
+
+    /// What follows an earlier answer: its [`LogsView::cursor`].
+    pub fn since(mut self, cursor: Cursor) -> Self {
+        self.query.since = Some(cursor);
+        self
+    }
+
+    /// One stream only.
+    pub fn stream(mut self, stream: Stream) -> Self {
+        self.query.streams = match stream {
+            Stream::Stdout => Streams::Stdout,
+            Stream::Stderr => Streams::Stderr,
+        };
+        self
+    }
+
+    /// Lines that match this regular expression.
+    pub fn matching(mut self, pattern: &str) -> Result<Self> {
+        self.query.grep = Some(regex(pattern)?);
+        Ok(self)
+    }
+
+    /// Reads it.
+    pub fn read(&self) -> Result<LogsView> {
+        self.job.log_page(&self.query).map(|page| LogsView::new(self.job, &page))
+    }
+}
+
+pub(crate) fn regex(pattern: &str) -> Result<Regex> {
+    let invalid = |error| Error::BadValue(format!("invalid regular expression `{pattern}`: {error}"));
+    Regex::new(pattern).map_err(invalid)
+}
+
 impl Job {
-    /// Watches its output. From now on nothing that is written is missed.
-    pub fn watch_logs(&self) -> Result<LogWatch> {
-        self.quell().permit(Verb::Logs, "")?;
+    /// Follows the output line by line. The iterator waits for each next line, until the job has ended.
+    ///
+    /// ```no_run
+    /// # fn main() -> quell::Result<()> {
+    /// for line in quell::Quell::open()?.job("web")?.follow()? {
+    ///     println!("{}", line?.text);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn follow(&self) -> Result<Follow> {
+        self.check_has_logs()?;
+        // Before the first reading, so that no change between the two is missed.
+        let watch = self.watch_logs()?;
+        let reader = LogReader::open(self.dir().dir()).map_err(Error::io(self.dir().dir()))?;
+        Ok(Follow { lines: Lines::new(reader), watch, dropped: 0, done: false })
+    }
+
+    /// Reads a part of the output.
+    pub fn logs(&self) -> LogRequest<'_> {
+        LogRequest { job: self, query: LogQuery::default() }
+    }
+
+    /// Watches the output. No write from now on is missed.
+    pub(crate) fn watch_logs(&self) -> Result<LogWatch> {
+        self.quell.permit(Verb::Logs, "")?;
         let dir = self.dir();
         let mut watch = Watch::new().map_err(Error::io(dir.dir()))?;
         let added = watch.add(dir.dir()).and_then(|()| watch.add_quietly(&dir.live_path()));
         match added {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(dir.dir())(error)),
-            // What is gone is over, and that is found at the first look.
-            Ok(()) | Err(_) => Ok(LogWatch { job: self.clone(), watch, over: false }),
+            // The job has ended, which the first look finds out.
+            Ok(()) | Err(_) => Ok(LogWatch { job: self.clone(), watch, ended: false }),
         }
     }
 
-    /// What it has written.
-    pub fn logs(&self, query: &LogQuery) -> Result<LogPage> {
-        self.quell().permit(Verb::Logs, "")?;
+    pub(crate) fn log_page(&self, query: &LogQuery) -> Result<LogPage> {
+        self.quell.permit(Verb::Logs, "")?;
         query.page(self.dir().dir()).map_err(Error::io(self.dir().dir()))
     }
 
@@ -91,40 +206,40 @@ impl Job {
         Stream::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// That there is output to look for: an error for a job in the foreground, whose output is its caller's.
-    pub fn check_has_logs(&self) -> Result<()> {
+    /// Fails for a job in the foreground: its output went to its caller.
+    pub(crate) fn check_has_logs(&self) -> Result<()> {
         match self.dir().spec() {
             Ok(spec) if spec.request.is_foreground() => {
                 Err(Error::State(format!("{} is a `quell run`: its output went to its caller", self.id())))
             }
-            // A record that can't be read keeps nobody from the output.
+            // The output can be read without the specification.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 }
 
-/// A line as programs read it.
+/// A line of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogLine {
-    /// When its first byte came, by the wall clock.
+    /// When its first byte was read, by the wall clock.
     pub time: Timestamp,
-    /// Of which stream.
+    /// The stream that it was written to.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
-    /// It, without its end. What is no UTF-8 is replaced.
+    /// The text, without the line end. Bytes that are not UTF-8 are replaced.
     pub text: String,
     /// The offset of its first byte in the stream.
     pub offset: u64,
-    /// Whether it has an end. If not, it goes on, or was never ended, or its end was cut.
+    /// Whether it has a line end. If not, the line goes on, or was never ended, or its end was not kept.
     pub ended: bool,
-    /// Whether something in it had to be replaced.
+    /// Whether bytes were replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lossy: bool,
 }
 
-impl From<&Line> for LogLine {
-    fn from(line: &Line) -> Self {
+impl LogLine {
+    pub(crate) fn of(line: &Line) -> Self {
         let (text, lossy) = match str::from_utf8(&line.bytes) {
             Ok(text) => (text.to_owned(), false),
             Err(_) => (String::from_utf8_lossy(&line.bytes).into_owned(), true),
@@ -134,28 +249,28 @@ impl From<&Line> for LogLine {
     }
 }
 
-/// A gap as programs read it.
+/// Output that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogCut {
-    /// When what follows it came, by the wall clock.
+    /// When the output after the gap was read, by the wall clock.
     pub time: Timestamp,
-    /// Of which stream.
+    /// The stream that has the gap.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
-    /// The offset in the stream of the first byte that is missing.
+    /// The offset in the stream of the first missing byte.
     pub from: u64,
-    /// The offset of the first byte that is there again.
+    /// The offset of the first byte after the gap.
     pub to: u64,
     /// How many bytes are missing.
     pub bytes: u64,
-    /// How many line ends are missing, where that is known.
+    /// How many line ends are missing, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<u64>,
 }
 
-impl From<&Cut> for LogCut {
-    fn from(cut: &Cut) -> Self {
+impl LogCut {
+    pub(crate) fn of(cut: &Cut) -> Self {
         let Cut { stream, time_ns, from, to, bytes, lines } = *cut;
         Self { time: Timestamp::from_unix_ns(time_ns), stream, from, to, bytes, lines }
     }
@@ -165,37 +280,37 @@ impl From<&Cut> for LogCut {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unwritten {
-    /// Which stream.
+    /// The stream that could not be written.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stream: Stream,
-    /// The offset in the stream of the first byte that could not be written. How many are missing from there on is counted
-    /// among the cuts as soon as the disk has room again, and in the receipt.
+    /// The offset in the stream of the first byte that could not be written. The missing bytes are counted as a cut once the
+    /// disk has room again, and in the receipt.
     pub from: u64,
     /// The first error.
     pub why: String,
 }
 
-/// An answer to a [`LogQuery`] as programs read it.
+/// A part of a job's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogsView {
-    /// The lines, in the order in which they were ended.
+    /// The lines, in the order of their line ends.
     pub lines: Vec<LogLine>,
-    /// What was not kept, between and within them.
+    /// The output that was not kept, between and within the lines.
     pub cuts: Vec<LogCut>,
-    /// What is there and was left out.
+    /// The output that was kept and is left out of this answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
     pub omitted: Option<Omitted>,
-    /// The next query goes on from here.
+    /// Where the next request goes on.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cursor: Cursor,
-    /// What the streams had come to.
+    /// The size of the streams so far.
     pub totals: Output,
-    /// How many lines were longer than 1 MiB, so that only their first 1 MiB was matched.
+    /// How many lines were longer than 1 MiB, and were matched by their first 1 MiB.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub long_lines: u64,
-    /// What could not be written to disk.
+    /// The streams that could not be written to disk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwritten: Vec<Unwritten>,
 }
@@ -205,14 +320,13 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl LogsView {
-    /// An answer of `job`.
-    pub fn new(job: &Job, page: &LogPage) -> Self {
+    pub(crate) fn new(job: &Job, page: &LogPage) -> Self {
         let (mut lines, mut cuts) = (Vec::new(), Vec::new());
         for entry in &page.entries {
             match entry {
-                Entry::Line(line) => lines.push(line.into()),
-                Entry::Cut(cut) => cuts.push(cut.into()),
-                // It is in the end as well.
+                Entry::Line(line) => lines.push(LogLine::of(line)),
+                Entry::Cut(cut) => cuts.push(LogCut::of(cut)),
+                // `page.end` has it too.
                 Entry::Omitted(_) => {}
             }
         }

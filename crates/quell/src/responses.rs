@@ -7,10 +7,10 @@ use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Rece
 use quell_guard::{Decision, Verb};
 use serde::Serialize;
 
-use crate::config::{ConfigFile, Sourced};
+use crate::config::{ConfigFile, Loaded, Sourced};
 use crate::{
-    Cursor, Error, Job, JobState, JobView, Line, LiveMember, Loaded, LogCut, LogLine, LogQuery, LogsView,
-    Met, Result, Unwritten, Waited, settle_lost,
+    Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
+    Unwritten, Waited, settle_lost,
 };
 
 /// `quell start`, and `quell restart` for each job.
@@ -29,7 +29,7 @@ pub struct StartAnswer {
     pub job: Option<JobView>,
     /// How the wait for readiness ended, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Met>,
+    pub met: Option<Condition>,
     /// The last lines of its output, if it ended before it was ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -37,7 +37,7 @@ pub struct StartAnswer {
 
 impl StartAnswer {
     /// What is known of `job` now. `met`: how the wait for readiness ended.
-    pub fn new(job: &Job, restarted_from: Option<JobId>, met: Option<Met>) -> Self {
+    pub fn new(job: &Job, restarted_from: Option<JobId>, met: Option<Condition>) -> Self {
         Self { id: job.id(), restarted_from, job: job.view().ok(), met, last_lines: job.last_lines(met) }
     }
 }
@@ -63,6 +63,27 @@ pub struct StoppedJob {
     pub was_over: bool,
     /// Its receipt.
     pub receipt: Receipt,
+}
+
+/// `quell restart`, for each job.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RestartAnswer {
+    /// The new job's id.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub id: JobId,
+    /// That of the job whose place it takes.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub restarted_from: JobId,
+    /// How it is; absent if it is gone already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobView>,
+    /// What came of the wait for readiness, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<Condition>,
+    /// The last lines of its output, if it ended before it was ready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
 }
 
 /// `quell guard check`.
@@ -229,7 +250,7 @@ impl Job {
     /// Everything that is known of it. If it was lost, its stop is finished first; if it can't be proven dead, it is shown as
     /// `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
-        self.quell().permit(Verb::Status, "")?;
+        self.quell.permit(Verb::Status, "")?;
         match settle_lost(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),
@@ -261,28 +282,23 @@ impl Job {
         })
     }
 
-    /// The last lines of its output if it ended before what was waited for: they mostly say why. Long ones are cut.
-    pub fn last_lines(&self, met: Option<Met>) -> Vec<String> {
+    /// The last lines that it has written, if it ended before what was waited for: they mostly say why. Long ones are cut.
+    pub fn last_lines(&self, met: Option<Condition>) -> Vec<String> {
         const LINES: usize = 10;
         const LONGEST: usize = 400;
-        if met != Some(Met::Exit) {
+        if met != Some(Condition::Exit) {
             return Vec::new();
         }
-        let budget = Some((LINES * LONGEST * 4) as u64);
-        let page = self.logs(&LogQuery { tail: Some(LINES), budget, ..LogQuery::default() });
-        let text = |line: &Line| {
-            let text = String::from_utf8_lossy(&line.bytes);
-            match text.char_indices().nth(LONGEST) {
-                Some((at, _)) => format!("{}…", &text[..at]),
-                None => text.into_owned(),
-            }
+        let cut = |LogLine { text, .. }: LogLine| match text.char_indices().nth(LONGEST) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
         };
-        page.map(|page| page.lines().map(text).collect()).unwrap_or_default()
+        let read = self.logs().last(LINES).max_bytes((LINES * LONGEST * 4) as u64).read();
+        read.map(|page| page.lines.into_iter().map(cut).collect()).unwrap_or_default()
     }
 
     /// The output so far; none if it can't be read.
     fn written(&self) -> Option<Output> {
-        let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
-        self.logs(&nothing).ok().map(|page| page.end.totals)
+        self.logs().last(0).read().ok().map(|page| page.totals)
     }
 }

@@ -1,4 +1,4 @@
-//! Restarting a job: the same command as another job, once the old one is stopped.
+//! Restarting a job: the same command as a new job, once the old one is stopped.
 
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
@@ -10,51 +10,52 @@ use quell_guard::Verb;
 
 use crate::start::{is_inside_a_job, open_input, owner_lives};
 use crate::view::about;
-use crate::{Error, Job, Result, Stop};
+use crate::{Error, Job, Result, StopOptions};
 
-/// How many restarts of restarts are followed back.
+/// How many restarts in a row are followed back.
 const FOLLOWED: usize = 1000;
 
 impl Job {
-    /// Stops it if it is not over, and starts the same command anew, as a job with another id and the same name. Refused
-    /// as long as anything of the old tree is known to be alive. Whatever can be known to prevent the start is found out
-    /// before anything is stopped: the guard does not let the command be started, it is in the foreground, what it reads
-    /// can't be had again, its directory or its program is gone, somebody else restarts it or has done so.
-    pub fn restart(&self, stop: &Stop) -> Result<Job> {
+    /// Stops the job if it has not ended, and starts the same command as a new job with the same name. It is refused while a process
+    /// of the old tree is known to be alive.
+    ///
+    /// Everything that can prevent the start is checked before anything is stopped: the policy, a job in the foreground, an input
+    /// that can't be opened again, a missing directory or program, and another restart of the same job.
+    pub fn restart(&self, stop: &StopOptions) -> Result<Job> {
         self.quell.permit(Verb::Restart, &self.id().to_string())?;
         let unreadable = |name: &str| about(&self.dir().dir().join(name));
         if self.dir().spec().map_err(unreadable("spec.json"))?.request.is_foreground() {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         }
-        // What the specification has of it may be masked.
+        // Values in spec.json may be masked.
         let mut request = self.dir().launch().map_err(unreadable("launch.private.json"))?.request;
         let Mode::Background(background) = &mut request.mode else {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         };
         if background.test.is_some() {
-            // The guard judges tests by more than the record holds: what was approved then is not approved now.
+            // The record does not have everything that the guard judges a test run by.
             return Err(Error::State(format!("{} is a test run: run it again with `quell test`", self.id())));
         }
         let _restarting = self.lock_restart()?;
         if let Some(by) = self.successor()? {
             let id = self.id();
-            return Err(Error::State(format!("{id} was restarted before, as {by}, which is alive")));
+            return Err(Error::State(format!("{id} was restarted as {by}, which is alive")));
         }
         let stdin = self.input_again(&background.stdin)?;
         background.restarted_from = Some(self.id());
         background.nested = is_inside_a_job();
-        // A job whose owner is gone is restarted without one.
+        // A job whose owner is gone is restarted without an owner.
         background.owner = background.owner.filter(|owner| owner_lives(self.quell.home(), owner));
-        crate::roles::check_request(self.quell.home(), &request)?;
+        crate::admit::check_start(self.quell.home(), &request)?;
         quell_keeper::check(&request)?;
-        self.stop_admitted(stop)?;
+        let _ = self.stop_permitted(stop)?;
         fault_point(FaultPoint::RestartStopped);
         self.quell.start_request(&request, stdin)
     }
 
-    /// Holds others off who would restart it too: each would start a job. The kernel lets go of it if this process dies.
+    /// Prevents another restart at the same time, which would start a second job. The kernel releases the lock if this process dies.
     fn lock_restart(&self) -> Result<File> {
-        // Its keeper has the directory itself locked.
+        // The keeper holds a lock on the directory itself.
         let path = self.dir().dir().join("launch.private.json");
         let launch = File::open(&path).map_err(Error::io(path))?;
         match launch.try_lock() {
@@ -66,30 +67,30 @@ impl Job {
         }
     }
 
-    /// The live job that came of restarting this one, or of restarting that one, and so on.
+    /// The live job that this one was restarted as, directly or through other restarts.
     fn successor(&self) -> Result<Option<JobId>> {
         let from = |job: &Job| job.dir().spec().ok()?.request.as_background()?.restarted_from;
         for job in self.quell.live()? {
             let before = |id: &JobId| from(&self.quell.job_with(*id));
             let mut line = std::iter::successors(from(&job), before).take(FOLLOWED);
-            if line.any(|id| id == self.id()) && !job.is_over_now()? {
+            if line.any(|id| id == self.id()) && !job.has_ended_now()? {
                 return Ok(Some(job.id()));
             }
         }
         Ok(None)
     }
 
-    /// Whether it is over; one whose keeper was lost is finished first.
-    fn is_over_now(&self) -> Result<bool> {
+    /// Whether it has ended. A lost job is finished first.
+    fn has_ended_now(&self) -> Result<bool> {
         crate::settle_lost(self.dir())?;
-        self.is_over()
+        self.has_ended()
     }
 
-    /// What it reads, opened again.
+    /// Opens what the job reads once more.
     fn input_again(&self, stdin: &Stdin) -> Result<OwnedFd> {
         match stdin {
             Stdin::File(path) => open_input(path),
-            // Whatever that was, it is not this process's.
+            // This process has another standard input than the one that started the job.
             Stdin::Inherited => Err(Error::State(format!(
                 "{} reads the standard input of the process that started it, which can't be opened again: start it as a new job",
                 self.id()

@@ -1,7 +1,7 @@
-//! The roles in which quell executes itself: the keeper of a background job, and the teller of a lost job's hooks.
+//! The roles in which quell executes itself: the keeper of a background job, and the process that runs the hooks of a lost job.
 //!
-//! Any process can execute quell in these roles, with a request of its own on standard input. So each role asks the guard
-//! itself and writes the audit line before it runs anything, whatever its caller has done already.
+//! Any process can execute quell in these roles, with a request of its own on standard input. So each role asks the guard itself and
+//! writes the audit line before it runs anything, whatever its caller has done.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -12,33 +12,34 @@ use quell_guard::{Asker, BUILT_IN, Decision, DecisionCode, Guard, Permit, Policy
 use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
+use crate::admit::{decide_start, program, request_mask};
 use crate::start::resolve_request;
 use crate::{Config, Error, Result};
 
 /// The exit code of what the guard refuses.
 const REFUSED: u8 = 4;
 
-/// How large the notice about a lost job can be: a few events.
-const MOST_NOTICE: u64 = 1 << 20;
+/// The size limit of the events of a lost job. There are only a few.
+const MAX_EVENTS: u64 = 1 << 20;
 
-/// A request that the guard admits as a test run.
+/// A request that the guard permits as a test run.
 #[derive(Clone, Debug)]
 pub struct AdmittedTests {
-    /// What it said.
+    /// The guard's decision.
     pub decision: Decision,
     /// The request made again: what was checked, and of the rest only what can't run or write anything.
     pub request: JobRequest,
 }
 
-/// What the guard says about a request as a test run; none if it is not one. The crate `quell-test` knows.
+/// Judges a request as a test run; none if it is not one. The crate `quell-test` has the rules.
 pub type TestJudge =
     fn(&Config, &Home, &JobRequest) -> Option<std::result::Result<AdmittedTests, Box<Decision>>>;
 
-/// The whole life of `quell __keep`: keeps the job that is asked for on standard input, if the guard admits it, as a start or,
-/// by `judge`, as a test run.
+/// The main function of `quell __keep`: keeps the job that is requested on standard input, if the guard permits it, as a start or, by
+/// `judge`, as a test run.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn keep(judge: TestJudge) -> ExitCode {
+pub fn keeper_main(judge: TestJudge) -> ExitCode {
     quell_keeper::keeper_main(|message, stdin| {
         let path = message.home.clone();
         admit_request(message, stdin, judge).map_err(|error| match error {
@@ -54,13 +55,13 @@ pub fn keep(judge: TestJudge) -> ExitCode {
     })
 }
 
-/// The whole life of `quell __tell`: tells the hooks of a lost job, if the guard admits that. Hooks run commands, and the
-/// record that they come from can be forged: they need what a start needs.
+/// The main function of `quell __tell`: runs the hooks of a lost job, if the guard permits that. Hooks run commands, and the record
+/// that they come from can be forged, so they need what a start needs.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn tell() -> ExitCode {
+pub fn notify_hooks_main() -> ExitCode {
     let mut text = String::new();
-    let read = std::io::stdin().take(MOST_NOTICE).read_to_string(&mut text);
+    let read = std::io::stdin().take(MAX_EVENTS).read_to_string(&mut text);
     let Some(notice) = serde_json::from_str::<HookNotice>(&text).ok().filter(|_| read.is_ok()) else {
         return ExitCode::FAILURE;
     };
@@ -68,37 +69,14 @@ pub fn tell() -> ExitCode {
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
-    match note(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
+    match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
         Ok(_) => quell_keeper::notify_hooks(notice),
         Err(_) => ExitCode::from(REFUSED),
     }
 }
 
-fn program(request: &JobRequest) -> String {
-    let program = request.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    request.masked_values().apply(&program)
-}
-
-/// What the log does not show of a request: what the settings mask, and what is masked of the job.
-fn mask_of(config: &Config, request: &JobRequest) -> Mask {
-    config.mask_with(&request.mask, &request.env.set)
-}
-
-/// Refuses a request that today's policy does not admit. The process that starts the job asks again, and writes the line of
-/// an allowance.
-pub(crate) fn check_request(home: &Home, request: &JobRequest) -> Result<()> {
-    let config = Config::from_files_here()?;
-    // Test runs are not restarted.
-    let (verb, decision, _) = decide_request(&config, home, request, |_, _, _| None);
-    if decision.allowed {
-        return Ok(());
-    }
-    let mask = mask_of(&config, request);
-    Err(Guard::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
-}
-
-/// Lets a request for a background job pass, or refuses it. A test run is made again from what was checked of it. After: the
-/// log has a line about it.
+/// Permits or refuses a request for a background job. A test run is made again from what was checked of it. After: the audit log has
+/// a line about it.
 fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Result<(StartMessage, OwnedFd)> {
     let home = Home::at(&message.home);
     let request = &message.request;
@@ -106,12 +84,12 @@ fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Res
     let (mask, verb, decision, tests) = match Config::from_files_here() {
         Ok(config) => {
             let (verb, decision, tests) = decide_request(&config, &home, request, judge);
-            (mask_of(&config, request), verb, Ok(decision), tests)
+            (request_mask(&config, request), verb, Ok(decision), tests)
         }
-        Err(error) => (mask_of(&Config::default(), request), Verb::Start, Err(error), None),
+        Err(error) => (request_mask(&Config::default(), request), Verb::Start, Err(error), None),
     };
-    // What comes of it is written down by the caller.
-    let _permit = note(&home, mask, verb, &program, decision)?;
+    // The caller records whether the job was started.
+    let _permit = log_decision(&home, mask, verb, &program, decision)?;
     match tests {
         Some(tests) => {
             let (request, stdin) = resolve_request(&home, &tests.request)?;
@@ -121,24 +99,18 @@ fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Res
     }
 }
 
-/// Whether today's policy lets a background job be started, and the verb that it is admitted as: a start, or else a test run
-/// if it is one. The request of a test run holds only as it is given back.
+/// Decides about a background job, as a start or else as a test run if it is one. A test run is only permitted with the request that
+/// is returned.
 fn decide_request(
     config: &Config,
     home: &Home,
     request: &JobRequest,
     judge: TestJudge,
 ) -> (Verb, Decision, Option<AdmittedTests>) {
-    let start = decide_verb(&config.guard, Verb::Start);
+    let (verb, start) = decide_start(config, request);
     let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
-    // The command of a probe is run by `quell run`, which asks the policy again each time.
-    let run = decide_verb(&config.guard, Verb::Run);
-    let has_probe = request.as_background().is_some_and(|background| background.ready.rules.cmd.is_some());
-    if start.allowed && has_probe && !run.allowed {
-        return (Verb::Run, run, None);
-    }
-    if start.allowed {
-        return (Verb::Start, start, None);
+    if start.allowed || verb != Verb::Start {
+        return (verb, start, None);
     }
     match judge(config, home, request) {
         Some(Ok(tests)) => (Verb::Test, tests.decision.clone(), Some(tests)),
@@ -147,12 +119,18 @@ fn decide_request(
     }
 }
 
-/// Writes the decision down for whoever called the process that executed this one. Without a line nothing is allowed.
-fn note(home: &Home, mask: Mask, verb: Verb, target: &str, decision: Result<Decision>) -> Result<Permit> {
-    let gate = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
+/// Writes the decision into the audit log, for the caller of the process that executed this one. If that fails, nothing is permitted.
+fn log_decision(
+    home: &Home,
+    mask: Mask,
+    verb: Verb,
+    target: &str,
+    decision: Result<Decision>,
+) -> Result<Permit> {
+    let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
     let unreadable = |error: Error| {
         let hint = error.suggestion().unwrap_or_default();
         Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), hint)
     };
-    Ok(gate.noted(verb, target, decision.unwrap_or_else(unreadable))?)
+    Ok(guard.noted(verb, target, decision.unwrap_or_else(unreadable))?)
 }

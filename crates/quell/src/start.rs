@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
@@ -16,41 +15,41 @@ use quell_keeper::{StartError, StartMessage, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 
-use quell_guard::{Permit, Verb};
+use quell_guard::Verb;
 
 use crate::{Error, Job, Quell, Result, record_start};
 
-/// The verb by which a keeper is executed.
-pub const KEEP_VERB: &str = "__keep";
+/// The verb with which quell executes itself as a keeper.
+const KEEP_VERB: &str = "__keep";
 
-/// How long a start may take: two talks with the user's systemd, on a busy machine.
+/// How long a start may take: two requests to the user's systemd, on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The variables that name a job to its processes, and mark them.
+/// The variables that tell a job's processes which job they belong to.
 const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
-/// How often in a row a name may be found with a job that was lost just then.
+/// How many times in a row the name may belong to a job that is lost.
 const LOST_NAMESAKES: usize = 3;
-/// The variable that names the session which jobs are part of.
+/// The variable that names the session of new jobs.
 const SESSION: &str = "QUELL_SESSION";
 
-/// Refuses a request that could never be carried out.
+/// Refuses a request that can't be carried out.
 fn check(request: &JobRequest, background: &Background) -> Result<()> {
     let bad = |why: String| Err(Error::BadValue(why));
     if let Some(name) = &request.name
         && !quell_store::is_name(name)
     {
-        return bad(format!("`{name}` is no name: use 1 to 64 letters, digits, `.`, `-` or `_`"));
+        return bad(format!("invalid name `{name}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
     }
     if let Some(session) = &background.session
         && !quell_store::is_name(session)
     {
-        return bad(format!("`{session}` is no session: use 1 to 64 letters, digits, `.`, `-` or `_`"));
+        return bad(format!("invalid session `{session}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
     }
     let ready = &background.ready.rules;
     if let Some(text) = &ready.log
         && let Err(error) = regex_lite::Regex::new(text)
     {
-        return bad(format!("`{text}` is no regular expression: {error}"));
+        return bad(format!("invalid regular expression `{text}`: {error}"));
     }
     if let Some(url) = &ready.http
         && url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
@@ -72,7 +71,7 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
     Ok(())
 }
 
-/// The request with all that depends on this process filled in: what a keeper is asked. And what the job reads, opened.
+/// Fills in everything that depends on this process: the result is what the keeper gets. Opens what the job reads.
 pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobRequest, OwnedFd)> {
     let mut request = request.clone();
     let Mode::Background(background) = &request.mode else {
@@ -95,7 +94,7 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     request.mode = Mode::Background(background);
     let mask = request.masked_values();
     for (what, text) in [("name", request.name.as_deref()), ("session", request.session())] {
-        // Others find the job by it, and files are called so.
+        // It is shown as the name of a file, and jobs are found by it.
         if text.is_some_and(|text| mask.hides(text)) {
             let why = format!("the {what} holds a value that is to be masked: choose another {what}");
             return Err(Error::BadValue(why));
@@ -104,7 +103,7 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     Ok((request, given))
 }
 
-/// Opens what a job reads, and makes the path of a file absolute.
+/// Opens what a job reads, and makes its path absolute.
 fn open_stdin(stdin: &mut Stdin) -> Result<OwnedFd> {
     match stdin {
         Stdin::Null | Stdin::Pipe => {
@@ -118,7 +117,7 @@ fn open_stdin(stdin: &mut Stdin) -> Result<OwnedFd> {
     }
 }
 
-/// All variables that the job gets, but those by which quell marks it.
+/// All variables that the job gets, except those that quell sets itself.
 fn whole_environment(asked: &Environment, session: Option<&str>) -> Environment {
     let mut all = asked.variables();
     let own = || OWN_VARIABLES.iter().chain(fault::VARIABLES);
@@ -129,11 +128,11 @@ fn whole_environment(asked: &Environment, session: Option<&str>) -> Environment 
     Environment { clear: true, set: all.into_iter().collect() }
 }
 
-/// Whether `url` is http://HOST[:PORT][/PATH], with a port that there can be.
+/// Whether `url` is http://HOST[:PORT][/PATH], with a valid port.
 fn can_be_asked(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else { return false };
     let place = rest.split('/').next().unwrap_or_default();
-    // In brackets there are colons that are none of a port.
+    // The colons of an IPv6 address, which is in brackets, don't begin a port.
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         Some(_) | None => (place, None),
@@ -141,7 +140,7 @@ fn can_be_asked(url: &str) -> bool {
     !host.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-/// Opens what a job is to read. A fifo that nobody writes to is waited for by the program, not here.
+/// Opens what a job reads. It does not wait for the writer of a fifo; the program does.
 pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
     let failed =
         |error: std::io::Error| StartError::Stdin { path: path.to_owned(), error: error.to_string() };
@@ -161,24 +160,24 @@ fn own_session() -> Result<Option<String>> {
 fn bad_session(session: &str) -> Error {
     Error::Variable {
         name: SESSION.into(),
-        // It may hold what a terminal would obey.
-        message: format!("{session:?} is no session"),
+        // Escaped: it may contain control characters.
+        message: format!("{session:?} is not a session name"),
         hint: "use 1 to 64 letters, digits, `.`, `-` or `_`, or unset it".into(),
     }
 }
 
-/// Whether this process is part of a job.
+/// Whether this process belongs to a job.
 pub fn is_inside_a_job() -> bool {
     std::env::var_os("QUELL_MARK").is_some_and(|mark| !mark.is_empty())
 }
 
-/// The job that this process is part of, if it lives.
+/// The job that this process belongs to, if it is alive.
 fn outer_job(home: &Home) -> Option<JobId> {
     let id: JobId = std::env::var("QUELL_JOB").ok()?.parse().ok()?;
     matches!(home.job(id).liveness(), Ok(Liveness::Supervised)).then_some(id)
 }
 
-/// Whether an owner is still there.
+/// Whether an owner is alive.
 pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
     let id = match owner {
         Owner::Process { id } => Some(*id),
@@ -187,21 +186,21 @@ pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
     id.is_some_and(quell_contain::is_alive)
 }
 
-/// The identity of the process `pid`, to be given as the owner of a job.
+/// The identity of the process `pid`, for [`Owner::Process`].
 pub fn owner_process(pid: u32) -> Result<ProcId> {
     let stat =
         quell_sys::stat(pid).map_err(|_| StartError::OwnerGone(format!("there is no process {pid}")))?;
     Ok(stat.id())
 }
 
-/// The parent of the process `pid`. In a container process 1 can be a parent like any other; elsewhere it is the parent of
-/// those whose own has exited.
+/// The parent of the process `pid`. Process 1 counts as a parent only in a container: elsewhere it adopts processes whose parent has
+/// exited.
 pub fn parent_of(pid: u32) -> Result<u32> {
     match quell_sys::stat(pid) {
         Ok(stat) if stat.ppid > 1 => Ok(stat.ppid),
         Ok(stat) if stat.ppid == 1 && !quell_sys::in_first_pid_namespace() => Ok(1),
         Ok(_) | Err(_) => {
-            Err(StartError::OwnerGone(format!("process {pid} has no parent that could be one")).into())
+            Err(StartError::OwnerGone(format!("process {pid} has no parent that can be an owner")).into())
         }
     }
 }
@@ -211,20 +210,16 @@ fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Error {
 }
 
 impl Quell {
-    /// Starts a job in the background: when this returns, the program runs, held and on record. With an error nothing runs,
-    /// and nothing is left behind.
+    /// Starts a background job from a request. [`Quell::command`] builds one step by step. After: the program runs, contained and on
+    /// record; or an error is returned, nothing runs, and nothing is left behind.
     ///
-    /// The keeper is another process, made by exec: this one is not forked, however many threads and how much memory it
-    /// has.
+    /// The keeper is a new program: this process is not forked, however many threads and how much memory it has.
     ///
     /// ```no_run
     /// # fn main() -> quell::Result<()> {
-    /// use std::time::Duration;
     /// let mut request = quell::JobRequest::background(["npm", "run", "dev"]);
     /// request.name = Some("web".into());
-    /// request.timeout = Some(Duration::from_secs(3600));
-    /// let job = quell::Quell::new()?.start(&request)?;
-    /// println!("{}", job.id());
+    /// let job = quell::Quell::open()?.start(&request)?;
     /// # Ok(())
     /// # }
     /// ```
@@ -240,19 +235,7 @@ impl Quell {
         started
     }
 
-    /// Starts a test run. Before: `permit` is that of the test run. The job that comes back can be stopped through this handle
-    /// without asking again.
-    pub fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job> {
-        if permit.verb() != Verb::Test {
-            let why = format!("a test run needs a permit for `test`, not for `{}`", permit.verb());
-            return Err(Error::BadValue(why));
-        }
-        let (request, stdin) = resolve_request(self.home(), request)?;
-        let id = self.start_request(&request, stdin)?.id();
-        Ok(Self { started: Some(id), permit: Some(Arc::new(permit.clone())), ..self.clone() }.job_with(id))
-    }
-
-    /// Starts it. If its name is that of a job that was lost, that one is finished first.
+    /// Starts the job. If its name belongs to a lost job, that one is finished first.
     pub(crate) fn start_request(&self, request: &JobRequest, stdin: OwnedFd) -> Result<Job> {
         let message = StartMessage { home: self.home().dir().to_owned(), request: request.clone() };
         let mut bytes = serde_json::to_vec(&message)
@@ -278,7 +261,7 @@ impl Quell {
             _ => failed("start the keeper")(error),
         })?;
         fault_point(FaultPoint::KeepExecuted);
-        // Else the keeper's end would be open here as long as the command.
+        // The command holds the keeper's end of the socket pair.
         drop(command);
         // What was executed forks, and exits when the job is on record. Its child goes on as the standby.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;

@@ -1,4 +1,4 @@
-//! The sweep: every lost job is finished, and what quell has left lying about is put away.
+//! The sweep: finishes every lost job, and removes what quell has left behind.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,45 +11,45 @@ use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
 use crate::recover::{Finish, Finisher, Keepers, LostJob, RecoveryCase, Survivors, finish_lost, settle};
-use crate::{Error, Result, index, resolve};
+use crate::{DryRun, Error, Result, index, resolve};
 
-/// How long what is left of an ended job in its cgroup may take to die.
-const LITTER_PATIENCE: Duration = Duration::from_secs(10);
-/// How often the live jobs are gone over. One that is stopped may take with it the keepers of jobs that were started in it.
+/// How long processes in the cgroup of an ended job may take to die.
+const CLEAR_PATIENCE: Duration = Duration::from_secs(10);
+/// How many times the live jobs are looked at. Stopping one may kill the keepers of jobs that were started in it.
 const ROUNDS: usize = 16;
 
-/// What a sweep found, and did or would do.
+/// What a sweep found, and what it did or would do.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepReport {
-    /// Whether nothing was done, only said.
+    /// Whether nothing was changed.
     pub dry_run: bool,
-    /// How many jobs are alive and kept.
+    /// How many jobs are alive and have a keeper.
     pub kept: usize,
-    /// The lost ones.
+    /// The lost jobs, and those whose end is not proven.
     pub jobs: Vec<SweptJob>,
-    /// What else quell had left.
+    /// What else quell had left behind.
     pub leftovers: Vec<Leftover>,
 }
 
-/// What is to be done about a lost job.
+/// What is done about a lost job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SweepAction {
-    /// What is left of it is killed, and its end put on record.
+    /// Its processes are killed, and its end is put on record.
     Stop,
-    /// It has ended, and is only put among the ended ones.
+    /// It has ended. Only its record is closed.
     Settle,
-    /// It never ran, and its record is removed.
+    /// It never ran. Its record is removed.
     Remove,
-    /// Another quell is finishing it, and is waited for.
+    /// Another quell is finishing it. The sweep waits for that.
     Wait,
-    /// It ended earlier, and its end is not proven. Nothing is done about it.
+    /// It ended earlier, and its end is not proven. Nothing is done.
     Report,
 }
 
-/// A lost job.
+/// A job that a sweep has found.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweptJob {
@@ -61,32 +61,32 @@ pub struct SweptJob {
     pub name: Option<String>,
     /// Its command.
     pub command: Vec<String>,
-    /// What is done about it.
+    /// What was done, or would be.
     pub action: SweepAction,
-    /// How many processes of it were found alive.
+    /// How many of its processes were found alive.
     pub processes: usize,
-    /// Why it ended, once it has.
+    /// The cause of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// What was proven, once it was counted.
+    /// What was proven about its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Who is not proven dead.
+    /// The processes that are still alive.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<ProcId>,
-    /// Why it could not be finished.
+    /// Why it could not be finished, if it could not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What is to be done about a cgroup that belongs to no live job.
+/// What is done about a cgroup that belongs to no live job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverAction {
-    /// It is empty, and is removed.
+    /// It is empty and is removed.
     Remove,
-    /// Its job has ended; who is in it is killed, and it is removed.
+    /// Its job has ended. The processes in it are killed, and it is removed.
     Kill,
 }
 
@@ -94,20 +94,20 @@ pub enum LeftoverAction {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Leftover {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// For which job it was made.
+    /// The job that it was made for.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// What is done about it.
+    /// What was done, or would be.
     pub action: LeftoverAction,
-    /// Why that could not be done.
+    /// Why that failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl SweepReport {
-    /// Whether everything that was found is proven gone (or, in a dry run, could be tried).
+    /// Whether everything that was found is proven gone. In a dry run: whether it could be tried.
     pub fn all_gone(&self) -> bool {
         let gone = |job: &SweptJob| {
             job.error.is_none()
@@ -116,7 +116,7 @@ impl SweepReport {
         };
         let cleared = |leftover: &Leftover| match leftover.action {
             LeftoverAction::Kill => leftover.error.is_none(),
-            // An empty directory is nobody.
+            // An empty cgroup has no processes.
             LeftoverAction::Remove => true,
         };
         self.jobs.iter().all(gone) && self.leftovers.iter().all(cleared)
@@ -139,7 +139,7 @@ impl SweptJob {
         }
     }
 
-    /// What the record says by now.
+    /// With what the record says now.
     fn with_record(mut self, job: &JobDir) -> Self {
         if let Ok(record) = job.record() {
             self.cause = record.state.ending().map(|ending| ending.cause);
@@ -150,23 +150,24 @@ impl SweptJob {
     }
 }
 
-/// Finishes every lost job in `home`, and removes what else was left. With `dry_run` it only says what it would do.
+/// Finishes every lost job in `home`, and removes what quell has left behind.
 ///
-/// An error is about the home itself; what goes wrong with one job is in the report, and does not keep the others waiting.
-pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
+/// An error is about the home itself. What goes wrong with one job is in the report, and the others are swept all the same.
+pub(crate) fn sweep(home: &Home, dry_run: DryRun) -> Result<SweepReport> {
+    let dry_run = dry_run.is_dry();
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
-    // It says what is killed: nobody else may have a say in that.
+    // The records say what is killed, so no other user may write them.
     home.check().map_err(failed)?;
-    // What can't be read for lack of descriptors would be taken for what is not there.
+    // Without a free descriptor, a file that can't be opened would look like one that does not exist.
     quell_store::check_room().map_err(failed)?;
-    // Those of which nothing is left on disk are made again by their keepers.
+    // Keepers make the files again of jobs that have none left on disk.
     home.kept().into_iter().for_each(|id| drop(home.job(id).liveness()));
-    // Those that no process keeps either are known by their cgroups.
+    // Jobs that have no keeper either are known by their cgroups.
     let remains = if dry_run { resolve::remains(home, None) } else { Vec::new() };
     if !dry_run {
         resolve::record_remains(home, None);
     }
-    // Read before the first job is finished: an ended one may be removed.
+    // Read before the first job is finished, because finished jobs may be removed.
     let places = recorded_places(home)?;
     let mut report = SweepReport { dry_run, kept: 0, jobs: Vec::new(), leftovers: Vec::new() };
     report.jobs.extend(remains.into_iter().map(|id| {
@@ -197,7 +198,7 @@ pub(crate) fn sweep(home: &Home, dry_run: bool) -> Result<SweepReport> {
     if !dry_run {
         home.remove_stale_locks().map_err(failed)?;
         match home.remove_stale_name_links() {
-            // Somebody who claims a name stands still: what is half done may be that one's. It is for the next sweep.
+            // Another process is paused while claiming a name; a half-made link may be its own. The next sweep looks again.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => drop(other.map_err(failed)?),
         }
@@ -227,17 +228,17 @@ fn unproven(home: &Home) -> Result<Vec<JobId>> {
     Ok(found)
 }
 
-/// The cgroups below which live jobs say that theirs are.
+/// The parent cgroups of the live jobs, by their records.
 fn recorded_places(home: &Home) -> Result<Vec<PathBuf>> {
     let live = home.live().map_err(|error| Error::Io { path: home.dir().to_owned(), error })?;
     let cgroups = live.into_iter().filter_map(|id| home.job(id).record().ok()?.state.tree()?.cgroup.clone());
     Ok(cgroups.filter_map(|path| Some(path.parent()?.to_owned())).collect())
 }
 
-/// What a look at one job came to.
+/// The result of the look at one job.
 enum Look {
     Kept,
-    /// It was over before we came.
+    /// It had ended before.
     Over,
     Swept(Box<SweptJob>),
 }
@@ -271,7 +272,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     }
     swept(match finish_lost(job, lock) {
         Ok(Finish::Kept) => return Look::Kept,
-        // What was seen of it may have changed since.
+        // It may have changed since it was looked at.
         Ok(Finish::Removed) => SweptJob { action: SweepAction::Remove, ..found },
         Ok(Finish::Settled) => SweptJob::new(job, SweepAction::Settle).with_record(job),
         Ok(Finish::Stopped(receipt)) => SweptJob {
@@ -294,16 +295,16 @@ fn would_stop(job: &JobDir, lost: &LostJob) -> SweptJob {
     }
 }
 
-/// What is done about a cgroup that is named for a job; none if that job lives, or may live in another home than this.
+/// Clears a cgroup that is named after a job; none if that job is alive, or may be alive in another home.
 fn clear(home: &Home, stale: &StaleCgroup, dry_run: bool) -> Option<Leftover> {
     let job = home.job(stale.id);
     let action = match job.liveness() {
-        // One that could not be finished is in the report already.
+        // A job that could not be finished is in the report already.
         Ok(Liveness::Supervised | Liveness::Finishing | Liveness::Orphaned(_)) | Err(_) => return None,
         Ok(Liveness::Ended) if job.exists() && stale.is_populated() => LeftoverAction::Kill,
         Ok(Liveness::Ended) if job.exists() || stale.is_abandoned() => LeftoverAction::Remove,
         Ok(Liveness::Ended) => return None,
     };
-    let error = if dry_run { None } else { stale.clear(LITTER_PATIENCE).err() };
+    let error = if dry_run { None } else { stale.clear(CLEAR_PATIENCE).err() };
     Some(Leftover { path: stale.path.clone(), id: stale.id, action, error })
 }

@@ -1,4 +1,4 @@
-//! Who is in a job, and who was.
+//! The processes of a job.
 
 use quell_core::{JobSpec, ModeKind, Receipt};
 use quell_keeper::control_protocol::LiveMember;
@@ -6,54 +6,31 @@ use quell_keeper::control_protocol::LiveMember;
 use quell_guard::Verb;
 
 use crate::recover::{LostJob, mask_of};
-use crate::responses::TreeAnswer;
 use crate::{Error, Job, JobState, Result};
 
-/// The tree of a job.
+/// The processes of a job.
 #[derive(Clone, Debug)]
 pub enum ProcessTree {
-    /// It lives: its processes, parents first.
+    /// The job is alive: its state and its processes, parents first.
     Alive(JobState, Vec<LiveMember>),
-    /// It has ended: its receipt has its members and their fates.
+    /// The job has ended: its receipt has the members and their fates.
     Ended(Box<Receipt>),
 }
 
-impl ProcessTree {
-    /// As programs read it.
-    pub fn answer(&self, id: quell_core::JobId) -> TreeAnswer {
-        match self {
-            Self::Alive(state, processes) => TreeAnswer {
-                id,
-                state: *state,
-                processes: processes.clone(),
-                members: Vec::new(),
-                members_omitted: 0,
-            },
-            Self::Ended(receipt) => TreeAnswer {
-                id,
-                state: JobState::Ended,
-                processes: Vec::new(),
-                members: receipt.members.clone(),
-                members_omitted: receipt.members_omitted,
-            },
-        }
-    }
-}
-
 impl Job {
-    /// Who is in it now; or, if it has ended, who was. If its keeper was lost, its stop is finished first.
+    /// The processes of the job, or what became of them if it has ended. A lost job is finished first.
     ///
-    /// A job in the foreground is looked at from outside: who has just been forked may be missing.
-    pub fn whole_tree(&self) -> Result<ProcessTree> {
-        self.quell().permit(Verb::Tree, "")?;
-        // Once more if it ends while it is looked at.
+    /// The processes of a job in the foreground are found from outside: one that was just forked may be missing.
+    pub fn tree(&self) -> Result<ProcessTree> {
+        self.quell.permit(Verb::Tree, "")?;
+        // A second time if the job ends between the two calls.
         for _ in 0..2 {
             let view = self.view()?;
             if view.state == JobState::Ended {
                 break;
             }
             let seen = match view.mode {
-                ModeKind::Start => self.tree(),
+                ModeKind::Start => self.members(),
                 ModeKind::Run => self.seen_from_outside(),
             };
             match seen {
@@ -89,7 +66,7 @@ impl Job {
                     memory: stat.resident * page,
                     command: match &mask {
                         Ok(mask) => mask.apply_to_cut(&member.command),
-                        // What the values are is not known: then nothing of it is shown.
+                        // The masked values are not known, so nothing is shown.
                         Err(_) => "***".into(),
                     },
                 })

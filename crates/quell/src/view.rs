@@ -117,18 +117,18 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// The job by its files. A job without a state is `created`. It is never `lost` here, because only the lock can tell that:
-    /// see [`JobView::look`].
-    pub fn read(job: &JobDir) -> Result<Self> {
+    /// The job as its files tell it. A job without a state is `created`; nothing is ever `lost` here, because that takes
+    /// a look at its lock: see [`JobView::look`].
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         Ok(Records::read(job)?.view())
     }
 
     /// The job by its files and its lock: a job that has not ended and has no keeper is `lost`. So is a job whose state says that
     /// it ended while its lock still exists: a job can rewrite its state.
     ///
-    /// If the lock is free, it is taken for an instant. It is not touched before the job's specification exists, because the
-    /// process that puts a job on record must get the lock first.
-    pub fn look(job: &JobDir) -> Result<Self> {
+    /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
+    /// puts a job on record takes the lock first, and must not find it taken.
+    pub(crate) fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
         if view.state == JobState::Ended && !job.live_path().exists() && !job.is_dir_held() {
@@ -198,7 +198,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub fn read(job: &JobDir) -> Result<Self> {
+    pub(crate) fn read(job: &JobDir) -> Result<Self> {
         let at = |name: &str| job.dir().join(name);
         let spec = match job.spec() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !job.exists() => {

@@ -1,4 +1,4 @@
-//! Waiting for jobs: one bounded call for the end, readiness, a line of output, or silence.
+//! Waiting for jobs: for the end, readiness, a line of output, or silence.
 
 use std::time::{Duration, Instant};
 
@@ -7,200 +7,237 @@ use quell_store::{Line, LineOrCut, Lines, LogReader, MATCHED, Matches, Watch};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::call::Caller;
+use crate::keeper_client::KeeperClient;
+use crate::logs::regex;
 use crate::{Error, Job, JobState, JobView, Result};
 
-/// How long a keeper may take to be called; one that is busier is watched from afar.
-const LINE_PATIENCE: Duration = Duration::from_millis(50);
+/// How long connecting to a keeper may take before its files are watched instead.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(50);
 
-/// What is waited for. The first that holds for a job settles it; its end settles it in any case.
+/// What to wait for: the end of a job, and what else is added. The first that happens ends the wait.
+///
+/// ```no_run
+/// # fn main() -> quell::Result<()> {
+/// use std::time::Duration;
+/// let job = quell::Quell::open()?.job("web")?;
+/// let waited = job.wait(&quell::WaitFor::end().ready().log("listening")?, Some(Duration::from_secs(30)))?;
+/// println!("{:?}", waited.met);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Conditions {
-    /// It is ready: it runs, and has shown that it is ready in this run.
-    pub ready: bool,
-    /// A line of its output matches.
-    pub log: Option<Regex>,
-    /// No output and no CPU time in the whole tree for so long.
-    pub stall: Option<Duration>,
+#[must_use]
+pub struct WaitFor {
+    ready: bool,
+    log: Option<Regex>,
+    stall: Option<Duration>,
 }
 
-/// What settled the wait for one job.
+impl WaitFor {
+    /// The end of the job.
+    pub fn end() -> Self {
+        Self::default()
+    }
+
+    /// Adds readiness: the job runs, and has shown in this run that it is ready.
+    pub fn ready(self) -> Self {
+        Self { ready: true, ..self }
+    }
+
+    /// Adds a line of output that matches this regular expression.
+    pub fn log(self, pattern: &str) -> Result<Self> {
+        Ok(Self { log: Some(regex(pattern)?), ..self })
+    }
+
+    /// Adds silence: no output and no CPU time in the whole tree for this long.
+    pub fn stall(self, stall: Duration) -> Self {
+        Self { stall: Some(stall), ..self }
+    }
+
+    /// Whether only the end is waited for.
+    fn is_end(&self) -> bool {
+        !self.ready && self.log.is_none() && self.stall.is_none()
+    }
+}
+
+/// Whether a wait for several jobs is over when one of them has met its condition, or when all have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitMode {
+    /// All of them.
+    #[default]
+    All,
+    /// Any one of them.
+    Any,
+}
+
+/// What ended the wait for one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Met {
+pub enum Condition {
     /// It has ended.
     Exit,
     /// It is ready.
     Ready,
     /// A line matched.
     Log,
-    /// It does nothing any more.
+    /// It was silent.
     Stall,
-    /// Nothing yet.
+    /// Nothing has happened in time.
     Nothing,
 }
 
-/// What became of the wait for one job.
+/// The result of the wait for one job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[must_use]
 pub struct Waited {
-    /// Which job.
+    /// The id of the job.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
-    /// What settled it.
-    pub met: Met,
-    /// The line that matched; of a longer one its first 1 MiB, by which it was matched.
+    /// What ended the wait.
+    pub met: Condition,
+    /// The line that matched. Of a longer one, its first 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
     /// Whether that line is longer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub line_cut: bool,
-    /// How it is.
+    /// The state of the job after the wait.
     pub job: JobView,
 }
 
 impl Waited {
-    /// Whether that is what was waited for: for its end, that it succeeded.
-    pub fn is_good(&self, conditions: &Conditions) -> bool {
-        let only_exit = !conditions.ready && conditions.log.is_none() && conditions.stall.is_none();
+    /// Whether that is what was waited for. The end of a job is, if only that was waited for and it succeeded.
+    pub fn is_good(&self, wanted: &WaitFor) -> bool {
         match self.met {
-            Met::Ready | Met::Log | Met::Stall => true,
-            Met::Exit => only_exit && self.job.outcome == Some(RootOutcome::Exited { code: 0 }),
-            Met::Nothing => false,
+            Condition::Ready | Condition::Log | Condition::Stall => true,
+            Condition::Exit => wanted.is_end() && self.job.outcome == Some(RootOutcome::Exited { code: 0 }),
+            Condition::Nothing => false,
         }
     }
-}
-
-struct Waiting<'a> {
-    job: &'a Job,
-    met: Met,
-    line: Option<(String, bool)>,
-    log: Option<Matches>,
-    vitals: Option<(u64, u64)>,
-    quiet_since: Instant,
 }
 
 impl Job {
-    /// That waiting for `conditions` makes sense: an error for what can never hold for this job.
-    pub fn check_can_meet(&self, conditions: &Conditions) -> Result<()> {
+    /// Waits until one of the conditions is met, or `within` is over: then it is [`Condition::Nothing`].
+    pub fn wait(&self, wanted: &WaitFor, within: Option<Duration>) -> Result<Waited> {
+        let deadline = within.and_then(|within| Instant::now().checked_add(within));
+        let mut waited = wait(std::slice::from_ref(self), wanted, WaitMode::All, deadline)?;
+        Ok(waited.remove(0))
+    }
+
+    /// Waits until the job is ready, or was ready since it was started. An error if it ends before that, or if it is not ready
+    /// within the time.
+    pub fn wait_ready(&self, within: Duration) -> Result<()> {
+        let waited = self.wait_for_readiness(within)?;
+        match waited.met {
+            Condition::Ready => Ok(()),
+            Condition::Exit => Err(Error::State(format!("{} ended before it was ready", self.id()))),
+            _ => Err(Error::TimedOut(format!("{} is not ready yet", self.id()))),
+        }
+    }
+
+    /// The same, with the state of the job.
+    pub(crate) fn wait_for_readiness(&self, within: Duration) -> Result<Waited> {
+        let waited = self.wait(&WaitFor::end().ready(), Some(within))?;
+        let is_ready = |event: &JobEvent| matches!(event.what, EventKind::Ready { .. });
+        let was_ready = || self.dir().events().is_ok_and(|events| events.iter().any(is_ready));
+        let met = if waited.met != Condition::Ready && was_ready() { Condition::Ready } else { waited.met };
+        Ok(Waited { met, ..waited })
+    }
+
+    /// Fails if one of the conditions can never be met by this job.
+    pub(crate) fn check_can_meet(&self, wanted: &WaitFor) -> Result<()> {
         let Ok(spec) = self.dir().spec() else { return Ok(()) };
         let no = |why: &str| Err(Error::State(format!("{} {why}", self.id())));
         match spec.request.as_background() {
-            Some(background) if conditions.ready && background.ready.rules.is_empty() => {
+            Some(background) if wanted.ready && background.ready.rules.is_empty() => {
                 Err(Error::NoReadyCheck(self.id()))
             }
-            None if conditions.ready || conditions.log.is_some() || conditions.stall.is_some() => {
-                no("is a `quell run`: only its end can be waited for")
-            }
+            None if !wanted.is_end() => no("is a `quell run`: only its end can be waited for"),
             Some(_) | None => Ok(()),
         }
     }
-
-    /// Waits until the job is ready, or was since it was started: its end may follow at once.
-    pub fn wait_ready(&self, patience: Duration) -> Result<Waited> {
-        let ready = Conditions { ready: true, ..Conditions::default() };
-        let waited = wait(std::slice::from_ref(self), &ready, false, Some(Instant::now() + patience))?;
-        let Some(waited) = waited.into_iter().next() else { unreachable!("one for each job") };
-        let is_ready = |event: &JobEvent| matches!(event.what, EventKind::Ready { .. });
-        let was_ready = || self.dir().events().is_ok_and(|events| events.iter().any(is_ready));
-        let met = if waited.met != Met::Ready && was_ready() { Met::Ready } else { waited.met };
-        Ok(Waited { met, ..waited })
-    }
 }
 
-/// Waits until `conditions` are met for all of `jobs`, or for `any` of them, or until `deadline`. What each came to, in
-/// order; those with [`Met::Nothing`] were still waited for. Conditions that can never hold are an error at once.
+/// Waits for several jobs, until `deadline` at most. The results are in the order of the jobs; a job that has met no condition has
+/// [`Condition::Nothing`]. Conditions that can never be met are an error at once.
 pub fn wait(
     jobs: &[Job],
-    conditions: &Conditions,
-    any: bool,
+    wanted: &WaitFor,
+    mode: WaitMode,
     deadline: Option<Instant>,
 ) -> Result<Vec<Waited>> {
-    let mut waiting = Vec::new();
-    for job in jobs {
-        job.check_can_meet(conditions)?;
-        let dir = job.dir();
-        let log = match &conditions.log {
-            Some(regex) => {
-                let reader = LogReader::open(dir.dir()).map_err(Error::io(dir.dir()))?;
-                Some(Matches::new(Lines::new(reader), Some(regex.clone())))
-            }
-            None => None,
-        };
-        let (met, line, vitals, quiet_since) = (Met::Nothing, None, None, Instant::now());
-        waiting.push(Waiting { job, met, line, log, vitals, quiet_since });
-    }
-    let mut news: Option<News> = None;
+    let mut waiting = jobs.iter().map(|job| Waiting::new(job, wanted)).collect::<Result<Vec<_>>>()?;
+    let mut changes: Option<Changes> = None;
     loop {
-        for waiting in waiting.iter_mut().filter(|waiting| waiting.met == Met::Nothing) {
-            waiting.look(conditions, deadline)?;
+        for waiting in waiting.iter_mut().filter(|waiting| waiting.met == Condition::Nothing) {
+            waiting.look(wanted, deadline)?;
         }
-        let met = waiting.iter().filter(|waiting| waiting.met != Met::Nothing).count();
-        let enough = if any { met > 0 } else { met == waiting.len() };
+        let left: Vec<&Job> = waiting
+            .iter()
+            .filter(|waiting| waiting.met == Condition::Nothing)
+            .map(|waiting| waiting.job)
+            .collect();
+        let enough = match mode {
+            WaitMode::All => left.is_empty(),
+            WaitMode::Any => left.len() < waiting.len(),
+        };
         let now = Instant::now();
         if enough || deadline.is_some_and(|deadline| deadline <= now) {
             break;
         }
-        // Nothing tells that nothing happens.
-        let sample = conditions.stall.map(|stall| now + (stall / 4).max(Duration::from_millis(50)));
+        // No event tells that nothing happens.
+        let sample = wanted.stall.map(|stall| now + (stall / 4).max(Duration::from_millis(50)));
         let until = deadline.into_iter().chain(sample).min();
-        let left: Vec<&Job> =
-            waiting.iter().filter(|waiting| waiting.met == Met::Nothing).map(|waiting| waiting.job).collect();
-        match &mut news {
-            Some(news) => news.wait(&left, conditions, until)?,
-            // What happens from now on is told; what has happened before is seen at the next look.
-            None => news = Some(News::of(&left, conditions)?),
+        match &mut changes {
+            Some(changes) => changes.wait(&left, wanted, until)?,
+            // The next look sees what happened before this.
+            None => changes = Some(Changes::of(&left, wanted)?),
         }
     }
-    waiting
-        .into_iter()
-        .map(|waiting| {
-            let job = JobView::look(waiting.job.dir())?;
-            let (line, line_cut) = waiting.line.map_or((None, false), |(line, cut)| (Some(line), cut));
-            Ok(Waited { id: waiting.job.id(), met: waiting.met, line, line_cut, job })
-        })
-        .collect()
+    waiting.into_iter().map(Waiting::result).collect()
 }
 
-/// What tells that it is worth while to look again.
-enum News {
-    /// The lines to the keepers of all jobs that are waited for: each is closed when the job's end is on record.
-    Lines(Vec<(JobId, Caller)>),
-    /// Changes on disk. They tell of everything, but the kernel takes its time to end such a watch.
-    Changes(Watch),
+/// What tells that it is worth looking again.
+enum Changes {
+    /// A connection to each keeper, which the keeper closes when the job's end is on record.
+    Connections(Vec<(JobId, KeeperClient)>),
+    /// Changes of the files. They tell of everything, but the kernel takes long to close such a watch.
+    Files(Watch),
 }
 
-impl News {
-    /// For the end of jobs that are kept the lines will do.
-    fn of(jobs: &[&Job], conditions: &Conditions) -> Result<Self> {
-        let only_end = !conditions.ready && conditions.log.is_none() && conditions.stall.is_none();
-        let line = |job: &&Job| Some((job.id(), Caller::connect_within(job.dir(), LINE_PATIENCE).ok()??));
-        let lines = if only_end { jobs.iter().map(line).collect() } else { None };
-        lines.map_or_else(|| Self::changes(jobs, conditions), |lines| Ok(Self::Lines(lines)))
+impl Changes {
+    /// Connections are enough if only the end is waited for.
+    fn of(jobs: &[&Job], wanted: &WaitFor) -> Result<Self> {
+        let connect =
+            |job: &&Job| Some((job.id(), KeeperClient::connect_within(job.dir(), CONNECT_PATIENCE).ok()??));
+        let connections = if wanted.is_end() { jobs.iter().map(connect).collect() } else { None };
+        connections
+            .map_or_else(|| Self::files(jobs, wanted), |connections| Ok(Self::Connections(connections)))
     }
 
-    fn changes(jobs: &[&Job], conditions: &Conditions) -> Result<Self> {
+    fn files(jobs: &[&Job], wanted: &WaitFor) -> Result<Self> {
         let mut watch = Watch::new().map_err(Error::io("inotify"))?;
         for dir in jobs.iter().map(|job| job.dir()) {
             let added =
-                if conditions.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };
-            // What is gone already is seen at the next look.
+                if wanted.log.is_some() { watch.add(dir.dir()) } else { watch.add_quietly(dir.dir()) };
+            // The next look sees what is gone.
             let _ = added.and_then(|()| watch.add_quietly(&dir.live_path()));
         }
-        Ok(Self::Changes(watch))
+        Ok(Self::Files(watch))
     }
 
-    /// Waits for news of one of those that are `left`. A line that is closed though the job goes on, as its keeper was
-    /// killed or has too many clients, tells no more: then it is looked for changes.
-    fn wait(&mut self, left: &[&Job], conditions: &Conditions, until: Option<Instant>) -> Result<()> {
+    /// Waits for a change of one of the jobs that are `left`. A connection can be closed though the job goes on: its keeper was killed
+    /// or has too many clients. Then the files are watched from there on.
+    fn wait(&mut self, left: &[&Job], wanted: &WaitFor, until: Option<Instant>) -> Result<()> {
         match self {
-            Self::Changes(watch) => watch.wait(until).map(drop).map_err(Error::io("inotify")),
-            Self::Lines(lines) => {
-                lines.retain(|(id, _)| left.iter().any(|job| job.id() == *id));
-                let closed = Caller::wait_closed(lines.iter().map(|(_, line)| line), until)?;
-                if closed && !left.iter().any(|job| job.is_over().unwrap_or(false)) {
-                    *self = Self::changes(left, conditions)?;
+            Self::Files(watch) => watch.wait(until).map(drop).map_err(Error::io("inotify")),
+            Self::Connections(connections) => {
+                connections.retain(|(id, _)| left.iter().any(|job| job.id() == *id));
+                let closed = KeeperClient::wait_closed(connections.iter().map(|(_, keeper)| keeper), until)?;
+                if closed && !left.iter().any(|job| job.has_ended().unwrap_or(false)) {
+                    *self = Self::files(left, wanted)?;
                 }
                 Ok(())
             }
@@ -208,42 +245,67 @@ impl News {
     }
 }
 
-impl Waiting<'_> {
-    fn look(&mut self, conditions: &Conditions, deadline: Option<Instant>) -> Result<()> {
+struct Waiting<'a> {
+    job: &'a Job,
+    met: Condition,
+    line: Option<(String, bool)>,
+    log: Option<Matches>,
+    vitals: Option<(u64, u64)>,
+    quiet_since: Instant,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(job: &'a Job, wanted: &WaitFor) -> Result<Self> {
+        job.check_can_meet(wanted)?;
+        let log = match &wanted.log {
+            Some(regex) => {
+                let reader = LogReader::open(job.dir().dir()).map_err(Error::io(job.dir().dir()))?;
+                Some(Matches::new(Lines::new(reader), Some(regex.clone())))
+            }
+            None => None,
+        };
+        Ok(Self { job, met: Condition::Nothing, line: None, log, vitals: None, quiet_since: Instant::now() })
+    }
+
+    fn look(&mut self, wanted: &WaitFor, deadline: Option<Instant>) -> Result<()> {
         let view = self.job.view()?;
-        let over = matches!(view.state, JobState::Ended);
+        let ended = view.state == JobState::Ended;
         if let Some(lines) = &mut self.log
-            && let Some(line) = find_line(lines, over).map_err(Error::io(self.job.dir().dir()))?
+            && let Some(line) = find_line(lines, ended).map_err(Error::io(self.job.dir().dir()))?
         {
-            (self.met, self.line) = (Met::Log, Some(line));
-            return Ok(());
-        }
-        if conditions.ready && view.state == JobState::Ready {
-            self.met = Met::Ready;
-        } else if over {
-            self.met = Met::Exit;
-        } else if let Some(stall) = conditions.stall {
-            // A job that ends right now has no vitals; its end is seen next.
+            (self.met, self.line) = (Condition::Log, Some(line));
+        } else if wanted.ready && view.state == JobState::Ready {
+            self.met = Condition::Ready;
+        } else if ended {
+            self.met = Condition::Exit;
+        } else if let Some(stall) = wanted.stall {
+            // A job that ends right now has no vitals. The next look sees the end.
             let vitals = self.job.vitals_by(deadline).ok();
             if vitals.is_none() || vitals != self.vitals {
                 (self.vitals, self.quiet_since) = (vitals, Instant::now());
             } else if self.quiet_since.elapsed() >= stall {
-                self.met = Met::Stall;
+                self.met = Condition::Stall;
             }
         }
         Ok(())
     }
+
+    fn result(self) -> Result<Waited> {
+        let job = JobView::look(self.job.dir())?;
+        let (line, line_cut) = self.line.map_or((None, false), |(line, cut)| (Some(line), cut));
+        Ok(Waited { id: self.job.id(), met: self.met, line, line_cut, job })
+    }
 }
 
-/// A line that matches, and whether it is longer than what is given of it.
-fn find_line(lines: &mut Matches, over: bool) -> std::io::Result<Option<(String, bool)>> {
+/// A line that matches, and whether it is cut at [`MATCHED`] bytes.
+fn find_line(lines: &mut Matches, ended: bool) -> std::io::Result<Option<(String, bool)>> {
     let mut found: Option<Line> = None;
     loop {
         let next = match lines.next_line()? {
             Some(LineOrCut::Line(line)) => Some(line),
             Some(LineOrCut::Cut(_)) => continue,
-            // The last line of a job that is over may have no end.
-            None if over => lines.next_begun(),
+            // The last line of a job may have no line end.
+            None if ended => lines.next_begun(),
             None => None,
         };
         match (&mut found, next) {

@@ -11,7 +11,7 @@ pub fn guard(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let (second, rest) = rest.split_once('\n').unwrap_or((rest, ""));
-    if let Err(why) = quell::config::fuzzing::read(&format!("[guard]\n{rest}")) {
+    if let Err(why) = quell::binary::config::fuzzing::read(&format!("[guard]\n{rest}")) {
         assert!(why.contains("/etc/quell.toml"), "{why}");
     }
     match read_pid(first) {

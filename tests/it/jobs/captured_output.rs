@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::{Job, JobRequest, JobState, LogReader, Mode, Piece, Stream, Watch};
+use quell::binary::{JobInternals, LogReader, Piece, Watch};
+use quell::{Job, JobRequest, JobState, Mode, SendEof, Stream};
 use quell_tests::{jobs::Background, oracle::Process, run::PATIENCE, test_env::TestEnv};
 
 use crate::library::{over, quell};
@@ -128,7 +129,7 @@ fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
     // The first answer is given before the first measure.
     handle.vitals().expect("vitals");
     let (before, began) = (memory(&keeper), Instant::now());
-    handle.send(b"go\n", false, PATIENCE).expect("a send");
+    handle.send(b"go\n", SendEof::No, PATIENCE).expect("a send");
     let mut most = 0;
     while handle.vitals().expect("vitals").1 < bytes {
         most = most.max(on_disk(&job.dir()));
@@ -137,7 +138,7 @@ fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
         thread::sleep(Duration::from_millis(10));
     }
     let (after, took) = (memory(&keeper), began.elapsed());
-    handle.send(b"", true, PATIENCE).expect("an end");
+    handle.send(b"", SendEof::Yes, PATIENCE).expect("an end");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     eprintln!(
         "{} MB/s; {} KiB on disk at most; the keeper had {before} bytes of its own before, {after} after",
@@ -210,7 +211,7 @@ fn output_without_a_line_end_is_no_different() {
     background.ready.rules.log = Some("no such line".into());
     let start = JobRequest { mode: background.into(), ..flood(&lab, "flood-flat", bytes) };
     let job = quell(&lab).start(&start).expect("a start");
-    assert_eq!(over(&job), quell::Met::Exit);
+    assert_eq!(over(&job), quell::Condition::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), false);
     let totals = job.receipt().expect("a receipt").output.expect("output").stdout;
@@ -226,7 +227,7 @@ fn a_grandchild_that_holds_the_pipes_delays_nothing() {
         "echo before; setsid sh -c 'trap \"\" TERM HUP; sleep '$N & disown; echo ready >$QUELL_TEST_READY";
     let job = lab.start().args(["--grace", "100ms"]).script(script).begin();
     let handle = quell(&lab).job(&job.id).expect("the job");
-    assert_eq!(over(&handle), quell::Met::Exit);
+    assert_eq!(over(&handle), quell::Condition::Exit);
     assert_eq!(job.output("stdout"), "before\n");
     assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
 }
@@ -241,8 +242,8 @@ fn both_streams_are_told_in_the_order_in_which_they_were_written() {
     let mut start = JobRequest::background(["sh", "-c", script]);
     start.env.set.push(("DIR".into(), lab.home().join("jobs").into()));
     let job = quell(&lab).start(&start).expect("a start");
-    assert_eq!(over(&job), quell::Met::Exit);
-    let page = job.logs(&quell::LogQuery::default()).expect("logs");
+    assert_eq!(over(&job), quell::Condition::Exit);
+    let page = job.log_page(&quell::binary::LogQuery::default()).expect("logs");
     let told: Vec<String> =
         page.lines().map(|line| String::from_utf8_lossy(&line.bytes).into_owned()).collect();
     let right: Vec<String> = (0..40).flat_map(|i| [format!("out {i}"), format!("err {i}")]).collect();
@@ -309,7 +310,7 @@ fn nothing_is_lost_while_the_keeper_is_stopped() {
         .begin();
     let handle = quell(&lab).job(&job.id).expect("the job");
     let keeper = job.process("keeper").expect("a keeper");
-    handle.send(b"go\n", true, PATIENCE).expect("a send");
+    handle.send(b"go\n", SendEof::Yes, PATIENCE).expect("a send");
     for _ in 0..3 {
         keeper.signal("STOP");
         // Long enough to fill the pipe, and so that the program waits.
@@ -342,7 +343,7 @@ fn a_cap_holds_from_the_smallest_to_the_largest() {
     }
     let start = with_log(flood(&lab, "flood", 160_000), 4096);
     let job = quell(&lab).start(&start).expect("a start");
-    assert_eq!(over(&job), quell::Met::Exit);
+    assert_eq!(over(&job), quell::Condition::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), true);
     assert_eq!((found.end, found.cuts), (160_000, 1), "{found:?}");

@@ -7,7 +7,8 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
 };
 
-use quell::{Background, JobRequest, Stdin, Stop};
+use quell::binary::JobInternals;
+use quell::{Background, JobRequest, SendEof, Stdin, StopOptions};
 use quell_tests::{
     eventually,
     run::{PATIENCE, Quell},
@@ -38,13 +39,13 @@ fn a_terminal_is_one_in_every_respect() {
     assert!(pts.starts_with("pts/"), "{said:?}");
     assert_eq!(&said[1..], ["all three", "24 80", &pts, "controlling"], "{said:?}");
     // A line, then a part of a line with the end of the input behind it.
-    handle.send(b"hello\n", false, PATIENCE).expect("a send");
+    handle.send(b"hello\n", SendEof::No, PATIENCE).expect("a send");
     assert!(
         eventually(PATIENCE, || lines().iter().filter(|line| *line == "hello").count() == 2),
         "{:?}",
         lines()
     );
-    handle.send(b"half", true, PATIENCE).expect("a send");
+    handle.send(b"half", SendEof::Yes, PATIENCE).expect("a send");
     assert!(eventually(PATIENCE, || lines().iter().any(|line| line.ends_with("end"))), "{:?}", lines());
     assert_eq!(job.stop(&[]).code(), Some(0));
     assert_eq!(job.output("stderr"), "");
@@ -59,7 +60,7 @@ fn a_program_that_reads_a_terminal_can_be_interrupted_and_hung_up() {
     let job = lab.start().args(["--pty", "--signal", "HUP"]).script(script).begin();
     let handle = quell(&lab).job(&job.id).expect("the job");
     // Ctrl-C as a key, not as a signal of quell's.
-    handle.send(b"\x03", false, PATIENCE).expect("a send");
+    handle.send(b"\x03", SendEof::No, PATIENCE).expect("a send");
     assert!(eventually(PATIENCE, || job.output("stdout").contains("got INT")), "{:?}", job.output("stdout"));
     assert_eq!(job.stop(&[]).code(), Some(0));
     assert!(job.output("stdout").contains("got HUP"));
@@ -110,22 +111,22 @@ fn what_is_sent_arrives_whole_and_its_end_too() {
     let piped = Background { stdin: Stdin::Pipe, ..Background::default() };
     let start = JobRequest::new(["cat"], piped.clone());
     let job = quell(&lab).start(&start).expect("a start");
-    job.send(&every[..1000], false, PATIENCE).expect("a send");
-    job.send(&every[1000..], true, PATIENCE).expect("a send");
+    job.send(&every[..1000], SendEof::No, PATIENCE).expect("a send");
+    job.send(&every[1000..], SendEof::Yes, PATIENCE).expect("a send");
     over(&job);
     assert!(fs::read(job.dir().dir().join("stdout.log")).expect("a log") == every);
     // To one that has none, or does not read any more, it is an error and no silence.
     let deaf = quell(&lab).start(&JobRequest::background(["sleep", &lab.oracle.nap()])).expect("a start");
-    assert!(matches!(deaf.send(b"x", false, PATIENCE), Err(quell::Error::State(_))));
+    assert!(matches!(deaf.send(b"x", SendEof::No, PATIENCE), Err(quell::Error::State(_))));
     let script = format!("exec <&-; echo closed; sleep {}", lab.oracle.nap());
     let start = JobRequest::new(["sh", "-c", &script], piped);
     let closed = quell(&lab).start(&start).expect("a start");
     assert!(eventually(PATIENCE, || {
         fs::read(closed.dir().dir().join("stdout.log")).is_ok_and(|text| text == b"closed\n")
     }));
-    assert!(matches!(closed.send(b"x", false, PATIENCE), Err(quell::Error::State(_))));
+    assert!(matches!(closed.send(b"x", SendEof::No, PATIENCE), Err(quell::Error::State(_))));
     for job in [deaf, closed] {
-        job.stop(&Stop { kill: true, ..Stop::default() }).expect("a stop");
+        let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
     }
 }
 
@@ -141,10 +142,11 @@ fn a_restarted_program_reads_its_file_from_the_beginning() {
         .begin();
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.output("stdout"), "one\ntwo\n".repeat(3));
-    let again = quell(&lab).job(&job.id).expect("the job").restart(&Stop::default()).expect("a restart");
+    let again =
+        quell(&lab).job(&job.id).expect("the job").restart(&StopOptions::default()).expect("a restart");
     let log = again.dir().dir().join("stdout.log");
     assert!(eventually(PATIENCE, || fs::read(&log).is_ok_and(|text| text.starts_with(b"one\n"))));
-    again.stop(&Stop::default()).expect("a stop");
+    let _ = again.stop().expect("a stop");
 }
 
 #[test]

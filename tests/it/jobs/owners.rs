@@ -127,7 +127,7 @@ fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
     let lab = TestEnv::as_me();
     let stranger = Owner::new(&lab, "exec sleep $N");
     // The owner had this number, and is gone; it had started long before.
-    let id = quell::core::ProcId { pid: stranger.0.id(), start: 1 };
+    let id = quell::ProcId { pid: stranger.0.id(), start: 1 };
     let owner = Some(quell::Owner::Process { id });
     let background = quell::Background { owner, ..quell::Background::default() };
     let start = quell::JobRequest { mode: background.into(), ..crate::library::nap(&lab) };

@@ -248,12 +248,12 @@ fn library_caller() {
     let (Some(home), Some(program)) = (env::var_os("QUELL_HOME"), env::var_os("QUELL_TEST_PROGRAM")) else {
         return;
     };
-    let quell = quell::Quell::with_program(quell::Home::at(home), program);
+    let quell = quell::binary::open(quell::binary::Home::at(home), program);
     match env::var("QUELL_TEST_RESTART") {
-        Ok(job) => drop(quell.job(&job).and_then(|job| job.restart(&quell::Stop::default()))),
+        Ok(job) => drop(quell.job(&job).and_then(|job| job.restart(&quell::StopOptions::default()))),
         Err(_) => {
             let rules = quell::GcRules { max_count: Some(0), ..quell::GcRules::default() };
-            drop(quell.gc(&rules, false));
+            drop(quell.gc(&rules, quell::DryRun::No));
         }
     }
 }

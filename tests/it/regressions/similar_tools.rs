@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use quell::{Stop, core::RestartPolicy};
+use quell::binary::JobInternals;
+use quell::{RestartPolicy, StopOptions};
 use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
@@ -81,10 +82,10 @@ fn a_stop_right_after_the_start_leaves_nothing() {
     let quell = quell(&lab);
     for round in 0..rounds() / 4 {
         let job = quell.start(&nap(&lab)).expect("a start");
-        let stop = Stop { kill: round % 2 == 0, ..Stop::default() };
-        let stopped = job.stop(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(stopped.receipt.verdict, quell::core::Verdict::Gone, "round {round}");
-        assert!(!stopped.was_over, "round {round}");
+        let stop = if round % 2 == 0 { StopOptions::kill() } else { StopOptions::default() };
+        let stopped = job.stop_with(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone, "round {round}");
+        assert!(!stopped.already_ended(), "round {round}");
     }
     nothing_left(&lab);
 }
@@ -188,13 +189,13 @@ fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
     for (text, word) in
         [("HUP", "HUP"), ("SIGUSR1", "USR1"), ("usr2", "USR2"), ("2", "INT"), ("sigwinch", "WINCH")]
     {
-        let signal: quell::core::Signal = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(handle.signal(signal, false).expect("a signal"), 1, "{text}");
+        let signal: quell::Signal = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(handle.signal(signal, quell::SignalTo::Root).expect("a signal"), 1, "{text}");
         let heard = || job.output("stdout").lines().last() == Some(word);
         assert!(eventually(PATIENCE, heard), "{text}: {:?}", job.output("stdout"));
     }
     for text in ["", "KILLALL", "SIGSIG", "0", "-9", "99", "TERM ", "HUP,KILL"] {
-        assert!(text.parse::<quell::core::Signal>().is_err(), "{text:?}");
+        assert!(text.parse::<quell::Signal>().is_err(), "{text:?}");
         let done = lab.start().args(["--signal", text]).command(["true"]).finish();
         assert_eq!(done.code(), Some(2), "{text:?}: {}", done.stderr);
     }
@@ -268,10 +269,10 @@ fn a_path_or_nothing_is_no_job() {
     }
     assert!(precious.exists() && job.dir().exists());
     // What isn't a job's record is not removed by its name either.
-    let stranger: quell::core::JobId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().expect("an id");
-    let gone = quell.job_with(stranger).remove(true);
+    let stranger: quell::JobId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().expect("an id");
+    let gone = quell.job_with(stranger).remove(quell::Removal::Force);
     assert!(matches!(gone, Err(quell::Error::NoSuchJob(_))), "{gone:?}");
-    job.remove(false).expect("a remove");
+    job.remove(quell::Removal::IfProvenDead).expect("a remove");
     assert!(!job.dir().exists() && precious.exists());
 }
 
@@ -313,7 +314,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
     start.cwd = Some(lab.dir().to_owned());
     start.name = Some("worker".into());
     let mut job = quell.start(&start).expect("a start");
-    let stop = Stop { grace: Some(Duration::from_millis(100)), ..Stop::default() };
+    let stop = StopOptions::default().grace(Duration::from_millis(100));
     for round in 0..5 {
         assert!(eventually(PATIENCE, || !programs(&lab, "survivor").is_empty()), "round {round}");
         let old = programs(&lab, &lab.oracle.nap());
@@ -324,7 +325,7 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
         assert_eq!(quell.job("worker").expect("by name").id(), next.id());
         job = next;
     }
-    job.stop(&stop).expect("a stop");
+    let _ = job.stop_with(&stop).expect("a stop");
     assert!(!lab.path("twice").exists(), "two generations at a time");
     nothing_left(&lab);
 }
@@ -350,7 +351,7 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
     start.cwd = Some(lab.dir().to_owned());
     start.stop.grace = Duration::from_millis(50);
     let job = quell.start(&start).expect("a start");
-    assert_eq!(over(&job), quell::Met::Exit);
+    assert_eq!(over(&job), quell::Condition::Exit);
     assert_eq!(fs::read_to_string(lab.path("runs")).expect("runs").lines().count(), 5);
     assert!(!lab.path("twice").exists(), "two generations at a time");
     assert_eq!(job.view().expect("a view").run, 5);
@@ -362,7 +363,7 @@ fn a_restart_is_refused_while_there_are_survivors() {
     let lab = TestEnv::as_me();
     let quell = quell(&lab);
     let job = quell.start(&nap(&lab)).expect("a start");
-    job.stop(&Stop::default()).expect("a stop");
+    let _ = job.stop().expect("a stop");
     // The record names a process that is still alive, as it would after a stop that failed.
     let mut survivor = Command::new("sleep").arg("60").spawn().expect("sleep");
     let process = Process::now(survivor.id()).expect("ours");
@@ -371,7 +372,7 @@ fn a_restart_is_refused_while_there_are_survivors() {
         state["ending"] = state["last"]["ending"].take();
         state["survivors"] = serde_json::json!([{ "pid": process.pid, "start": process.start }]);
     });
-    let again = job.restart(&Stop::default());
+    let again = job.restart(&StopOptions::default());
     survivor.kill().and_then(|()| survivor.wait()).expect("ours");
     assert!(matches!(again, Err(quell::Error::NotProvenDead(_))), "{again:?}");
     assert_eq!(quell.list(&quell::Filter::default()).expect("a list").jobs.len(), 1);

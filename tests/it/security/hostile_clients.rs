@@ -357,7 +357,7 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     }
     // The library, which may be another program's: file by file.
     let embedded = crate::library::quell(&lab);
-    let looked = embedded.job_with(job.id.parse().expect("an id")).stop(&quell::Stop::default());
+    let looked = embedded.job_with(job.id.parse().expect("an id")).stop();
     assert!(looked.is_err(), "{looked:?}");
     assert!(stranger.is_untouched());
     assert_eq!(lab.oracle.survivors(), before);

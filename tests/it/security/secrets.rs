@@ -13,6 +13,7 @@ use std::{
     thread,
 };
 
+use quell::binary::JobInternals;
 use quell_tests::{
     eventually,
     host::{User, am_root},
@@ -88,8 +89,11 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     assert_eq!(shown_with_secret(&lost.dir()), Vec::<String>::new(), "after a recovery");
 
     // The same command runs again, with the true value.
-    let again =
-        quell(&lab).job(&stopped.id).expect("the job").restart(&quell::Stop::default()).expect("a restart");
+    let again = quell(&lab)
+        .job(&stopped.id)
+        .expect("the job")
+        .restart(&quell::StopOptions::default())
+        .expect("a restart");
     let has_secret = || {
         fs::read_dir("/proc").expect("/proc").flatten().any(|entry| {
             fs::read(entry.path().join("cmdline"))
@@ -98,7 +102,7 @@ fn a_masked_value_is_in_no_file_that_is_shown() {
     };
     assert!(eventually(PATIENCE, has_secret), "the program was started without its secret");
     assert_eq!(shown_with_secret(again.dir().dir()), Vec::<String>::new(), "after a restart");
-    again.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
+    let _ = again.stop_with(&quell::StopOptions::kill()).expect("a stop");
 }
 
 /// What is shown is masked, and what is done is not: nor after a restart, which has only what is on disk.
@@ -117,7 +121,7 @@ fn labels_and_signs_of_readiness_are_masked() {
     ]);
     let job = start.sh(&format!("echo up $TOKEN; sleep {}", lab.oracle.nap())).begin();
     is_ready_and_masked(&lab, &job);
-    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::Stop::default());
+    let again = quell(&lab).job(&job.id).expect("the job").restart(&quell::StopOptions::default());
     is_ready_and_masked(&lab, &lab.job(&again.expect("a restart").id().to_string()));
 }
 
@@ -200,7 +204,7 @@ fn the_audit_log_masks_targets_sessions_and_reasons() {
 fn what_the_tree_shows_is_masked() {
     let lab = TestEnv::as_me();
     let job = masked(&lab, "sleep $N; :");
-    let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
+    let tree = quell(&lab).job(&job.id).and_then(|job| job.members()).expect("a tree");
     let commands: Vec<&str> = tree.iter().map(|member| member.command.as_str()).collect();
     assert!(commands.iter().any(|command| command.contains("program *** --token=***")), "{commands:?}");
 }
@@ -216,7 +220,7 @@ fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
     let filler = "x".repeat(4096 - 9 - before - 1);
     let start = lab.start().env("TOKEN", &secret).args(["--mask", "TOKEN", "--grace", "100ms"]);
     let job = start.command(["bash", "-c", &script, &filler, &secret]).begin();
-    let tree = quell(&lab).job(&job.id).and_then(|job| job.tree()).expect("a tree");
+    let tree = quell(&lab).job(&job.id).and_then(|job| job.members()).expect("a tree");
     let root = tree.iter().find(|member| member.command.starts_with("bash")).expect("the root");
     assert!(root.command.contains(&filler), "{}", root.command);
     assert!(!root.command.contains(&SECRET[..7]), "{}", &root.command[4000..]);
@@ -461,7 +465,7 @@ fn another_user_reads_nothing_and_asks_for_nothing() {
     let out = as_ordinary_user(&[bin.quell_path().to_str().expect("a path"), "stop", &job.id().to_string()]);
     assert!(!out.status.success(), "{out:?}");
     assert_eq!(job.view().expect("a view").state, quell::JobState::Running);
-    job.stop(&quell::Stop { kill: true, ..quell::Stop::default() }).expect("a stop");
+    let _ = job.stop_with(&quell::StopOptions::kill()).expect("a stop");
     over(&job);
 }
 

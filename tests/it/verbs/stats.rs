@@ -5,10 +5,8 @@ use std::{
     io::Write,
 };
 
-use quell::{
-    Home,
-    guard::{Decision, Guard, Policy, Verb},
-};
+use quell::binary::Home;
+use quell_guard::{Decision, Guard, Policy, Verb};
 use quell_tests::{
     evidence::{receipt, was_killed},
     host::has_program,

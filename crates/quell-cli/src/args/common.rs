@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::{AskScope, Signal, parse_assignment, parse_cores, parse_duration, parse_size};
+use quell::binary::parse_assignment;
+use quell::units::{parse_cores, parse_duration, parse_size};
+use quell::{AskScope, Signal};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use quell_core::{parse_duration, parse_size};
+use quell::units::{parse_duration, parse_size};
 
 const GC_HELP: &str = "\
 Removes ended jobs, oldest first, until all limits are met. A limit that is not given is the configured one \

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use quell_core::{Signal, parse_duration};
+use quell::Signal;
+use quell::units::parse_duration;
 
 const KILL_HELP: &str = "\
 For a process that quell did not start; use `quell stop` for jobs. [guard.kill] in your config.toml must \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use quell_core::parse_duration;
+use quell::units::parse_duration;
 
 const LIST_HELP: &str = "\
 Live jobs come first, newest first, then the jobs that ended last. AGE is the time since the start of a live \

@@ -1,7 +1,7 @@
 //! The arguments of `logs`.
 
 use clap::Args;
-use quell_core::parse_size;
+use quell::units::parse_size;
 
 const LOGS_HELP: &str = "\
 Both streams are merged in the order in which the keeper read them. Writes within microseconds of each other \

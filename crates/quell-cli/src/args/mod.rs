@@ -32,7 +32,7 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use quell_core::ErrorBody;
+use quell::ErrorBody;
 use serde_json::json;
 
 pub use common::{ContainArg, JobArgs, LeakArg, OwnerArg, UntilArg};

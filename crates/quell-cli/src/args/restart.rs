@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use quell_core::parse_duration;
+use quell::units::parse_duration;
 
 use super::common::{WaitReady, wait_ready};
 

@@ -1,7 +1,7 @@
 //! The arguments of `signal`.
 
 use clap::Args;
-use quell_core::Signal;
+use quell::Signal;
 
 use super::common::signal;
 

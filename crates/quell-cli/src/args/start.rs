@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::parse_size;
+use quell::units::parse_size;
 
 use super::common::{JobArgs, OwnerArg, WaitReady, owner, timeout, wait_ready};
 

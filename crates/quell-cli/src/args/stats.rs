@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quell_core::parse_duration;
+use quell::units::parse_duration;
 
 const STATS_HELP: &str = "\
 Counts the jobs that have ended and are still on record. Of a job that was restarted, the last run counts. \

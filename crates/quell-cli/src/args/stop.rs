@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use quell_core::parse_duration;
+use quell::units::parse_duration;
 
 use super::common::AskArg;
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use quell_core::{parse_assignment, parse_duration, parse_size};
+use quell::binary::parse_assignment;
+use quell::units::{parse_duration, parse_size};
 
 use super::LeakArg;
 use super::common::{AskArg, Bound, bound, name};

@@ -1,7 +1,7 @@
 //! What a program has written, on its way to a terminal: text and colours pass, everything else that a terminal would obey
 //! does not.
 
-use quell_core::{is_unsafe, push_escape};
+use quell::binary::{is_unsafe, push_escape};
 
 /// How long the parameters of a colour may be.
 const LONGEST: usize = 64;

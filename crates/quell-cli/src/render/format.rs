@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quell::{Job, JobState, Met, Unwritten, Waited};
-use quell_core::{Actor, Cause, KillReason, RootOutcome, Verdict, account, printable};
+use quell::binary::{JobInternals, account, printable};
+use quell::{Actor, Cause, Condition, Job, JobState, KillReason, RootOutcome, Unwritten, Verdict, Waited};
 
 /// How a root ended.
 pub fn outcome(outcome: &RootOutcome) -> String {
@@ -83,10 +83,12 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     let view = &waited.job;
     let over = matches!(view.state, JobState::Ended | JobState::Waiting);
     let (code, what) = match waited.met {
-        Met::Nothing => return (6, format!("quell: {} is not ready yet; it goes on\n", self::job(job))),
-        Met::Exit => (1, "ended before it was ready"),
-        Met::Ready | Met::Log | Met::Stall if over => (0, "was ready, and has ended since"),
-        Met::Ready | Met::Log | Met::Stall => return (0, String::new()),
+        Condition::Nothing => {
+            return (6, format!("quell: {} is not ready yet; it goes on\n", self::job(job)));
+        }
+        Condition::Exit => (1, "ended before it was ready"),
+        Condition::Ready | Condition::Log | Condition::Stall if over => (0, "was ready, and has ended since"),
+        Condition::Ready | Condition::Log | Condition::Stall => return (0, String::new()),
     };
     let (how, why) = (view.outcome.as_ref().map(outcome), view.cause.map(cause));
     let outlived = view.outlived.map(account::outlived);
@@ -94,8 +96,8 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     let mut text = format!("quell: {} {what}: {}", self::job(job), end.join(", "));
     let lines = job.last_lines(Some(waited.met));
     text += match waited.met {
-        Met::Exit if lines.is_empty() => "; it has written nothing\n",
-        Met::Exit => ". The last lines of its output:\n",
+        Condition::Exit if lines.is_empty() => "; it has written nothing\n",
+        Condition::Exit => ". The last lines of its output:\n",
         _ => "\n",
     };
     text.extend(lines.iter().map(|line| format!("  {}\n", printable(line))));
@@ -104,7 +106,7 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
 
 /// A duration in seconds.
 pub fn seconds(seconds: f64) -> String {
-    quell_core::format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+    quell::units::format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 /// `1,234,567`.

@@ -9,11 +9,11 @@ mod text;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use quell_core::Timestamp;
+use quell::Timestamp;
 
 pub use chart::{Chart, speaks_utf8};
 pub use filter::ControlFilter;
-pub use quell_core::printable;
+pub use quell::binary::printable;
 pub use table::{Cell, Style, Table, fields};
 pub use text::{command_line, cut, painted, wrap};
 
@@ -37,7 +37,7 @@ pub fn is_terminal() -> bool {
 /// The width of the terminal that `stream` is, or that COLUMNS tells; none for a program.
 pub fn columns_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-    said.or_else(|| stream.is_terminal().then(|| quell_sys::columns(stream).unwrap_or(COLUMNS)))
+    said.or_else(|| stream.is_terminal().then(|| quell::binary::columns(stream).unwrap_or(COLUMNS)))
 }
 
 impl Reader {
@@ -76,7 +76,7 @@ pub fn rough(duration: Duration) -> String {
 /// Seconds for people: `1.5s`, `2m`.
 pub fn seconds(seconds: f64) -> String {
     let duration = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    quell_core::format_duration(duration)
+    quell::units::format_duration(duration)
 }
 
 /// A number of bytes: `512 B`, `1.5 KiB`, `64 MiB`.

@@ -1,6 +1,6 @@
 //! Aligned columns, and pairs of a label and a value.
 
-use quell_core::printable;
+use quell::binary::printable;
 
 use super::Reader;
 use super::text::{cut, width, wrap};

@@ -1,6 +1,6 @@
 //! Command lines, and text in columns.
 
-use quell_core::{printable, printable_lines};
+use quell::binary::{printable, printable_lines};
 
 use super::Style;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use quell::{Error, Filter, JobState, JobView};
-use quell_core::Signal;
+use quell::binary::QuellInternals;
+use quell::{Error, Filter, JobState, JobView, Signal};
 
 use super::quell;
 use crate::args::{CompleteArgs, CompleteWhat};
@@ -48,7 +48,7 @@ fn words(what: CompleteWhat) -> Result<Vec<String>, Error> {
         CompleteWhat::Any | CompleteWhat::States | CompleteWhat::Signals => jobs,
     };
     let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
-    let short = quell::short_ids(quell.home(), &ids)?;
+    let short = quell::binary::short_ids(quell.home(), &ids)?;
     let mut words: Vec<String> = Vec::new();
     for name in jobs.into_iter().filter_map(|job| job.name) {
         // The same name may have been that of several ended jobs.

@@ -16,9 +16,9 @@ mod here {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use quell::config::{Config, Layer, Loaded};
-    use quell::responses::ConfigAnswer;
-    use quell_core::printable;
+    use quell::binary::config::{Config, Layer, Loaded};
+    use quell::binary::printable;
+    use quell::binary::responses::ConfigAnswer;
 
     use crate::output;
 
@@ -31,7 +31,7 @@ mod here {
             Err(error) => return crate::verbs::fail("config", json, &error),
         };
         let text = if json {
-            format!("{}\n", quell_core::success("config", &ConfigAnswer::from(&loaded)))
+            format!("{}\n", quell::binary::success("config", &ConfigAnswer::from(&loaded)))
         } else {
             let home = std::env::var_os("HOME").filter(|home| home.len() > 1);
             describe(&loaded, home.as_deref().map(Path::new))

@@ -3,16 +3,16 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use quell_contain::Doctor;
+use quell::binary::Doctor;
 
 use crate::args::DoctorArgs;
 use crate::output;
 
 /// Tries the host and says what was found; exit code 1 if only the weakest level is to be had.
 pub fn doctor(args: &DoctorArgs) -> ExitCode {
-    let found = quell_contain::doctor();
+    let found = quell::binary::doctor();
     let text =
-        if args.json { format!("{}\n", quell_core::success("doctor", &found)) } else { describe(&found) };
+        if args.json { format!("{}\n", quell::binary::success("doctor", &found)) } else { describe(&found) };
     // The reaper is the first of them, and always there.
     let strong = found.containments.len() > 1;
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };

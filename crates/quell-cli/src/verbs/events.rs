@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Error, EventWatch, Filter, Job, Quell, Timestamp, parse_since};
-use quell_core::{AskScope, EventKind, JobEvent, printable};
+use quell::binary::{JobInternals, printable};
+use quell::{AskScope, Error, EventKind, EventWatch, Filter, Job, JobEvent, Quell, Timestamp, parse_since};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::EventsArgs;
@@ -47,7 +47,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
     };
     let (mut events, mut end) = (Vec::new(), ExitCode::SUCCESS);
     for job in &jobs {
-        match job.settle_lost() {
+        match job.finish_if_lost() {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
                 job_selection::tell_unfinished(&error);
@@ -126,7 +126,7 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
         }
         EventKind::Asked { signal, grace, members, to } => {
-            let grace = quell_core::format_duration(*grace);
+            let grace = quell::units::format_duration(*grace);
             let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
             ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }
@@ -142,7 +142,7 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             ("ended", format!("{outcome}, {}{}, {verdict}", format::cause(*cause), by(actor)))
         }
         EventKind::Restarting { delay } => {
-            ("restarting", format!("in {}", quell_core::format_duration(*delay)))
+            ("restarting", format!("in {}", quell::units::format_duration(*delay)))
         }
         EventKind::RestartLimitReached { restarts } => {
             let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use quell::config::GcConfig;
+use quell::binary::config::GcConfig;
 use quell::{Error, GcReport, GcRules};
 
 use super::{envelope, fail, guard_check, quell};
@@ -35,7 +35,7 @@ fn collect(args: &GcArgs) -> Result<GcReport, Error> {
         max_size: args.max_size.map_or(configured.max_size, |RuleArg(size)| size),
         force: args.force,
     };
-    quell.gc(&rules, args.dry_run)
+    quell.gc(&rules, args.dry_run.into())
 }
 
 /// The rules that are configured.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quell::responses::CheckAnswer;
+use quell::binary::responses::CheckAnswer;
 use quell::{Error, JobRequest};
 use quell_guard::{Decision, Verb, decide_verb, kill, read_verb, service};
 use quell_test::{TestPlan, check_tests};

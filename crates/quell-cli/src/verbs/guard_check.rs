@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use quell::{AccessRequest, Config, Error, Loaded, Quell};
-use quell_core::{Environment, JobId};
+use quell::binary::{AccessRequest, Config, Loaded, QuellInternals};
+use quell::{Environment, Error, JobId, Quell};
 use quell_guard::{Guard, Permit, Verb, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
@@ -53,7 +53,7 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
     let is_run = matches!(verb, CliCommand::Run(_));
     let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
-    let home = quell::Home::find();
+    let home = quell::binary::Home::find();
     // A run without a record has no line in the audit log either, unless it is refused.
     let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
     let home = home.filter(|_| !unrecorded);
@@ -61,7 +61,7 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
         CliCommand::Stop(args) => args.reason.clone(),
         _ => None,
     };
-    quell::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
+    quell::binary::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
 }
 
 /// The program of a command, without its arguments, which may be private.

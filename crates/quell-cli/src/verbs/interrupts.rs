@@ -4,9 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use quell::{Job, Stop};
-use quell_core::Signal;
-use quell_sys::{Polled, SignalFd};
+use quell::binary::{Polled, SignalFd};
+use quell::{Job, Signal};
 
 /// What would end this process, and is heard instead.
 const HEARD: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -22,12 +21,12 @@ impl Interrupts {
     /// From here on none is lost. Before any other thread is there: each has its own mask.
     pub fn hold() -> Self {
         // What the caller ignores on purpose (nohup, a background job of a script) stays ignored.
-        let ignored = quell_sys::ignored_at_start(&HEARD);
+        let ignored = quell::binary::ignored_at_start(&HEARD);
         let heard: Vec<Signal> = HEARD.into_iter().filter(|signal| !ignored.contains(signal)).collect();
         let watch = SignalFd::new(&heard).ok();
         if watch.is_none() {
             // No process would read them, so they keep their default action.
-            quell_sys::unblock(&heard);
+            quell::binary::unblock(&heard);
         }
         Self { heard, watch, first: Arc::default() }
     }
@@ -38,23 +37,23 @@ impl Interrupts {
         let (job, first) = (job.clone(), self.first.clone());
         let hear = move || {
             loop {
-                let _ = quell_sys::poll_until(&[Polled::Read(watch.as_fd())], None);
+                let _ = quell::binary::poll_until(&[Polled::Read(watch.as_fd())], None);
                 let Some(came) = watch.next() else { continue };
                 let again = first
                     .compare_exchange(0, came.signal.number(), Ordering::SeqCst, Ordering::SeqCst)
                     .is_err();
-                let reason = Some(format!("{} came to `quell {verb}`", came.signal));
-                let (job, stop) = (job.clone(), Stop { kill: again, reason, ..Stop::default() });
+                let reason = format!("{} came to `quell {verb}`", came.signal);
+                let (job, options) = (job.clone(), super::stop::options(again, None, Some(reason)));
                 // It waits for the end, and the next signal must not wait for it. What comes of it is on record.
-                let _ = quell_sys::thread().spawn(move || job.stop(&stop));
+                let _ = quell::binary::thread().spawn(move || job.stop_with(&options));
             }
         };
-        let _ = quell_sys::thread().spawn(hear);
+        let _ = quell::binary::thread().spawn(hear);
     }
 
     /// The first that came, if any. From here on they end this process again.
     pub fn let_go(self) -> Option<Signal> {
-        quell_sys::unblock(&self.heard);
+        quell::binary::unblock(&self.heard);
         Signal::new(self.first.load(Ordering::SeqCst))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use quell::binary::JobInternals;
 use quell::{Error, Job, JobState, Quell, TagFilter};
 
 use crate::output;
@@ -15,7 +16,7 @@ pub fn tags(texts: &[String]) -> Result<Vec<TagFilter>, Error> {
 
 /// The states that are asked for.
 pub fn states(texts: &[String]) -> Result<Vec<JobState>, Error> {
-    let states = texts.iter().map(|text| text.parse()).collect::<Result<_, quell_core::InvalidState>>();
+    let states = texts.iter().map(|text| text.parse()).collect::<Result<_, quell::InvalidState>>();
     states.map_err(|error| Error::BadValue(error.to_string()))
 }
 
@@ -28,7 +29,7 @@ pub fn since(age: Option<Duration>) -> Option<SystemTime> {
 pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
     // A question about it gets an error with the answer.
-    if let Ok(true) = job.settle_lost() {
+    if let Ok(true) = job.finish_if_lost() {
         tell_finished(job.id());
     }
     Ok(job)
@@ -37,7 +38,7 @@ pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
 /// The same for a verb that shows also a lost job: says why one is not finished.
 pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    match job.settle_lost() {
+    match job.finish_if_lost() {
         Ok(true) => tell_finished(job.id()),
         Ok(false) => {}
         Err(error) => tell_unfinished(&error),
@@ -51,6 +52,6 @@ pub fn tell_unfinished(error: &Error) {
 }
 
 /// Says that the stop of a lost job was finished.
-pub fn tell_finished(id: quell_core::JobId) {
+pub fn tell_finished(id: quell::JobId) {
     output::to_stderr(&format!("quell: the keeper of {id} was killed; its stop is finished now\n"));
 }

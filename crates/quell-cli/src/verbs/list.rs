@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use quell::{Error, Filter, JobState, JobView, Quell, Settled, Timestamp};
-use quell_core::{RootOutcome, Verdict};
+use quell::binary::QuellInternals;
+use quell::{Error, Filter, JobState, JobView, Quell, RootOutcome, Settled, Timestamp, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
@@ -81,10 +81,10 @@ fn filter(args: &ListArgs) -> Result<Filter, Error> {
 }
 
 fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
-    let now = quell::now();
+    let now = quell::binary::now();
     let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
     let mut table = Table::new(["ID", "NAME", "STATE", "AGE", "HELD", "COMMAND"], &[3]);
-    for (job, id) in jobs.iter().zip(quell::short_ids(quell.home(), &ids)?) {
+    for (job, id) in jobs.iter().zip(quell::binary::short_ids(quell.home(), &ids)?) {
         table.row([
             id.into(),
             job.name.as_deref().unwrap_or("-").into(),

@@ -34,7 +34,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use quell::{Error, Home, Quell};
+use quell::binary::{Home, QuellInternals};
+use quell::{Error, Quell};
 use serde::Serialize;
 
 use crate::args::{self, CliCommand};
@@ -45,7 +46,7 @@ use crate::output;
 pub fn carry_out(verb: CliCommand) -> ExitCode {
     // The one line that a run leaves says which job it is, and that one's receipt the rest.
     let job = match &verb {
-        CliCommand::Run(args) if !args.no_record => quell::new_job_id(),
+        CliCommand::Run(args) if !args.no_record => quell::binary::new_job_id(),
         _ => None,
     };
     // The roles speak to quell alone, and read the settings for themselves.
@@ -54,7 +55,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
     {
         output::hide(loaded.config.mask());
     }
-    let logged = match quell::diagnostics::log_to_variable(called) {
+    let logged = match quell::binary::log_to_variable(called) {
         // Their caller has looked at it, and they have nowhere to say it.
         Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
         logged => logged,
@@ -93,11 +94,11 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Sweep(args) => sweep::sweep(&args),
         CliCommand::Service(args) => service::service(&args),
         CliCommand::Config(args) => config::config(&args),
-        CliCommand::Keep => quell::roles::keep(quell_test::judge_request),
-        CliCommand::Tell => quell::roles::tell(),
+        CliCommand::Keep => quell::binary::keeper_main(quell_test::judge_request),
+        CliCommand::Tell => quell::binary::notify_hooks_main(),
         #[cfg(feature = "faults")]
         CliCommand::Points => {
-            let lines = quell_sys::fault::names().into_iter().map(|name| name + "\n");
+            let lines = quell::binary::fault_names().into_iter().map(|name| name + "\n");
             output::to_stdout(&lines.collect::<String>()).unwrap_or(ExitCode::SUCCESS)
         }
         CliCommand::Run(args) => crate::verbs::run::run(args.0, job),
@@ -114,7 +115,7 @@ fn called() -> String {
 fn quell() -> Result<Quell, Error> {
     let home = Home::find().ok_or(Error::NoHome)?;
     home.check().map_err(Error::io(home.dir()))?;
-    let quell = Quell::with_program(home, "/proc/self/exe");
+    let quell = quell::binary::open(home, "/proc/self/exe");
     Ok(match guard_check::permit() {
         Some(permit) => quell.permitted(permit.clone()),
         None => quell,
@@ -128,7 +129,7 @@ fn fail(verb: &str, json: bool, error: &Error) -> ExitCode {
 
 /// A success as programs read it, on a line of its own.
 fn envelope(verb: &str, data: &impl Serialize) -> String {
-    format!("{}\n", quell_core::success(verb, data))
+    format!("{}\n", quell::binary::success(verb, data))
 }
 
 /// How many jobs are dealt with at the same time; each waits for its own tree.
@@ -152,7 +153,7 @@ fn at_once<T: Send>(
     std::thread::scope(|scope| {
         let worker = |_| {
             let (tell, work) = (tell.clone(), &work);
-            quell_sys::thread().spawn_scoped(scope, move || work(tell)).is_ok()
+            quell::binary::thread().spawn_scoped(scope, move || work(tell)).is_ok()
         };
         if (0..AT_ONCE.min(jobs.len())).filter(|number| worker(*number)).count() == 0 {
             work(tell.clone());

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use quell::binary::JobInternals;
+use quell::binary::responses::StartAnswer;
 use std::time::Duration;
 
-use quell::responses::StartAnswer;
-use quell::{Conditions, Error, Job, Stop, Waited};
-use quell_core::Verdict;
+use quell::{Error, Job, StopOptions, Verdict, WaitFor, Waited};
 
 use super::start::tell_running;
+use super::stop;
 use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::RestartArgs;
 use crate::errors::{self, exit};
@@ -38,20 +39,19 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
         Ok(prepared) => prepared,
         Err(error) => return fail("restart", args.json, &error),
     };
-    let how = Stop { kill: args.now, grace: args.grace, reason: args.reason.clone(), ..Stop::default() };
+    let how = stop::options(args.now, args.grace, args.reason.clone());
     let mut worst = 0;
     let restart = |job: &Job| again(job, &how, patience);
     at_once(&jobs, restart, |old, done| worst = worst.max(report(old, args.json, done)));
     ExitCode::from(worst)
 }
 
-fn again(job: &Job, how: &Stop, patience: Option<Duration>) -> Restarted {
+fn again(job: &Job, how: &StopOptions, patience: Option<Duration>) -> Restarted {
     let Some(patience) = patience else { return Ok((job.restart(how)?, None)) };
-    let ready = Conditions { ready: true, ..Conditions::default() };
     // Before anything is stopped.
-    job.check_can_meet(&ready)?;
+    job.check_can_meet(&WaitFor::end().ready())?;
     let new = job.restart(how)?;
-    let waited = new.wait_ready(patience)?;
+    let waited = new.wait_for_readiness(patience)?;
     Ok((new, Some(waited)))
 }
 

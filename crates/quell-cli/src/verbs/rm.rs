@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use quell::responses::RmAnswer;
-use quell::{Error, Job, JobState, JobView};
+use quell::binary::responses::RmAnswer;
+use quell::binary::{JobInternals, look};
+use quell::{Error, Job, JobState, Removal};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::RmArgs;
@@ -19,9 +20,9 @@ pub fn rm(args: &RmArgs) -> ExitCode {
     };
     let mut worst = 0;
     for job in &jobs {
-        let was_lost = JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
-        let removed = job.remove(args.force);
-        let is_lost = || JobView::look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
+        let was_lost = look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
+        let removed = job.remove(if args.force { Removal::Force } else { Removal::IfProvenDead });
+        let is_lost = || look(job.dir()).is_ok_and(|view| view.state == JobState::Lost);
         let is_finished = match &removed {
             // With force it is removed either way.
             Ok(()) => !args.force,

@@ -5,11 +5,11 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell_core::{
-    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, ReceiptTarget,
-    RootOutcome, Signal, StdoutUse, Until, Verdict, account, parse_environment,
+use quell::binary::{Finished, ReceiptTarget, StdoutUse, account, parse_environment};
+use quell::{
+    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, RootOutcome,
+    Signal, StartError, Until, Verdict,
 };
-use quell_keeper::Finished;
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
 use crate::errors::{self, exit};
@@ -19,7 +19,7 @@ use crate::output;
 /// Runs the command and gives the exit code. `id` is that of the job, if it has one already.
 pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
     let (json, quiet) = (args.json, args.quiet);
-    if json && quell_sys::closed_at_start()[1] {
+    if json && quell::binary::closed_at_start()[1] {
         let message = "stdout is closed, so --json has nowhere to write";
         return output::fail(
             "run",
@@ -33,7 +33,7 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
         Err(error) => return output::fail("run", json, exit::FAILED, &error),
     };
     let leak = request.leak;
-    match quell_keeper::run(request, home) {
+    match keep(request, home) {
         Ok(finished) => report(&finished, leak, quiet, json),
         Err(error) => {
             let (code, error) = errors::of_run(&error);
@@ -42,15 +42,28 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
+    match super::guard_check::permit() {
+        Some(permit) => quell::binary::run(request, home, permit),
+        None => Err(StartError::Start("the guard was not asked".into())),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
+    quell::binary::run(request, home)
+}
+
 /// What is configured for all jobs; and that hooks run none of their own.
 #[cfg(target_os = "linux")]
-pub fn configure(request: &mut JobRequest, config: &quell::Config) {
+pub fn configure(request: &mut JobRequest, config: &quell::binary::Config) {
     request.stop = config.stop;
     request.contain = config.start.contain;
     request.until = config.start.until;
     request.mask = config.start.mask.clone();
     // Whether this is a hook's own command takes a look at all processes above it.
-    if !config.hooks.is_empty() && !quell_keeper::is_below_a_helper() {
+    if !config.hooks.is_empty() && !quell::binary::is_below_a_helper() {
         request.hooks = config.hooks.clone();
     }
 }
@@ -59,7 +72,7 @@ pub fn configure(request: &mut JobRequest, config: &quell::Config) {
 fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
     let loaded = crate::verbs::guard_check::settings().map_err(|error| errors::body(&error))?;
     configure(request, &loaded.config);
-    if quell::is_inside_a_job() {
+    if quell::binary::is_inside_a_job() {
         // The helper would be one of that job's processes, and count as left behind when the job ends.
         request.hooks.clear();
     }
@@ -156,7 +169,7 @@ fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathB
 
 #[cfg(target_os = "linux")]
 fn home() -> Result<PathBuf, ErrorBody> {
-    let home = quell::Home::find().map(|home| home.dir().to_owned());
+    let home = quell::binary::Home::find().map(|home| home.dir().to_owned());
     home.ok_or_else(|| {
         errors::said("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
     })
@@ -209,7 +222,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     }
     if json {
         let end = if open_line::may_be_open() { "\n" } else { "" };
-        let text = format!("{end}{}\n", quell_core::success("run", receipt));
+        let text = format!("{end}{}\n", quell::binary::success("run", receipt));
         if let Some(code) = output::to_stdout(&text) {
             return code;
         }
@@ -238,7 +251,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         RootOutcome::Signaled { signal, .. } => {
             // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
             if finished.interrupted && signal == Signal::INT {
-                quell_sys::exit_by_signal(signal);
+                quell::binary::exit_by_signal(signal);
             }
             ExitCode::from(128 + signal.number() as u8)
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::process::ExitCode;
 
-use quell::responses::SendAnswer;
+use quell::binary::responses::SendAnswer;
 use quell::{Error, Job};
 
 use super::{envelope, quell};
@@ -42,5 +42,5 @@ fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
             Box::new(Cursor::new(format!("{}{end}", words.join(" ")).into_bytes()))
         }
     };
-    job.send_from(&mut source, args.eof, args.timeout)
+    job.send_from(&mut source, args.eof.into(), args.timeout)
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use quell::Job;
-use quell::responses::SignalAnswer;
-use quell_core::ErrorBody;
+use quell::binary::responses::SignalAnswer;
+use quell::{ErrorBody, Job, SignalTo};
 use serde_json::json;
 
 use super::{envelope, fail, quell};
@@ -16,7 +15,7 @@ use crate::render::format;
 /// Sends it, and says to how many.
 pub fn signal(args: &SignalArgs) -> ExitCode {
     let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
-        let sent = job.signal(args.signal, args.tree)?;
+        let sent = job.signal(args.signal, if args.tree { SignalTo::Tree } else { SignalTo::Root })?;
         Ok((job, sent))
     });
     match sent {

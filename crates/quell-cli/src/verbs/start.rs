@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::responses::StartAnswer;
-use quell::{Environment, Error, GcRules, Job, Quell, Waited};
-use quell_core::{
-    Background, JobRequest, Leak, OnOwnerExit, Owner, ReadyCheck, ReadyRules, RestartPolicy, Stdin,
+use quell::binary::JobInternals;
+use quell::binary::responses::StartAnswer;
+use quell::{
+    Background, Environment, Error, GcRules, Job, JobRequest, Leak, OnOwnerExit, Owner, Quell, ReadyCheck,
+    ReadyRules, RestartPolicy, Stdin, Waited,
 };
 
 use super::{envelope, fail, gc, guard_check, quell};
@@ -31,13 +32,13 @@ pub fn start(args: StartArgs) -> ExitCode {
     };
     let started = quell.start(&request);
     if let Some(permit) = guard_check::permit() {
-        quell::record_start(permit, &program, &started);
+        quell::binary::record_start(permit, &program, &started);
     }
     let job = match started {
         Ok(job) => job,
         Err(error) => return fail("start", json, &error),
     };
-    let code = match wait_ready.map(|patience| job.wait_ready(patience)).transpose() {
+    let code = match wait_ready.map(|patience| job.wait_for_readiness(patience)).transpose() {
         Ok(waited) => report(&job, json, waited),
         Err(error) => {
             let code = fail("start", json, &error);

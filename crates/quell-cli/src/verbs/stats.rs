@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use quell::binary::QuellInternals;
 use quell::{Bucket, Error, Period, Spread, Stats, StatsFilter, TagSums};
 
 use super::{envelope, fail, job_selection, quell};
@@ -34,7 +35,7 @@ fn sums(args: &StatsArgs) -> Result<Stats, Error> {
         },
         tag_key: args.by_tag.clone(),
     };
-    quell::stats_of(quell()?.home(), &filter)
+    quell::binary::stats_of(quell()?.home(), &filter)
 }
 
 fn describe(stats: &Stats, with_chart: bool) -> String {

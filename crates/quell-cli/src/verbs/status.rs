@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use quell::responses::StatusAnswer;
-use quell::{Error, JobState, JobView, Quell, Timestamp};
-use quell_core::{
-    Actor, Cause, Owner, ProcId, ReadyRules, RestartPolicy, RestartRules, RootOutcome, StreamTotals, Verdict,
-    account, format_duration,
+use quell::binary::account;
+use quell::binary::responses::StatusAnswer;
+use quell::units::format_duration;
+use quell::{
+    Actor, Cause, Error, JobState, JobView, Owner, ProcId, Quell, ReadyRules, RestartPolicy, RestartRules,
+    RootOutcome, StreamTotals, Timestamp, Verdict,
 };
 
 use super::{envelope, fail, job_selection, list, quell};
@@ -122,7 +123,7 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
 
 /// A wall clock, and how long ago that was.
 fn time(wall: Timestamp) -> String {
-    format!("{wall} ({})", render::ago(quell::now(), wall))
+    format!("{wall} ({})", render::ago(quell::binary::now(), wall))
 }
 
 fn outcome(outcome: &RootOutcome) -> String {
@@ -204,8 +205,8 @@ fn owner_of(owner: Owner, status: &StatusAnswer) -> String {
         Owner::Job { job } => format!("job {job}"),
     };
     match status.on_owner_exit {
-        Some(quell_core::OnOwnerExit::Keep) => format!("{who}; it goes on without"),
-        Some(quell_core::OnOwnerExit::Stop) | None => format!("{who}; it is stopped with it"),
+        Some(quell::OnOwnerExit::Keep) => format!("{who}; it goes on without"),
+        Some(quell::OnOwnerExit::Stop) | None => format!("{who}; it is stopped with it"),
     }
 }
 
@@ -222,10 +223,12 @@ fn limits(job: &JobView) -> Option<String> {
 /// Whether the root of a job that is not over is known to have exited: by the record, or as its keeper has not reaped it.
 fn has_exited(root: ProcId, job: &JobView) -> bool {
     // A process whose main thread has exited looks like a corpse, but has other threads.
-    let is_dead = |stat: quell_sys::Stat| {
+    let is_dead = |stat: quell::binary::Stat| {
         stat.start == root.start && matches!(stat.state, b'Z' | b'X') && stat.threads <= 1
     };
-    job.outcome.is_some() || job.state == JobState::Waiting || quell_sys::stat(root.pid).is_ok_and(is_dead)
+    job.outcome.is_some()
+        || job.state == JobState::Waiting
+        || quell::binary::stat(root.pid).is_ok_and(is_dead)
 }
 
 fn restarts(job: &JobView, rules: &RestartRules) -> Option<String> {

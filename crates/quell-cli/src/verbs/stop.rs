@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quell::responses::{StopAnswer, StoppedJob};
-use quell::{Error, Filter, Job, Quell, Stop, Stopped};
-use quell_core::{ErrorBody, Verdict, account, format_duration};
+use quell::binary::account;
+use quell::binary::responses::{StopAnswer, StoppedJob};
+use quell::units::format_duration;
+use quell::{Error, ErrorBody, Filter, Job, Quell, StopOptions, Stopped, Verdict};
 use serde_json::json;
 
 use super::{at_once, envelope, fail, guard_check, quell};
@@ -23,13 +24,10 @@ pub fn stop(args: &StopArgs) -> ExitCode {
         Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
     };
-    let how = Stop {
-        kill: args.now,
-        grace: args.grace,
-        ask: args.ask.map(Into::into),
-        reason: args.reason.clone(),
-        leftovers: false,
-    };
+    let mut how = options(args.now, args.grace, args.reason.clone());
+    if let Some(ask) = args.ask {
+        how = how.ask(ask.into());
+    }
     let (count, left) = (jobs.len(), Arc::new(AtomicUsize::new(jobs.len())));
     let counted = left.clone();
     let progress = Progress::show(!args.json && !args.quiet, move |passed| {
@@ -41,10 +39,10 @@ pub fn stop(args: &StopArgs) -> ExitCode {
         Teller { json: args.json, quiet: args.quiet, several: jobs.len() > 1, ..Teller::default() };
     // Told first: the others may take their time.
     unknown.into_iter().for_each(|error| teller.failed(error));
-    let stop = |job: &Job| job.stop(&how);
+    let stop = |job: &Job| job.stop_with(&how);
     at_once(&jobs, stop, |job, ended| {
         if let Some(permit) = guard_check::permit() {
-            quell::record_stop(permit, job.id(), &ended);
+            quell::binary::record_stop(permit, job.id(), &ended);
         }
         left.fetch_sub(1, Ordering::Relaxed);
         progress.aside(|| match ended {
@@ -61,6 +59,18 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     teller.close()
 }
 
+/// How a job is stopped: at once with `now`, else after the grace.
+pub fn options(now: bool, grace: Option<Duration>, reason: Option<String>) -> StopOptions {
+    let mut options = if now { StopOptions::kill() } else { StopOptions::default() };
+    if let Some(grace) = grace {
+        options = options.grace(grace);
+    }
+    if let Some(reason) = reason {
+        options = options.reason(reason);
+    }
+    options
+}
+
 /// Says what became of the jobs: to people one by one, to programs in one answer at the end.
 #[derive(Default)]
 struct Teller {
@@ -75,7 +85,8 @@ struct Teller {
 }
 
 impl Teller {
-    fn stopped(&mut self, job: &Job, Stopped { receipt, was_over }: Stopped) {
+    fn stopped(&mut self, job: &Job, stopped: Stopped) {
+        let (was_over, receipt) = (stopped.already_ended(), stopped.into_receipt());
         if receipt.verdict != Verdict::Gone {
             self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }

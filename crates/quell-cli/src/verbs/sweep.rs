@@ -9,12 +9,12 @@ use crate::output;
 /// Sweeps, and says what was found and done.
 pub fn sweep(args: &SweepArgs) -> ExitCode {
     let swept = super::quell();
-    let report = match swept.and_then(|quell| quell.sweep(args.dry_run)) {
+    let report = match swept.and_then(|quell| quell.sweep(args.dry_run.into())) {
         Ok(report) => report,
         Err(error) => return super::fail("sweep", args.json, &error),
     };
     let text = if args.json {
-        format!("{}\n", quell_core::success("sweep", &report))
+        format!("{}\n", quell::binary::success("sweep", &report))
     } else {
         words::describe(&report)
     };
@@ -25,8 +25,9 @@ pub fn sweep(args: &SweepArgs) -> ExitCode {
 mod words {
     use std::fmt::Write;
 
+    use quell::binary::printable;
+    use quell::{Cause, Verdict};
     use quell::{LeftoverAction, SweepAction, SweepReport, SweptJob};
-    use quell_core::{Cause, Verdict, printable};
 
     /// The report for people.
     pub fn describe(report: &SweepReport) -> String {

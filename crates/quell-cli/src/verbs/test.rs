@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::{Error, Job, LogReader, Piece, Stream};
-use quell_core::{Background, Cause, JobRequest, Leak, Signal, StopPlan, Verdict, printable};
+use quell::binary::{JobInternals, LogReader, Piece, printable};
+use quell::{Background, Cause, Error, Job, JobRequest, Leak, Signal, StopPlan, Stream, Verdict};
 use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;

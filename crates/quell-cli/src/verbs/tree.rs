@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use quell::{Error, LiveMember, ProcessTree, Quell};
-use quell_core::{JobId, account};
+use quell::binary::{account, tree_answer};
+use quell::{Error, JobId, LiveMember, ProcessTree, Quell};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::TreeArgs;
@@ -27,7 +27,7 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
             Ok((id, tree)) => {
                 let gap = if number > 0 { "\n" } else { "" };
                 let said = if args.json {
-                    envelope("tree", &tree.answer(id))
+                    envelope("tree", &tree_answer(&tree, id))
                 } else {
                     format!("{gap}{}", describe(id, &tree, Reader::of_stdout()))
                 };
@@ -45,7 +45,7 @@ pub fn tree(args: &TreeArgs) -> ExitCode {
 
 fn one(quell: &Quell, text: &str) -> Result<(JobId, ProcessTree), Error> {
     let job = job_selection::meet(quell, text)?;
-    job.whole_tree().map(|tree| (job.id(), tree))
+    job.tree().map(|tree| (job.id(), tree))
 }
 
 fn describe(id: JobId, tree: &ProcessTree, reader: Reader) -> String {
@@ -134,7 +134,7 @@ fn state(letter: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_core::ProcId;
+    use quell::ProcId;
 
     fn member(pid: u32, ppid: u32, command: &str) -> LiveMember {
         let id = ProcId { pid, start: 1 };

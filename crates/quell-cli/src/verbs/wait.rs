@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quell::responses::WaitAnswer;
-use quell::{Conditions, Error, Job, Met, Regex, Waited};
-use quell_core::{account, format_duration, printable};
+use quell::binary::responses::WaitAnswer;
+use quell::binary::{account, printable};
+use quell::units::format_duration;
+use quell::{Condition, Error, Job, WaitFor, WaitMode, Waited};
 
 use super::{envelope, fail, quell};
 use crate::args::WaitArgs;
@@ -17,7 +18,7 @@ use crate::render::format;
 /// Waits, and says what each job came to.
 pub fn wait(args: &WaitArgs) -> ExitCode {
     let deadline = Instant::now() + args.timeout;
-    let (waited, conditions) = match carry_out(args, deadline) {
+    let (waited, wanted) = match carry_out(args, deadline) {
         Ok(waited) => waited,
         Err(error) => return fail("wait", args.json, &error),
     };
@@ -26,15 +27,15 @@ pub fn wait(args: &WaitArgs) -> ExitCode {
     } else {
         waited.iter().map(describe).collect()
     };
-    let code = verdict(&waited, &conditions, args.any);
+    let code = verdict(&waited, &wanted, mode(args));
     if code == exit::TIMED_OUT && !args.json {
-        let time = quell_core::format_duration(args.timeout);
+        let time = quell::units::format_duration(args.timeout);
         output::to_stderr(&format!("quell: the time ran out ({time}); the jobs go on\n"));
     }
     output::to_stdout(&text).unwrap_or(ExitCode::from(code))
 }
 
-fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditions), Error> {
+fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, WaitFor), Error> {
     let quell = quell()?;
     let mut jobs: Vec<Job> = Vec::new();
     for text in &args.jobs {
@@ -43,25 +44,38 @@ fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, Conditi
             jobs.push(job);
         }
     }
-    let log = args.log.as_deref().map(Regex::new).transpose();
-    let log = log.map_err(|error| Error::BadValue(format!("--log is no regular expression: {error}")))?;
-    let conditions = Conditions { ready: args.ready, log, stall: args.stall };
+    let mut wanted = WaitFor::end();
+    if args.ready {
+        wanted = wanted.ready();
+    }
+    if let Some(pattern) = &args.log {
+        wanted = wanted.log(pattern)?;
+    }
+    if let Some(stall) = args.stall {
+        wanted = wanted.stall(stall);
+    }
     let (names, limit) = (args.jobs.join(", "), args.timeout);
     let _progress = Progress::show(!args.json, move |passed| {
         let [passed, limit] =
             [passed, limit].map(|time| format_duration(Duration::from_secs(time.as_secs())));
         format!("quell: waiting for {names} ({passed} of {limit})")
     });
-    let waited = quell::wait(&jobs, &conditions, args.any, Some(deadline))?;
-    Ok((waited, conditions))
+    let waited = quell::wait(&jobs, &wanted, mode(args), Some(deadline))?;
+    Ok((waited, wanted))
 }
 
-fn verdict(waited: &[Waited], conditions: &Conditions, any: bool) -> u8 {
-    let open = waited.iter().filter(|waited| waited.met == Met::Nothing).count();
-    let is_unproven = |waited: &Waited| waited.met == Met::Exit && waited.job.is_not_proven_dead();
-    let good = waited.iter().filter(|waited| waited.is_good(conditions) && !is_unproven(waited)).count();
-    let (out_of_time, yes) =
-        if any { (open == waited.len(), good > 0) } else { (open > 0, good == waited.len()) };
+fn mode(args: &WaitArgs) -> WaitMode {
+    if args.any { WaitMode::Any } else { WaitMode::All }
+}
+
+fn verdict(waited: &[Waited], wanted: &WaitFor, mode: WaitMode) -> u8 {
+    let open = waited.iter().filter(|waited| waited.met == Condition::Nothing).count();
+    let is_unproven = |waited: &Waited| waited.met == Condition::Exit && waited.job.is_not_proven_dead();
+    let good = waited.iter().filter(|waited| waited.is_good(wanted) && !is_unproven(waited)).count();
+    let (out_of_time, yes) = match mode {
+        WaitMode::Any => (open == waited.len(), good > 0),
+        WaitMode::All => (open > 0, good == waited.len()),
+    };
     match (yes, out_of_time) {
         (true, _) => 0,
         (false, true) => exit::TIMED_OUT,
@@ -74,20 +88,20 @@ fn describe(waited: &Waited) -> String {
     let job = &waited.job;
     let name = job.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let what = match waited.met {
-        Met::Exit => {
+        Condition::Exit => {
             let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), format::outcome);
             let cause = job.cause.map(|cause| format!(", {}", format::cause(cause))).unwrap_or_default();
             let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
             let unproven = if job.is_not_proven_dead() { "; not proven dead" } else { "" };
             format!("ended: {outcome}{cause}{}{unproven}", outlived.unwrap_or_default())
         }
-        Met::Ready => "ready".into(),
-        Met::Log => {
+        Condition::Ready => "ready".into(),
+        Condition::Log => {
             let cut = if waited.line_cut { " (only the first 1 MiB of the line was matched)" } else { "" };
             format!("wrote: {}{cut}", printable(waited.line.as_deref().unwrap_or_default()))
         }
-        Met::Stall => "stalled: no output and no CPU time".into(),
-        Met::Nothing => format!("still {}", job.state),
+        Condition::Stall => "stalled: no output and no CPU time".into(),
+        Condition::Nothing => format!("still {}", job.state),
     };
     format!("{}{name}: {what}\n", waited.id)
 }

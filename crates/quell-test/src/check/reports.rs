@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use quell::Config;
+use quell::binary::Config;
 use quell_guard::{BUILT_IN, DecisionCode, matches};
 
 use super::command::last;

@@ -42,14 +42,14 @@ pub(crate) struct Candidate {
 }
 
 /// A condition in SQL, with its values.
-pub(super) struct Condition {
+pub(super) struct WhereClause {
     pub sql: String,
     pub values: Vec<Value>,
 }
 
 impl Wanted {
-    pub(super) fn condition(&self) -> Condition {
-        // A job that can't be read is only in the warnings.
+    pub(super) fn condition(&self) -> WhereClause {
+        // A job that can't be read is nowhere but among the warnings.
         let mut sql = String::from("broken IS NULL");
         let mut values: Vec<Value> = Vec::new();
         if !self.states.is_empty() {
@@ -72,7 +72,7 @@ impl Wanted {
             sql += " AND ended >= ?";
             values.push(ms_of(since).into());
         }
-        Condition { sql, values }
+        WhereClause { sql, values }
     }
 
     /// Whether all jobs are selected.
@@ -81,9 +81,9 @@ impl Wanted {
         states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
     }
 
-    /// The table and the condition for the ids and ends of these jobs: only the labels if nothing else is asked for, where those
-    /// of one label are in order.
-    fn ends(&self) -> (&'static str, Condition) {
+    /// Where the ids and ends of these jobs are found, and under which condition: among the labels alone if nothing else is
+    /// asked for, where those of one label are in order.
+    fn ends(&self) -> (&'static str, WhereClause) {
         let plain = self.states.is_empty() && self.session.is_none() && self.name.is_none();
         match self.tags.as_slice() {
             [tag] if plain => {
@@ -93,7 +93,7 @@ impl Wanted {
                     sql += " AND ended >= ?";
                     values.push(ms_of(since).into());
                 }
-                ("tags", Condition { sql, values })
+                ("tags", WhereClause { sql, values })
             }
             _ => ("jobs", self.condition()),
         }
@@ -123,14 +123,14 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 impl Index {
     /// The jobs that ended last, newest first; all of them without a limit.
     pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
-        let Condition { sql, values } = match limit {
+        let WhereClause { sql, values } = match limit {
             None => wanted.condition(),
             // The ids first: views are large, and sorting those of all selected jobs would take most of the time.
             Some(_) => {
-                let (table, Condition { sql, mut values }) = wanted.ends();
+                let (table, WhereClause { sql, mut values }) = wanted.ends();
                 values.push(limit_value(limit));
                 let last = format!("SELECT id FROM {table} WHERE {sql} ORDER BY ended DESC, id DESC LIMIT ?");
-                Condition { sql: format!("id IN ({last})"), values }
+                WhereClause { sql: format!("id IN ({last})"), values }
             }
         };
         let mut query = self.db.prepare_cached(&format!(
@@ -159,7 +159,7 @@ impl Index {
 
     /// The number of selected jobs.
     pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
-        let (table, Condition { sql, values }) = wanted.ends();
+        let (table, WhereClause { sql, values }) = wanted.ends();
         let mut query = match wanted.is_all() {
             true => self.db.prepare_cached("SELECT jobs FROM total")?,
             false => self.db.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE {sql}"))?,
@@ -201,7 +201,8 @@ impl Index {
         query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
     }
 
-    /// For each of `ids` its neighbours in the order of ids.
+    #[cfg(feature = "binary")]
+    /// For each of `ids` the ones beside it, in the order of ids.
     pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
         let mut query = self.db.prepare_cached(
             "SELECT * FROM (SELECT id FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT 1)
@@ -278,7 +279,7 @@ impl Index {
     fn sums_from<T>(
         &self,
         from: &str,
-        Condition { sql, values }: Condition,
+        WhereClause { sql, values }: WhereClause,
         columns: &str,
         rest: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,

@@ -160,12 +160,7 @@ pub struct StatsFilter {
     pub tag_key: Option<String>,
 }
 
-/// Sums over the finished jobs that ended at `since` or later and have all of `tags`.
-pub fn stats(home: &Home, since: Option<SystemTime>, tags: &[TagFilter]) -> Result<Stats> {
-    stats_of(home, &StatsFilter { since, tags: tags.to_vec(), ..StatsFilter::default() })
-}
-
-/// Sums over the selected finished jobs.
+/// The sums over the finished jobs that are asked for.
 pub fn stats_of(home: &Home, filter: &StatsFilter) -> Result<Stats> {
     let wanted = Wanted { since: filter.since, tags: filter.tags.clone(), ..Wanted::default() };
     let refusals = match filter.tags.is_empty() {

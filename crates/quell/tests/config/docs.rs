@@ -1,8 +1,8 @@
 //! `docs/config.md` says what is.
 
-use quell::Config;
-use quell::config::SettingOrigin;
-use quell::core::HookAction;
+use quell::HookAction;
+use quell::binary::Config;
+use quell::binary::config::SettingOrigin;
 
 use crate::Place;
 

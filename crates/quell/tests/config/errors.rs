@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use quell::{Config, Error};
+use quell::Error;
+use quell::binary::Config;
 
 use crate::Place;
 

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use quell::{Config, Error, Loaded};
+use quell::Error;
+use quell::binary::{Config, Loaded};
 
 use crate::Place;
 

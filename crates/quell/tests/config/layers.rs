@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use quell::Config;
-use quell::config::{Layer, SettingOrigin};
-use quell::core::{Contain, RestartPolicy, Signal};
+use quell::binary::Config;
+use quell::binary::config::{Layer, SettingOrigin};
+use quell::{Contain, RestartPolicy, Signal};
 
 use crate::{Place, shown};
 
@@ -22,7 +22,7 @@ fn without_files_and_variables_everything_is_the_default() {
 #[test]
 fn each_layer_goes_over_the_one_below() {
     let place = Place::new();
-    let grace = |loaded: &quell::Loaded| loaded.config.stop.grace.as_secs();
+    let grace = |loaded: &quell::binary::Loaded| loaded.config.stop.grace.as_secs();
     let user = place.user("# mine\n[stop]\ngrace = \"1s\"\nsignal = \"INT\"\n");
     let loaded = place.load(&[]).unwrap();
     assert_eq!((grace(&loaded), loaded.config.stop.signal), (1, Signal::INT));

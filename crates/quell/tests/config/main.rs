@@ -12,7 +12,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use quell::{Config, Error, Loaded};
+use quell::Error;
+use quell::binary::{Config, Loaded};
 use tempfile::TempDir;
 
 /// A home with a project in it, removed when dropped.

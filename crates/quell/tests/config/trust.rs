@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use quell::core::{Hook, HookAction, HookEvent};
+use quell::{Hook, HookAction, HookEvent};
 
 use crate::{Place, shown};
 

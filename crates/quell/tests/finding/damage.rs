@@ -2,8 +2,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use quell::core::JobId;
-use quell::{Filter, GcRules, list, resolve};
+use quell::binary::{list, resolve};
+use quell::{Filter, GcRules, JobId};
 
 use crate::fake::{Fake, TestHome, finish, gc};
 
@@ -91,7 +91,7 @@ fn a_truncated_index_is_replaced() {
         // The next round needs a log again.
         let id = Fake::at(1000).finish(&place.home);
         listed(&place);
-        crate::fake::quell(&place.home).job_with(id).remove(false).unwrap();
+        crate::fake::quell(&place.home).job_with(id).remove(quell::Removal::IfProvenDead).unwrap();
         assert!(place.path("index.db-wal").exists());
     }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use quell::core::{
+use quell::StatsFilter;
+use quell::binary::{Home, JobDir, stats_of};
+use quell_core::{
     Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
     JobRequest, JobSpec, KillReason, Member, Moment, Output, ProcId, Receipt, RecordedState, RecordedTree,
     RootOutcome, RootReport, SCHEMA, SessionKind, StateRecord, Step, StepKind, Timestamp, Usage, Verdict,
 };
-use quell::{Home, JobDir};
 use quell_store::Lock;
 use tempfile::TempDir;
 
@@ -242,10 +244,19 @@ pub fn finish(home: &Home, count: u64) -> Vec<JobId> {
 
 /// The jobs of a home.
 pub fn quell(home: &Home) -> quell::Quell {
-    quell::Quell::with_program(home.clone(), "quell")
+    quell::binary::open(home.clone(), "quell")
 }
 
 /// Removes old jobs.
 pub fn gc(home: &Home, rules: &quell::GcRules, dry_run: bool) -> quell::Result<quell::GcReport> {
-    quell(home).gc(rules, dry_run)
+    quell(home).gc(rules, dry_run.into())
+}
+
+/// Sums over all finished jobs that ended at `since` or later and have all of `tags`.
+pub fn stats(
+    home: &Home,
+    since: Option<SystemTime>,
+    tags: &[quell::TagFilter],
+) -> quell::Result<quell::Stats> {
+    stats_of(home, &StatsFilter { since, tags: tags.to_vec(), ..StatsFilter::default() })
 }

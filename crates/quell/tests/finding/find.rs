@@ -1,5 +1,5 @@
-use quell::core::JobId;
-use quell::{Error, resolve};
+use quell::binary::resolve;
+use quell::{Error, JobId};
 
 use crate::fake::{Fake, THEN, TestHome, finish};
 

@@ -1,8 +1,8 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quell::core::{JobId, Verdict};
-use quell::{Error, Filter, GcRules, Home, list, resolve};
+use quell::binary::{Home, list, resolve};
+use quell::{Error, Filter, GcRules, JobId, Verdict};
 
 use crate::fake::{Fake, THEN, TestHome, exists, finish, gc};
 
@@ -104,7 +104,10 @@ fn live_jobs_are_never_removed() {
     left.sort();
     assert_eq!(place.home.all().unwrap(), left);
     assert_eq!(place.home.live().unwrap(), left);
-    assert!(matches!(crate::fake::quell(&place.home).job_with(live).remove(true), Err(Error::State(_))));
+    assert!(matches!(
+        crate::fake::quell(&place.home).job_with(live).remove(quell::Removal::Force),
+        Err(Error::State(_))
+    ));
     assert!(place.home.job(live).spec().is_ok());
     drop(lock);
 }
@@ -122,8 +125,11 @@ fn a_job_with_survivors_stays_and_one_whose_end_is_not_proven_goes() {
 fn a_removed_job_leaves_nothing() {
     let place = TestHome::new();
     let id = Fake { name: Some("web"), tags: vec![("a", "b")], ..Fake::at(0) }.finish(&place.home);
-    crate::fake::quell(&place.home).job_with(id).remove(false).unwrap();
-    assert!(matches!(crate::fake::quell(&place.home).job_with(id).remove(false), Err(Error::NoSuchJob(_))));
+    crate::fake::quell(&place.home).job_with(id).remove(quell::Removal::IfProvenDead).unwrap();
+    assert!(matches!(
+        crate::fake::quell(&place.home).job_with(id).remove(quell::Removal::IfProvenDead),
+        Err(Error::NoSuchJob(_))
+    ));
     assert!(matches!(resolve(&place.home, "web"), Err(Error::NoSuchJob(_))));
     for dir in ["jobs", "live", "done", "names"] {
         let left = fs::read_dir(place.path(dir)).unwrap().filter_map(|entry| entry.ok());
@@ -190,7 +196,7 @@ fn a_job_that_cannot_be_read_can_be_removed() {
     for id in &ids {
         fs::write(place.home.job(*id).dir().join("spec.json"), "").unwrap();
     }
-    crate::fake::quell(&place.home).job_with(ids[0]).remove(false).unwrap();
+    crate::fake::quell(&place.home).job_with(ids[0]).remove(quell::Removal::IfProvenDead).unwrap();
     assert_eq!(gc(&place.home, &count(0), false).unwrap().removed, ids[1..]);
     assert!(all(&place.home).is_empty());
 }

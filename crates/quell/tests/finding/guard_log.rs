@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use quell::guard::{AuditLine, Guard};
-use quell::guard::{Decision, Policy, Verb};
+use quell_guard::{AuditLine, Guard};
+use quell_guard::{Decision, Policy, Verb};
 
 use crate::fake::TestHome;
 

@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quell::core::{JobId, RootOutcome};
-use quell::{Error, Filter, Home, JobState, JobView, list};
+use quell::binary::{Home, list};
+use quell::{Error, Filter, JobId, JobState, JobView, RootOutcome};
 
 use crate::fake::{Fake, THEN, TestHome, exists, finish};
 
@@ -116,7 +116,7 @@ fn a_job_without_a_state_is_created() {
     let fake = Fake::at(0);
     let job = place.home.job(fake.id());
     let _lock = job.create(&fake.spec(), None).unwrap();
-    let view = JobView::look(&job).unwrap();
+    let view = quell::binary::look(&job).unwrap();
     assert_eq!((view.state, view.since), (JobState::Created, fake.spec().created));
     assert_eq!(view.started, None);
 }
@@ -127,14 +127,14 @@ fn the_start_of_a_live_job_is_told_by_its_clock() {
     let fake = Fake::at(0);
     let (id, _lock) = fake.live(&place.home);
     // It came into this state half a second after the start.
-    assert_eq!(JobView::read(&place.home.job(id)).unwrap().started, Some(fake.spec().created));
+    assert_eq!(quell::binary::view(&place.home.job(id)).unwrap().started, Some(fake.spec().created));
 }
 
 #[test]
 fn a_view_survives_the_round_trip() {
     let place = TestHome::new();
     let id = Fake { name: Some("a"), tags: vec![("k", "v")], ..Fake::at(0) }.finish(&place.home);
-    let view = JobView::read(&place.home.job(id)).unwrap();
+    let view = quell::binary::view(&place.home.job(id)).unwrap();
     let text = serde_json::to_string(&view).unwrap();
     assert_eq!(serde_json::from_str::<JobView>(&text).unwrap(), view);
     assert!(!text.contains(":null"), "{text}");
@@ -147,7 +147,7 @@ fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
     for (second, name) in ["spec.json", "state.jsonl", "receipt.json"].into_iter().enumerate() {
         let id = Fake::at(second as u64 + 1).finish(&place.home);
         std::fs::write(place.home.job(id).dir().join(name), "{\"schema\"").unwrap();
-        let error = JobView::read(&place.home.job(id)).unwrap_err().to_string();
+        let error = quell::binary::view(&place.home.job(id)).unwrap_err().to_string();
         assert_eq!(error.matches(name).count(), 1, "{error}");
     }
     let (live, _lock) = Fake::at(9).live(&place.home);
@@ -156,7 +156,7 @@ fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_else_out() {
     assert_eq!(found.jobs.iter().map(|view| view.id).collect::<Vec<_>>(), [good]);
     assert_eq!(found.warnings.len(), 4, "{:?}", found.warnings);
     assert!(place.home.done().unwrap().is_empty());
-    let error = JobView::read(&place.home.job(JobId::new(1, 1))).unwrap_err();
+    let error = quell::binary::view(&place.home.job(JobId::new(1, 1))).unwrap_err();
     assert!(matches!(error, Error::NoSuchJob(_)));
 }
 

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quell::core::JobId;
-use quell::{Filter, GcRules, Home, list, resolve};
+use quell::binary::{Home, list, resolve};
+use quell::{Filter, GcRules, JobId};
 
 use crate::fake::{Fake, TestHome, finish, gc};
 
@@ -145,7 +145,7 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
         let listed: Vec<JobId> = found.jobs.iter().map(|view| view.id).rev().collect();
         assert_eq!((listed, found.warnings.len()), (left.clone(), 0));
         for view in &found.jobs {
-            assert!(quell::JobView::read(&place.home.job(view.id)).is_ok());
+            assert!(quell::binary::view(&place.home.job(view.id)).is_ok());
         }
         let did = gc(&place.home, &GcRules { max_count: Some(0), ..GcRules::default() }, false).unwrap();
         assert_eq!(did.removed, left);

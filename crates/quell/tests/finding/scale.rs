@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use quell::{Filter, GcRules, list, resolve, stats};
+use quell::binary::{list, resolve};
+use quell::{Filter, GcRules};
 
-use crate::fake::{Fake, TestHome, gc};
+use crate::fake::{Fake, TestHome, gc, stats};
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();

@@ -1,12 +1,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quell::core::{Cause, RootOutcome, Signal, Verdict};
-use quell::guard::{Asker, AuditLine, Guard, Kind};
-use quell::guard::{Decision, Policy, Verb};
-use quell::{Bucket, Exits, Period, Stats, StatsFilter, TagSums, Timestamp, stats, stats_of};
+use quell::binary::stats_of;
+use quell::{
+    Bucket, Cause, Exits, Period, RootOutcome, Signal, Stats, StatsFilter, TagSums, Timestamp, Verdict,
+};
+use quell_guard::{Asker, AuditLine, Decision, Guard, Kind, Policy, Verb};
 
-use crate::fake::{Fake, THEN, TestHome};
+use crate::fake::{Fake, THEN, TestHome, stats};
 
 #[test]
 fn the_sums_are_those_of_the_receipts() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use quell::{Home, Quell, Stop};
+use quell::binary::{Home, open};
 use quell_sys::PidFd;
 
 use super::raw::{self, Cgroup};
@@ -116,13 +116,13 @@ fn stopped(env: &BenchEnv<'_>, id: &str, stop: &[&str]) -> Outcome {
 fn library(env: &BenchEnv<'_>, count: usize) -> Outcome {
     let file = env.fresh("ready");
     let id = begin(env, &[], &env.tree(count, &file), &file)?;
-    let quell = Quell::with_program(Home::at(env.home()), env.program());
+    let quell = open(Home::at(env.home()), env.program());
     let failed = |why: quell::Error| why.to_string();
     let start = Instant::now();
     let job = quell.job(&id).map_err(failed)?;
-    let stopped = job.stop(&Stop::default()).map_err(failed)?;
+    let stopped = job.stop().map_err(failed)?;
     let elapsed = ms(start);
-    match stopped.receipt.verdict {
+    match &stopped.receipt().verdict {
         quell_core::Verdict::Gone => Ok(elapsed),
         other => Err(format!("{other:?}")),
     }

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Entry, Error, Job, Line, LogLine, LogPage, LogQuery, LogsView};
+use quell::binary::{Entry, JobInternals, Line, LogPage, LogQuery, log_line, logs_view};
+use quell::{Error, Job};
 use serde_json::json;
 
 use super::super::envelope;
@@ -41,7 +42,7 @@ struct Object {
 
 impl Object {
     fn new() -> Self {
-        let empty = quell_core::success("logs", &json!({ "lines": [] }));
+        let empty = quell::binary::success("logs", &json!({ "lines": [] }));
         let head = empty.strip_suffix("]}}").unwrap_or_default().to_owned();
         Self { text: head.clone(), head, begun: false, stopped: None }
     }
@@ -50,7 +51,7 @@ impl Object {
         if std::mem::replace(&mut self.begun, true) {
             self.text.push(',');
         }
-        self.text += &quell_core::json(&LogLine::from(line));
+        self.text += &quell::binary::json(&log_line(line));
         if self.text.len() >= HELD {
             self.stopped = output::to_reader(&std::mem::take(&mut self.text));
         }
@@ -59,7 +60,7 @@ impl Object {
 
     /// The rest: `page` has all but the lines.
     fn close(self, job: &Job, page: &LogPage) -> Option<ExitCode> {
-        let whole = envelope("logs", &LogsView::new(job, page));
+        let whole = envelope("logs", &logs_view(job, page));
         let rest = whole.strip_prefix(&self.head).unwrap_or_default();
         self.stopped.or_else(|| output::to_stdout(&(self.text + rest)))
     }

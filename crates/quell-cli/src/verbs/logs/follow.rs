@@ -1,6 +1,7 @@
 //! `quell logs --follow`, line by line.
 
-use quell::{Cursor, Entry, Error, Job, Line, LineOrCut, Lines, LogQuery, LogReader, Matches};
+use quell::binary::{Entry, JobInternals, Line, LineOrCut, Lines, LogQuery, LogReader, Matches};
+use quell::{Cursor, Error, Job};
 
 use super::Flow;
 use super::print::Printer;

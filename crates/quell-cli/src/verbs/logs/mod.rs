@@ -8,7 +8,8 @@ mod raw;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::{Cursor, Entry, Error, Job, LogQuery, Regex, Stream, Streams};
+use quell::binary::{Entry, JobInternals, LogQuery, Regex, Streams};
+use quell::{Cursor, Error, Job, Stream};
 
 use super::{fail, quell};
 use crate::args::LogsArgs;
@@ -19,7 +20,7 @@ use print::{LineStyle, Printer};
 
 /// Shows what was asked for, and follows it if that was.
 pub fn logs(args: &LogsArgs) -> ExitCode {
-    if quell_sys::closed_at_start()[1] {
+    if quell::binary::closed_at_start()[1] {
         return output::to_stdout("").unwrap_or(ExitCode::from(exit::FAILED));
     }
     match show(args) {
@@ -53,7 +54,7 @@ fn show(args: &LogsArgs) -> Shown {
 fn tell_unwritten(job: &Job, streams: Streams) {
     let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
     for lost in job.unwritten().iter().filter(|lost| streams.has(lost.stream)) {
-        let Ok(totals) = job.logs(&nothing).map(|page| page.end.totals) else { continue };
+        let Ok(totals) = job.log_page(&nothing).map(|page| page.end.totals) else { continue };
         let end = match lost.stream {
             Stream::Stdout => totals.stdout.bytes,
             Stream::Stderr => totals.stderr.bytes,
@@ -89,7 +90,8 @@ fn query(args: &LogsArgs) -> Result<LogQuery, Error> {
         head: args.head,
         tail: args.tail,
         budget: args.budget,
-        grep: grep.map_err(|error| Error::BadValue(format!("--grep is no regular expression: {error}")))?,
+        grep: grep
+            .map_err(|error| Error::BadValue(format!("invalid regular expression `--grep`: {error}")))?,
         streams: match (args.stdout, args.stderr) {
             (true, false) => Streams::Stdout,
             (false, true) => Streams::Stderr,

@@ -4,8 +4,9 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::responses::Followed;
-use quell::{Cursor, Cut, Entry, Job, Line, Omitted, Stream, Timestamp, Unwritten};
+use quell::binary::responses::Followed;
+use quell::binary::{Cut, Entry, JobInternals, Line, log_cut, log_line};
+use quell::{Cursor, Job, Omitted, Stream, Timestamp, Unwritten};
 
 use super::super::envelope;
 use super::Flow;
@@ -213,12 +214,12 @@ impl Printer {
 
     /// A line as one JSON object.
     pub fn json_line(&mut self, line: &Line, cursor: Cursor) -> Flow {
-        self.put(envelope("logs", &Followed::Line { line: line.into(), cursor }).as_bytes())
+        self.put(envelope("logs", &Followed::Line { line: log_line(line), cursor }).as_bytes())
     }
 
     /// A gap as one JSON object.
     pub fn json_cut(&mut self, cut: &Cut, cursor: Cursor) -> Flow {
-        self.put(envelope("logs", &Followed::Cut { cut: cut.into(), cursor }).as_bytes())
+        self.put(envelope("logs", &Followed::Cut { cut: log_cut(cut), cursor }).as_bytes())
     }
 
     /// Whether JSON is wanted.

@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use quell::{Cursor, Error, Job, LogQuery, LogReader, Piece};
+use quell::binary::{JobInternals, LogQuery, LogReader, Piece};
+use quell::{Cursor, Error, Job};
 
 use super::Shown;
 use super::print::{LogLimits, complain};
@@ -19,7 +20,7 @@ pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
     if !args.follow {
         // What is there now: a job that writes faster than we read would keep us for ever.
         let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
-        let totals = job.logs(&nothing)?.end.totals;
+        let totals = job.log_page(&nothing)?.end.totals;
         let now = Cursor { out: totals.stdout.bytes, err: totals.stderr.bytes };
         let until = query.until.unwrap_or(now);
         reader.stop_at(Cursor { out: until.out.min(now.out), err: until.err.min(now.err) });
