@@ -60,8 +60,8 @@ pub fn headline(receipt: &Receipt) -> String {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
         }
         // It came to its end just before it was to be stopped.
-        Cause::OwnExit => "had ended by itself".into(),
-        Cause::ExternalSignal => "had died of a signal from outside".into(),
+        Cause::OwnExit => "ended by itself".into(),
+        Cause::ExternalSignal => "died of a signal from outside".into(),
         Cause::User => "stopped".into(),
         Cause::Limit => "stopped at its limit".into(),
         Cause::FrontLost => "stopped, because quell's front was killed".into(),

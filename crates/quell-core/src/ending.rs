@@ -62,7 +62,7 @@ pub enum Actor {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<String>,
     },
-    /// A process that asked over the job's control socket; for `quell stop`, the process that called it.
+    /// A process that asked quell to stop the job; for `quell stop`, the process that called it.
     Client {
         /// Its pid.
         pid: u32,

@@ -39,7 +39,7 @@ impl JobEvent {
     /// An event of the job of `spec`, in its run of that number.
     pub fn new(spec: &JobSpec, time: Timestamp, run: u32, what: EventKind) -> Self {
         let request = &spec.request;
-        let (name, session) = (request.name.clone(), request.session().map(str::to_owned));
+        let (name, session) = (request.name.clone(), request.session.clone());
         Self { time, job: spec.id, name, session, tags: request.tags.clone(), run, what }
     }
 }

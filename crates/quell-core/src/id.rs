@@ -40,6 +40,13 @@ impl JobId {
         (bits & u128::from(u16::MAX) == u128::from(boot)).then_some(ticks as u64)
     }
 
+    /// Whether `text` could be the beginning of an id that is made between 2004 and 2039, as quell prints it (8 characters or
+    /// more, in any case). No job may be named so: its name would hide the other job.
+    pub fn may_begin_with(text: &str) -> bool {
+        let of_ids = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase());
+        (8..=26).contains(&text.len()) && text.starts_with("01") && text.bytes().all(of_ids)
+    }
+
     /// The wall clock when it was made, in milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.0.timestamp_ms()
@@ -99,6 +106,19 @@ mod tests {
         assert_eq!((id.ticks_since(0xBEEF), id.ticks_since(0xBEEE)), (Some(123_456_789), None));
         assert_eq!(id.unix_ms(), 1_700_000_000_000);
         assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
+    }
+
+    #[test]
+    fn only_texts_like_an_id_may_begin_one() {
+        let id = JobId::new(1_790_000_000_000, 42).to_string();
+        for text in [&id, &id[..8], &id.to_lowercase()[..10]] {
+            assert!(JobId::may_begin_with(text), "{text}");
+        }
+        for text in
+            ["01", "01M7PGY", "01-deploy", "01monitor", "20261118", "web", "build012", &format!("{id}0")]
+        {
+            assert!(!JobId::may_begin_with(text), "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Actor, AskScope, Cause, Ending, KillReason, Moment, RecordedState, RecordedTree, RootOutcome, Signal,
     StopPlan, Until, Verdict,
@@ -39,7 +41,7 @@ pub enum Phase {
 }
 
 /// How to stop a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopMode {
     /// Ask; a second request kills at once.
     Ask,

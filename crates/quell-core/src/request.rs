@@ -49,6 +49,9 @@ pub struct JobRequest {
     /// A name for people, unique among live jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The session that it is part of: jobs that are stopped together. That of QUELL_SESSION if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Labels for queries.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
@@ -162,9 +165,6 @@ pub struct Background {
     /// How long it may live, restarts included.
     #[serde(default, with = "crate::seconds::optional", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
-    /// Its session: jobs that are stopped together. By default QUELL_SESSION.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
     /// The job that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_from: Option<JobId>,
@@ -187,7 +187,6 @@ impl Default for Background {
             owner: None,
             on_owner_exit: OnOwnerExit::default(),
             ttl: None,
-            session: None,
             restarted_from: None,
             nested: false,
             test: None,
@@ -236,6 +235,7 @@ impl JobRequest {
             until: Until::default(),
             leak: Leak::default(),
             name: None,
+            session: None,
             tags: BTreeMap::new(),
             hooks: Vec::new(),
             mask: Vec::new(),
@@ -270,11 +270,6 @@ impl JobRequest {
             Mode::Foreground(_) => None,
             Mode::Background(background) => Some(background),
         }
-    }
-
-    /// Its session.
-    pub fn session(&self) -> Option<&str> {
-        self.as_background().and_then(|background| background.session.as_deref())
     }
 
     /// The words of its command as text. What is not UTF-8 is replaced.
@@ -320,6 +315,7 @@ impl JobRequest {
             until: self.until,
             leak: self.leak,
             name: self.name.clone(),
+            session: self.session.clone(),
             tags: self.tags.iter().map(|(key, value)| (text(key), text(value))).collect(),
             hooks: self.hooks.iter().map(hook).collect(),
             mask: self.mask.clone(),

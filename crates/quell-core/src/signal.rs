@@ -76,6 +76,9 @@ impl Signal {
     pub const URG: Self = Self(if cfg!(target_os = "linux") { 23 } else { 16 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
+    /// How `quell stop` asks the front of a job in the foreground. A real-time signal: it carries a value, and the kernel
+    /// queues it, so that no request replaces another.
+    pub const ASK_FRONT: Self = Self(60);
     /// Stop, not refusable.
     pub const STOP: Self = Self(if cfg!(target_os = "linux") { 19 } else { 17 });
 

@@ -80,6 +80,51 @@ pub enum Call {
     Vitals,
 }
 
+/// How a job in the foreground is to be stopped. It has no control socket: its front is asked by [`Signal::ASK_FRONT`], and
+/// this is the value that the signal carries. A value of 0, as `kill` sends it, asks politely and leaves the rest to the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StopValue {
+    /// Without asking it first.
+    pub kill: bool,
+    /// The grace, if it is not to be the job's own. Longer ones than six days are cut to that.
+    pub grace: Option<Duration>,
+    /// Which processes are asked first, if that is not to be as the job has it.
+    pub ask: Option<AskScope>,
+}
+
+impl StopValue {
+    /// The lower bits: 0 for the job's own grace, [`Self::KILL`], or one more than the grace in milliseconds.
+    const GRACE: u32 = (1 << 29) - 1;
+    const KILL: u32 = Self::GRACE;
+    const ASK_TREE: u32 = 1 << 29;
+    const ASK_ROOT: u32 = 1 << 30;
+
+    /// As it is sent.
+    pub fn encode(self) -> i32 {
+        let millis = |grace: Duration| grace.as_millis().min(u128::from(Self::KILL) - 2) as u32 + 1;
+        let grace = if self.kill { Self::KILL } else { self.grace.map_or(0, millis) };
+        let ask = match self.ask {
+            None => 0,
+            Some(AskScope::Tree) => Self::ASK_TREE,
+            Some(AskScope::Root) => Self::ASK_ROOT,
+        };
+        (grace | ask) as i32
+    }
+
+    /// As it was sent.
+    pub fn decode(value: i32) -> Self {
+        let (bits, grace) = (value as u32, value as u32 & Self::GRACE);
+        let kill = grace == Self::KILL;
+        let ask = match (bits & Self::ASK_TREE != 0, bits & Self::ASK_ROOT != 0) {
+            (true, _) => Some(AskScope::Tree),
+            (false, true) => Some(AskScope::Root),
+            (false, false) => None,
+        };
+        let millis = grace.checked_sub(1).filter(|_| !kill);
+        Self { kill, grace: millis.map(|millis| Duration::from_millis(millis.into())), ask }
+    }
+}
+
 impl Call {
     /// A word for it, without its data.
     pub fn name(&self) -> &'static str {
@@ -160,4 +205,26 @@ pub struct LiveMember {
     pub memory: u64,
     /// Its command line, or its short name in brackets.
     pub command: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_signal_carries_is_read_as_it_was_sent() {
+        let graces = [None, Some(0), Some(1), Some(5_000), Some(500_000_000)];
+        let scopes = [None, Some(AskScope::Tree), Some(AskScope::Root)];
+        for (grace, ask) in graces.into_iter().flat_map(|grace| scopes.map(|ask| (grace, ask))) {
+            let grace = grace.map(Duration::from_millis);
+            let sent = StopValue { kill: false, grace, ask };
+            assert_eq!(StopValue::decode(sent.encode()), sent);
+            let sent = StopValue { kill: true, grace: None, ask };
+            assert_eq!(StopValue::decode(sent.encode()), sent);
+        }
+        assert_eq!(StopValue::decode(0), StopValue::default(), "of a plain `kill`");
+        let endless = StopValue { grace: Some(Duration::MAX), ..StopValue::default() };
+        let cut = StopValue::decode(endless.encode());
+        assert!(!cut.kill && cut.grace > Some(Duration::from_secs(6 * 24 * 3600)), "{cut:?}");
+    }
 }

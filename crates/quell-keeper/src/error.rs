@@ -40,7 +40,7 @@ pub enum StartError {
         remedy: ExecRemedy,
     },
     /// The name contains a masked value: names are shown, and files are named after them.
-    #[error("the name holds a value that is to be masked: choose another name")]
+    #[error("the name or the session holds a value that is to be masked: choose another one")]
     MaskedName,
     /// The program is a directory.
     #[error("can't execute `{0}`: it is a directory")]

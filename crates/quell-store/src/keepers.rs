@@ -80,6 +80,11 @@ impl Keeper {
         self.pidfd.signal(signal)
     }
 
+    /// The process alone.
+    pub fn into_pidfd(self) -> PidFd {
+        self.pidfd
+    }
+
     /// The state of the process: `T` if it was stopped, `t` if a tracer has stopped it.
     pub fn state(&self) -> Option<u8> {
         let stat = quell_sys::stat(self.id.pid).ok()?;

@@ -80,7 +80,6 @@ fn harmless(request: &JobRequest, background: &Background) -> JobRequest {
             Some(Owner::Job { .. }) | None => None,
         },
         ttl: background.ttl,
-        session: background.session.clone(),
         test: background.test.clone(),
         ..Background::default()
     };

@@ -45,7 +45,7 @@ mod linux {
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};
     pub use crate::roles::{AdmittedTests, TestJudge, keeper_main, notify_hooks_main};
     pub use crate::short_ids::short_ids;
-    pub use crate::start::is_inside_a_job;
+    pub use crate::start::{is_inside_a_job, own_session};
     pub use crate::stats::stats_of;
 
     use crate::recover::{Finisher, Keepers, Survivors, settle, settle_lost};

@@ -91,7 +91,7 @@ impl CommandBuilder<'_> {
 
     /// Puts the job into a named group of jobs that are stopped together.
     pub fn session(mut self, session: impl Into<String>) -> Self {
-        self.background.session = Some(session.into());
+        self.request.session = Some(session.into());
         self
     }
 

@@ -40,7 +40,10 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
     {
         return bad(format!("invalid name `{name}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
     }
-    if let Some(session) = &background.session
+    if let Some(name) = request.name.as_deref().filter(|name| JobId::may_begin_with(name)) {
+        return bad(format!("`{name}` looks like the beginning of a job id: choose another name"));
+    }
+    if let Some(session) = &request.session
         && !quell_store::is_name(session)
     {
         return bad(format!("invalid session `{session}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
@@ -80,10 +83,10 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     check(&request, background)?;
     let mut background = background.clone();
     let given = open_stdin(&mut background.stdin)?;
-    if background.session.is_none() {
-        background.session = own_session()?;
+    if request.session.is_none() {
+        request.session = own_session()?;
     }
-    request.env = whole_environment(&request.env, background.session.as_deref());
+    request.env = whole_environment(&request.env, request.session.as_deref());
     background.owner = background.owner.or_else(|| outer_job(home).map(|job| Owner::Job { job }));
     background.nested = is_inside_a_job();
     request.cwd = Some(match &request.cwd {
@@ -93,7 +96,7 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     });
     request.mode = Mode::Background(background);
     let mask = request.masked_values();
-    for (what, text) in [("name", request.name.as_deref()), ("session", request.session())] {
+    for (what, text) in [("name", request.name.as_deref()), ("session", request.session.as_deref())] {
         // It is shown as the name of a file, and jobs are found by it.
         if text.is_some_and(|text| mask.hides(text)) {
             let why = format!("the {what} holds a value that is to be masked: choose another {what}");
@@ -148,7 +151,7 @@ pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
 }
 
 /// The session that the environment names.
-fn own_session() -> Result<Option<String>> {
+pub fn own_session() -> Result<Option<String>> {
     let Some(session) = std::env::var_os(SESSION).filter(|name| !name.is_empty()) else { return Ok(None) };
     match session.into_string() {
         Ok(session) if quell_store::is_name(&session) => Ok(Some(session)),

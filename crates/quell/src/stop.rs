@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, JobState, ProcId, Receipt, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_guard::Verb;
-use quell_keeper::control_protocol::Call;
+use quell_keeper::control_protocol::{Call, StopValue};
 use quell_store::{KeeperRole, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
@@ -47,13 +47,12 @@ impl StopOptions {
         Self { kill: true, ..Self::default() }
     }
 
-    /// Sets the time between the request to end and the kill. A stop that is under way is shortened to it. A job in the
-    /// foreground keeps its own grace, because it is asked by a signal.
+    /// Sets the time between the request to end and the kill. A stop that is under way is shortened to it.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace: Some(grace), ..self }
     }
 
-    /// Sets which processes are asked to end. A job in the foreground keeps its own rule.
+    /// Sets which processes are asked to end.
     pub fn ask(self, ask: AskScope) -> Self {
         Self { ask: Some(ask), ..self }
     }
@@ -355,34 +354,26 @@ impl<'a> StopUnderWay<'a> {
         Ok(None)
     }
 
-    /// Asks a job in the foreground by a signal to its front, as a shell does; whether there was a front to get it.
+    /// Asks a job in the foreground by a signal to its front, as it has no socket; whether there was a front to get it.
     fn ask_front(&self) -> Result<bool> {
         let dir = self.job.dir();
         let Ok(record) = dir.record() else { return Ok(false) };
-        if !dir.spec().is_ok_and(|spec| spec.request.is_foreground()) {
-            return Ok(false);
-        }
-        let Some(front) = record.standby else { return Ok(false) };
-        let here = PidFd::of(front).filter(|_| dir.is_kept_by(front, record.keeper));
-        let signal: Box<dyn Fn(Signal) -> Sent> = match here {
-            Some(front) => Box::new(move |signal| front.signal(signal)),
-            // A front in another PID namespace has another number here than on record.
-            None => match dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby) {
-                Some(front) => Box::new(move |signal| front.signal(signal)),
-                None => return Ok(false),
-            },
-        };
-        // A second request would kill it.
-        if !self.options.kill && record.state.job_state() == JobState::Stopping {
-            return Ok(true);
-        }
-        let asked = signal(Signal::TERM) == Sent::Yes;
-        if self.options.kill {
-            signal(Signal::INT);
+        let is_foreground = dir.spec().is_ok_and(|spec| spec.request.is_foreground());
+        let Some(recorded) = record.standby.filter(|_| is_foreground) else { return Ok(false) };
+        let here = || PidFd::of(recorded).filter(|_| dir.is_kept_by(recorded, record.keeper));
+        // A front in another PID namespace has another number here than on record.
+        let elsewhere = || dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
+        let Some(front) = here().or_else(|| Some(elsewhere()?.into_pidfd())) else { return Ok(false) };
+        let StopOptions { kill, grace, ask, .. } = self.options.clone();
+        let value = StopValue { kill, grace, ask }.encode();
+        let mut sent = front.signal_with(Signal::ASK_FRONT, value);
+        // Its user may have too many signals pending; a plain one is always taken.
+        if sent == Sent::Refused {
+            sent = front.signal(Signal::TERM);
         }
         // It may have been suspended from its terminal.
-        signal(Signal::CONT);
-        Ok(asked)
+        front.signal(Signal::CONT);
+        Ok(sent == Sent::Yes)
     }
 }
 

@@ -233,7 +233,7 @@ impl Records {
             id: spec.id,
             name: request.name.clone(),
             tags: request.tags.clone(),
-            session: request.session().map(str::to_owned),
+            session: request.session.clone(),
             mode: request.mode_kind(),
             command: request.words(),
             cwd: request.cwd.clone().unwrap_or_default(),

@@ -165,7 +165,7 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
     let text = lab.quell("status").args([&job.id]).finish().stdout;
     assert!(text.contains(&format!("pid {pid}, `sh -c echo")), "{text}");
 
-    // A job in the foreground is asked by a signal.
+    // A job in the foreground is asked by a signal, which says how it is to be stopped but not why.
     let file = lab.path("receipt");
     let mut run = lab
         .run()
@@ -179,7 +179,7 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     run.wait_exit(PATIENCE).expect("it ends");
     let receipt: Value = serde_json::from_slice(&fs::read(&file).expect("a receipt")).expect("JSON");
-    assert_eq!((&receipt["actor"]["kind"], &receipt["actor"]["pid"]), (&json!("sender"), &json!(pid)));
+    assert_eq!((&receipt["actor"]["kind"], &receipt["actor"]["pid"]), (&json!("client"), &json!(pid)));
 }
 
 #[test]
@@ -321,6 +321,12 @@ fn a_restart_limit_that_is_reached_is_told() {
         assert!(text.contains("ended 4, restart limit"), "{text}");
     }
     assert!(lab.quell("events").args([&job.id]).finish().stdout.contains("restart limit"));
+    let waited = lab.quell("wait").args([&job.id]).finish().stdout;
+    assert!(waited.contains("restart limit is reached"), "{waited}");
+    let options =
+        ["--restart", "on-failure", "--restart-limit", "1", "--ready-log", "never", "--wait-ready=20s"];
+    let unready = lab.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh("exit 4").finish();
+    assert!(unready.stderr.contains("restart limit is reached"), "{}", unready.stderr);
     // What it left running is not hidden behind that.
     let leaky = lab
         .start()

@@ -95,6 +95,20 @@ fn a_bad_choice_or_option_is_an_error() {
 
 /// What is missing or would be right is part of the line.
 #[test]
+fn a_name_that_could_hide_the_id_of_another_job_is_refused() {
+    let lab = TestEnv::as_me();
+    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    for name in [&job.id[..], &job.id[..8], &job.id[..12].to_lowercase()] {
+        for (quell, code) in [(lab.start(), 2), (lab.run(), 125), (lab.quell("test"), 2)] {
+            let done = quell.args(["--name", name]).command(["true"]).finish();
+            assert_eq!(done.code(), Some(code), "{name}: {}", done.stderr);
+            assert!(done.stderr.contains("looks like the beginning of a job id"), "{name}: {}", done.stderr);
+        }
+    }
+    assert_eq!(lab.ids("jobs"), [job.id.clone()]);
+}
+
+#[test]
 fn a_usage_error_names_what_it_wants() {
     let lab = TestEnv::as_me();
     for (verb, words, wanted) in [

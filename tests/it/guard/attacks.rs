@@ -62,7 +62,7 @@ fn a_process_that_becomes_protected_in_its_grace_is_not_killed() {
     let done = verb(&lab, "kill").args(["--json", "--grace", "3s", &stranger.pid()]).finish();
     assert!(stranger.is_alive(), "{}", done.stdout);
     let data = &done.envelope()["data"];
-    assert_eq!((done.code(), &data["escalated"]), (Some(5), &Value::from(false)), "{data}");
+    assert_eq!((done.code(), &data["kill"]), (Some(5), &Value::Null), "{data}");
     assert_eq!(data["verdict"]["kind"], "survivors", "{data}");
     assert_eq!(data["members"][0]["spared"]["code"], "NAME_PROTECTED", "{data}");
 }
@@ -76,7 +76,7 @@ fn the_signals_of_the_policy_hold_for_the_last_one_too() {
     let done = verb(&lab, "kill").args(["--json", "--grace", "200ms", &stranger.pid()]).finish();
     assert!(stranger.is_alive(), "{}", done.stdout);
     let data = &done.envelope()["data"];
-    assert_eq!((done.code(), &data["escalated"]), (Some(5), &Value::from(false)), "{data}");
+    assert_eq!((done.code(), &data["kill"]), (Some(5), &Value::Null), "{data}");
     assert_eq!(data["members"][0]["spared"]["code"], "SIGNAL_NOT_ALLOWED", "{data}");
     let done = verb(&lab, "kill").args(["--grace", "0", &stranger.pid()]).finish();
     assert!(done.stdout.contains("SIGNAL_NOT_ALLOWED"), "{}", done.stdout);

@@ -318,7 +318,7 @@ fn a_polite_process_is_asked_and_gone_at_once() {
         let done = verb(&lab, "kill").args(["--json", "--grace", "60s", &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];
-        assert_eq!((&data["escalated"], &data["still_running"]), (&Value::from(false), &Value::from(false)));
+        assert_eq!((&data["kill"], &data["still_running"]), (&Value::Null, &Value::from(false)));
         assert_eq!((&data["success"], &data["verdict"]["kind"]), (&Value::from(true), &Value::from("gone")));
         assert_eq!(data["identity"]["pid"], stranger.0.id());
         assert_eq!(
@@ -338,10 +338,14 @@ fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
         let done = verb(&lab, "kill").args(["--json", "--grace", grace, &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];
-        // With no grace the kill was wanted.
-        assert_eq!(data["escalated"], least > 0, "{data}");
+        assert_eq!(data["kill"], if least > 0 { "grace_over" } else { "wanted" }, "{data}");
         assert!(data["took"].as_f64() >= Some(f64::from(least) / 1e3), "{data}");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&stranger.0.wait().expect("wait")), Some(9));
+        let mut stranger = Stranger::new(&lab, lab.user(), script);
+        let done = verb(&lab, "kill").args(["--grace", grace, &stranger.pid()]).finish();
+        let how = if least > 0 { "killed when TERM was not enough" } else { "killed (no grace)" };
+        assert!(done.stdout.contains(how), "{}", done.stdout);
+        stranger.0.wait().expect("wait");
     }
 }
 
@@ -355,7 +359,7 @@ fn a_stopped_process_hears_the_request() {
     let process = Process::now(stranger.0.id()).expect("it lives");
     assert!(process.signal("STOP") && eventually(PATIENCE, || process.state() == Some('T')));
     let done = verb(&lab, "kill").args(["--json", "--grace", "20s", &stranger.pid()]).finish();
-    assert_eq!(done.envelope()["data"]["escalated"], false, "{}", done.stdout);
+    assert_eq!(done.envelope()["data"]["kill"], Value::Null, "{}", done.stdout);
     assert_eq!(fs::read_to_string(lab.path("heard")).expect("it heard"), "asked\n");
     stranger.0.wait().expect("wait");
 }

@@ -18,7 +18,10 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
+use serde_json::json;
+
 use crate::{
+    jobs::hooks::events_in,
     recovery::crash::{crew, signal_all, spread},
     stop::races::pause_up_to,
 };
@@ -390,12 +393,40 @@ fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
 }
 
 #[test]
+fn a_run_is_part_of_its_session() {
+    let lab = TestEnv::as_me();
+    let told = lab.path("told");
+    let config =
+        lab.write("hooks.toml", &format!("[[hooks]]\non = [\"started\", \"ended\"]\nappend = {told:?}\n"));
+    let script = "echo $QUELL_SESSION; echo ready >$QUELL_TEST_READY; exec sleep $N";
+    let by_variable = || lab.run().env("QUELL_SESSION", "red");
+    let by_option = || lab.run().args(["--owner", "session:red"]);
+    for run in [by_variable(), by_option()] {
+        let mut run = run.env("QUELL_CONFIG", &config).script(script).start();
+        run.wait_ready().expect("ready");
+        let list =
+            |session: &str| lab.quell("list").args(["--session", session, "--json"]).finish().envelope();
+        assert_eq!(list("blue")["data"]["jobs"], json!([]));
+        assert_eq!(list("red")["data"]["jobs"][0]["session"], "red", "{:#}", list("red"));
+        let done = lab.quell("stop").args(["--session", "red"]).finish();
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let run = run.finish();
+        assert_eq!((run.code(), run.stdout.as_str()), (Some(143), "red\n"), "{}", run.stderr);
+    }
+    let of_red = || events_in(&told).iter().filter(|event| event["session"] == "red").count();
+    assert!(eventually(PATIENCE, || of_red() == 4), "{:?}", events_in(&told));
+}
+
+#[test]
 fn a_session_in_the_environment_is_checked_as_one_on_the_command_line() {
     let lab = TestEnv::as_me();
     for session in ["../x\u{1b}[31m", ".x", "a b"] {
-        let done = lab.start().env("QUELL_SESSION", session).command(["true"]).finish();
-        crate::cli::bad_input::one_clear_line(&done, 2);
-        assert!(done.stderr.contains("QUELL_SESSION") && !done.stderr.contains('\u{1b}'), "{}", done.stderr);
+        for (quell, code) in [(lab.start(), 2), (lab.run(), 125)] {
+            let done = quell.env("QUELL_SESSION", session).command(["true"]).finish();
+            crate::cli::bad_input::one_clear_line(&done, code);
+            let said = &done.stderr;
+            assert!(said.contains("QUELL_SESSION") && !said.contains('\u{1b}'), "{said}");
+        }
     }
     assert_eq!(lab.ids("jobs"), Vec::<String>::new());
 }

@@ -7,8 +7,8 @@ use std::{
 
 use quell_tests::{
     eventually,
-    host::{am_root, has_program},
-    run::PATIENCE,
+    host::{User, am_root, has_program},
+    run::{Finished, PATIENCE},
     skip,
     test_env::TestEnv,
 };
@@ -94,6 +94,71 @@ fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
     }
     assert!(failed > 20, "{failed}");
     assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![]);
+}
+
+#[test]
+fn a_run_that_too_few_descriptors_could_keep_is_refused_and_leaves_no_trace() {
+    let lab = TestEnv::as_me();
+    for limit in 8..20 {
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        let done = lab.run().wrapped(["bash", "-c", &limited, "bash"]).command(["true"]).finish();
+        assert_eq!(done.code(), Some(125), "{limit}: {}", done.stderr);
+        assert!(done.stderr.contains("open files"), "{limit}: {}", done.stderr);
+        assert_eq!((lab.ids("jobs"), lab.ids("live")), (vec![], vec![]), "{limit}");
+    }
+    // The hard limit counts; the program has the caller's own soft one, after a restart too.
+    let limited = ["bash", "-c", "ulimit -Sn 16; exec \"$@\"", "bash"];
+    let done = lab.run().wrapped(limited).sh("ulimit -n").finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "16\n"), "{}", done.stderr);
+    let limited = ["bash", "-c", "ulimit -Sn 64; exec \"$@\"", "bash"];
+    let start = lab.start().wrapped(limited).args(["--restart", "on-failure", "--restart-limit", "1"]);
+    let job = start.env("QUELL_START_RESTART_DELAY", "5ms").sh("ulimit -n; exit 1").begin();
+    assert!(job.wait_over(PATIENCE));
+    assert_eq!(job.output("stdout"), "64\n64\n");
+}
+
+#[test]
+fn a_job_with_few_descriptors_is_refused_or_accounted_truly() {
+    let lab = TestEnv::as_me();
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do setsid sleep $N & done; echo up; wait";
+    let mut kept = 0;
+    for limit in [26, 28, 30, 48] {
+        let limited = format!("ulimit -n {limit}; exec \"$@\"");
+        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]).env("N", lab.oracle.nap());
+        let done =
+            start.args(["--contain", "reaper", "--ready-log", "up", "--wait-ready"]).sh(script).finish();
+        if done.code() == Some(125) {
+            assert!(done.stderr.contains("open files"), "{limit}: {}", done.stderr);
+            continue;
+        }
+        kept += 1;
+        let job = lab.job(done.stdout.lines().last().unwrap_or_default());
+        // Each has become `sleep`, which TERM ends.
+        let asleep =
+            || lab.oracle.survivors().iter().filter(|process| process.command.starts_with("sleep")).count();
+        assert!(eventually(PATIENCE, || asleep() == 20), "{limit}");
+        assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{limit}");
+        let receipt = job.receipt().expect("a receipt");
+        let members = receipt["members"].as_array().expect("members");
+        let polite = |member: &&Value| member["fate"] == "exited_on_ask" || member["fate"] == "ended";
+        assert_eq!((members.len(), members.iter().filter(polite).count()), (21, 21), "{limit}: {receipt:#}");
+        assert_eq!(receipt["kill"], Value::Null, "{limit}");
+    }
+    assert!(kept > 0);
+}
+
+#[test]
+fn a_keeper_that_can_not_fork_says_so() {
+    let lab = TestEnv::new(User::Ordinary);
+    for limit in 1..6 {
+        let mut words = lab.prefix();
+        words.extend(["prlimit".into(), format!("--nproc={limit}")]);
+        let mut start = Command::new(&words[0]);
+        start.args(&words[1..]).arg(lab.quell_path()).args(["start", "--", "true"]);
+        let done = start.env("QUELL_HOME", lab.home()).current_dir(lab.dir()).output().expect("prlimit");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() || !said.contains("the keeper was lost"), "{limit}: {said}");
+    }
 }
 
 /// A file system of its own with few inodes, in a mount namespace that ends with the script.
@@ -188,6 +253,18 @@ fn a_budget_is_for_all_that_is_shown() {
             // As much as there is room for.
             let few_lines = options.contains(&"--tail");
             assert!(few_lines || done.stdout.len() + 60 > budget, "{what}");
+        }
+    }
+    // The times of the lines and the JSON around them count too; an object is never cut.
+    for budget in [100, 700, 1000, 4096, 60_000] {
+        for options in [&["--timestamps"][..], &["--json"], &["--json", "--grep", "1"]] {
+            let words = [job.id.as_str(), "--budget", &budget.to_string()];
+            let done = lab.quell("logs").args(words).args(options).finish();
+            let what = format!("{budget} {options:?}: {} bytes\n{}", done.stdout.len(), done.stdout);
+            let lines = |done: &Finished| done.envelope()["data"]["lines"].as_array().map(Vec::len);
+            let is_bare = options.contains(&"--json") && lines(&done) == Some(0);
+            assert!(done.stdout.len() <= budget || is_bare, "{what}");
+            assert!(budget < 1000 || done.stdout.len() + 200 > budget, "{what}");
         }
     }
     // No room for it at all.

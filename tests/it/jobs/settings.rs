@@ -146,6 +146,6 @@ fn the_grace_of_a_kill_is_that_of_the_settings() {
     let deaf = Stranger::new(&lab, lab.user(), "trap '' TERM; touch $HERE/ready; while :; do sleep 1; done");
     let done = verb(&lab, "kill").args(["--json", &deaf.pid()]).finish();
     let answer = done.envelope()["data"].clone();
-    assert_eq!((done.code(), &answer["escalated"]), (Some(0), &true.into()), "{answer:#}");
+    assert_eq!((done.code(), &answer["kill"]), (Some(0), &"grace_over".into()), "{answer:#}");
     assert!(answer["took"].as_f64().is_some_and(|took| took < 4.5), "{answer:#}");
 }

@@ -411,3 +411,33 @@ fn a_pair_that_has_nothing_to_do_is_small() {
     println!("PSS of keeper and standby, with {} jobs: {each} kB a job", jobs.len());
     assert!(each < 4096, "{each} kB a job");
 }
+
+#[test]
+fn what_had_outlived_the_command_is_told_after_the_loss_of_the_keeper() {
+    let lab = TestEnv::as_me();
+    let script =
+        "(trap '' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.1; done) & sleep 0.3; exit 5";
+    let job = lab.start().args(["--name", "it", "--grace", "20s"]).script(script).begin();
+    assert!(eventually(PATIENCE, || job.events().contains(&"asked".into())), "{:?}", job.events());
+    assert!(job.process("keeper").expect("a keeper").signal("KILL"));
+    assert!(job.wait_over(PATIENCE));
+    let receipt = job.receipt().expect("a receipt");
+    assert!(receipt["left_at_root_exit"].as_array().is_some_and(|left| !left.is_empty()), "{receipt:#}");
+    assert_eq!(
+        (&receipt["cause"], &receipt["kill"]),
+        (&"own_exit".into(), &"keeper_lost".into()),
+        "{receipt:#}"
+    );
+    assert_eq!(job.events().iter().filter(|event| *event == "root_exited").count(), 1, "{:?}", job.events());
+    let status = lab.quell("status").args(["it"]).finish().stdout;
+    assert!(status.contains("outlived") && job.events().contains(&"lost".into()), "{status}");
+    // In the foreground a leak that fails the run is named.
+    let mut run = lab.run().args(["--leak", "fail", "--grace", "20s"]).script(script).start();
+    run.wait_ready().expect("ready");
+    let id = lab.ids("live").pop().expect("a live job");
+    assert!(eventually(PATIENCE, || lab.job(&id).state() == "stopping"));
+    assert!(run.keeper().expect("a keeper").signal("KILL"));
+    let done = run.finish();
+    assert_eq!(done.code(), Some(123), "{}", done.stderr);
+    assert!(done.stderr.contains("outlived the command"), "{}", done.stderr);
+}

@@ -334,7 +334,7 @@ fn a_stop_of_a_job_that_had_just_died_said_that_nothing_outlived_it() {
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     // On a slow machine its parent has continued the keeper before the stop came.
-    let said = ["quell: had died of a signal from outside: ", &format!("{} had ended already", job.id)];
+    let said = ["quell: died of a signal from outside: ", &format!("{} had ended already", job.id)];
     assert!(said.iter().any(|said| done.stdout.starts_with(said)), "{}", done.stdout);
 }
 

@@ -51,3 +51,31 @@ fn an_exit_code_is_not_lost_when_the_caller_ignores_the_death_of_children() {
     let done = lab.run().wrapped(["env", "--ignore-signal=CHLD"]).command(["sh", "-c", "exit 7"]).finish();
     assert_eq!(done.code(), Some(7), "{}", done.stderr);
 }
+
+#[test]
+fn a_run_that_another_process_stops_says_why() {
+    let lab = TestEnv::as_me();
+    let begin = |options: &[&str]| {
+        let run = lab.run().args(["--name", "it"]).args(options);
+        let mut run = run.script("echo ready >$QUELL_TEST_READY; exec sleep $N").start();
+        run.wait_ready().expect("ready");
+        run
+    };
+    let run = begin(&[]);
+    assert!(run.front.signal("TERM"));
+    let done = run.finish();
+    assert!(done.stderr.starts_with("quell: stopped: TERM from pid "), "{}", done.stderr);
+    assert_eq!((done.code(), done.stderr.lines().count()), (Some(143), 1), "{}", done.stderr);
+    let run = begin(&[]);
+    assert_eq!(lab.quell("stop").args(["it"]).finish().code(), Some(0));
+    let done = run.finish();
+    assert!(done.stderr.starts_with("quell: stopped: pid "), "{}", done.stderr);
+    let mut owner = std::process::Command::new("sleep").arg(lab.oracle.nap()).spawn().expect("sleep");
+    let run = begin(&["--owner", &owner.id().to_string()]);
+    owner.kill().expect("kill");
+    owner.wait().expect("wait");
+    assert_eq!(run.finish().stderr, "quell: stopped: its owner is gone\n");
+    let run = begin(&["--quiet"]);
+    assert!(run.front.signal("TERM"));
+    assert_eq!(run.finish().stderr, "");
+}

@@ -1,6 +1,6 @@
 //! Whether the account of a stop is true: what each process died of, whether a kill was wanted, what outlived the command.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use quell_tests::{
     eventually,
@@ -131,6 +131,49 @@ fn a_kill_that_was_wanted_is_not_an_escalation() {
     let data = &stats["data"];
     assert_eq!((&data["stopped"], &data["killed"]), (&json!(6), &json!(2)), "{stats:#}");
     assert_eq!(data["kill_rate"], json!(1.0), "two were asked and had their grace: {stats:#}");
+}
+
+#[test]
+fn a_stop_of_a_run_is_accounted_as_that_of_a_background_job() {
+    let lab = TestEnv::as_me();
+    type Case<'a> = (&'a [&'a [&'a str]], &'a str, &'a str);
+    let stops: [Case<'_>; 5] = [
+        (&[&["--now"]], "wanted", "killed"),
+        (&[&["--grace", "0"]], "wanted", "killed"),
+        (&[&[], &["--now"]], "wanted", "killed"),
+        (&[&["--grace", "100ms"]], "grace_over", "killed_after_grace"),
+        (&[&[], &["--grace", "100ms"]], "grace_over", "killed_after_grace"),
+    ];
+    for (stops, reason, fate) in stops {
+        let what = format!("{stops:?}");
+        let (file, told) = (lab.path("receipt"), lab.path("told"));
+        let run =
+            hooked(&lab, lab.run()).args(["--name", "run", "--grace", "20s", "--receipt"]).args([&file]);
+        let mut run = run.actor("ignore-term", None).start();
+        run.wait_ready().expect("ready");
+        let stop = |options: &[&str]| lab.quell("stop").args(["run"]).args(options).start();
+        let first = (stops.len() > 1).then(|| stop(stops[0]));
+        let id = lab.ids("live").pop().expect("a live job");
+        if first.is_some() {
+            assert!(eventually(PATIENCE, || lab.job(&id).state() == "stopping"), "{what}");
+        }
+        let done = stop(stops[stops.len() - 1]).finish();
+        assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
+        assert!(done.took < Duration::from_secs(15), "{what}: it took {:?}", done.took);
+        first.map(|first| first.finish());
+        run.wait_exit(PATIENCE).expect("it ends");
+        let receipt: Value = serde_json::from_slice(&fs::read(&file).expect("a receipt")).expect("JSON");
+        assert_eq!(
+            (&receipt["kill"], &receipt["cause"], &receipt["actor"]["kind"]),
+            (&json!(reason), &json!("user"), &json!("client")),
+            "{what}: {receipt:#}"
+        );
+        assert!(fates(&receipt, "").iter().all(|it| it == fate), "{what}: {receipt:#}");
+        let kills = || events_in(&told).into_iter().filter(|event| event["event"] == "killed");
+        assert!(eventually(PATIENCE, || names_in(&told).contains(&"ended".into())), "{what}");
+        assert!(kills().map(|event| event["reason"].clone()).eq([json!(reason)]), "{what}");
+        fs::remove_file(&told).expect("told");
+    }
 }
 
 #[test]

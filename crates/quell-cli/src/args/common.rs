@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quell::binary::parse_assignment;
 use quell::units::{parse_cores, parse_duration, parse_size};
-use quell::{AskScope, Signal};
+use quell::{AskScope, JobId, Signal};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
@@ -101,7 +101,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "CORES", value_parser = parse_cores)]
     pub limit_cpu: Option<f64>,
     /// Name of the job: letters, digits, `.`, `-` and `_`
-    #[arg(long, value_parser = name)]
+    #[arg(long, value_parser = job_name)]
     pub name: Option<String>,
     /// Label (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
@@ -127,6 +127,15 @@ pub enum OwnerArg {
     Caller,
     CallersParent,
     Session(String),
+}
+
+impl OwnerArg {
+    pub fn session(&self) -> Option<String> {
+        match self {
+            Self::Session(name) => Some(name.clone()),
+            Self::Pid(_) | Self::Caller | Self::CallersParent => None,
+        }
+    }
 }
 
 pub fn owner(text: &str) -> Result<OwnerArg, String> {
@@ -171,6 +180,14 @@ pub fn signal(text: &str) -> Result<Signal, String> {
         Some(near) => format!("`{text}` is not a signal: did you mean {near}?"),
         None => error.to_string(),
     })
+}
+
+/// The name of a job, which must not hide the id of another one.
+pub fn job_name(text: &str) -> Result<String, String> {
+    match JobId::may_begin_with(text) {
+        true => Err(format!("`{text}` looks like the beginning of a job id: choose another name")),
+        false => name(text),
+    }
 }
 
 pub fn name(text: &str) -> Result<String, String> {

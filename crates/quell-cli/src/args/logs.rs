@@ -15,6 +15,10 @@ move the cursor are left out, and other control characters are shown as escapes.
 A cursor such as o1234e56 is a position in both streams. --since with the cursor of an earlier call prints \
 exactly what follows it.
 
+--budget counts all that goes to stdout: the lines, their times, the note on what was left out, and the JSON \
+around them. A note that does not fit goes to stderr. A JSON object is never cut: if it is larger than the \
+budget, it has no lines.
+
 Exit codes:
   0    success, also if the reader closes the pipe early
   1    the job has no output of its own (`quell run`)

@@ -41,8 +41,8 @@ pub struct RunArgs {
     /// Standard input of the command: a file, or null
     #[arg(long, value_name = "FILE|null")]
     pub stdin: Option<PathBuf>,
-    /// Also stop the job when this process exits: a PID, self or parent
-    #[arg(long, value_name = "PID|self|parent", value_parser = owner)]
+    /// Also stop the job when this process exits, or put it into a session
+    #[arg(long, value_name = "PID|self|parent|session:NAME", value_parser = owner)]
     pub owner: Option<OwnerArg>,
     /// Do not report on stderr what was stopped
     #[arg(long, short)]

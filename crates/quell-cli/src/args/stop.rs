@@ -12,7 +12,7 @@ Jobs are stopped in parallel. A stop that is under way is joined, and shortened 
 that has ended already is not an error. An argument that matches no job is reported, and the other jobs are \
 stopped.
 
-A `quell run` is asked by a signal: it uses its own grace and --ask, and its receipt has no --reason.
+The receipt of a `quell run` has no --reason: it is asked by a signal, which carries no text.
 
 Exit codes, the highest one of several jobs:
   0    all are proven gone

@@ -9,7 +9,7 @@ use quell::binary::parse_assignment;
 use quell::units::{parse_duration, parse_size};
 
 use super::LeakArg;
-use super::common::{AskArg, Bound, bound, name};
+use super::common::{AskArg, Bound, bound, job_name};
 
 const TEST_HELP: &str = "\
 The guard decides before anything runs: every target is below the working directory and the scope (--scope \
@@ -73,7 +73,7 @@ pub struct TestArgs {
     #[arg(long)]
     pub require_target: bool,
     /// Name of the job: letters, digits, `.`, `-` and `_`
-    #[arg(long, value_parser = name)]
+    #[arg(long, value_parser = job_name)]
     pub name: Option<String>,
     /// Label (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]

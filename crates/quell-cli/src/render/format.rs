@@ -92,7 +92,9 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     };
     let (how, why) = (view.outcome.as_ref().map(outcome), view.cause.map(cause));
     let outlived = view.outlived.map(account::outlived);
-    let end: Vec<&str> = how.as_deref().into_iter().chain(why).chain(outlived.as_deref()).collect();
+    let limit = view.restart_limit_reached.then_some("its restart limit is reached");
+    let end: Vec<&str> =
+        how.as_deref().into_iter().chain(why).chain(limit).chain(outlived.as_deref()).collect();
     let mut text = format!("quell: {} {what}: {}", self::job(job), end.join(", "));
     let lines = job.last_lines(Some(waited.met));
     text += match waited.met {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use quell::{KillReason, Signal};
 use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
 use super::{envelope, fail, guard_check, quell};
@@ -43,10 +44,14 @@ fn describe(answer: &KillAnswer) -> String {
     let took = render::seconds(answer.took.as_secs_f64());
     let mut spared = answer.members.iter().filter_map(|member| member.spared.as_ref());
     match &answer.verdict {
-        KillVerdict::Gone if answer.escalated => {
-            format!("{whole}: gone after {took}, killed when {} was not enough\n", answer.signal)
+        KillVerdict::Gone => {
+            let how = match answer.kill {
+                Some(KillReason::GraceOver) => format!("killed when {} was not enough", answer.signal),
+                Some(_) if answer.signal != Signal::KILL => "killed (no grace)".to_owned(),
+                Some(_) | None => format!("by {}", answer.signal),
+            };
+            format!("{whole}: gone after {took}, {how}\n")
         }
-        KillVerdict::Gone => format!("{whole}: gone after {took}, by {}\n", answer.signal),
         KillVerdict::Sent => format!("{whole}: {} sent\n", answer.signal),
         KillVerdict::Unproven { why } => {
             format!("{whole}: gone after {took}, but there may be others: {}\n", render::printable(why))

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use quell::binary::{Finished, ReceiptTarget, StdoutUse, account, parse_environment};
 use quell::{
-    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, RootOutcome,
-    Signal, StartError, Until, Verdict,
+    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, Receipt,
+    RootOutcome, Signal, StartError, Until, Verdict,
 };
 
 use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
@@ -72,6 +72,9 @@ pub fn configure(request: &mut JobRequest, config: &quell::binary::Config) {
 fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
     let loaded = crate::verbs::guard_check::settings().map_err(|error| errors::body(&error))?;
     configure(request, &loaded.config);
+    if request.session.is_none() {
+        request.session = quell::binary::own_session().map_err(|error| errors::body(&error))?;
+    }
     if quell::binary::is_inside_a_job() {
         // The helper would be one of that job's processes, and count as left behind when the job ends.
         request.hooks.clear();
@@ -136,14 +139,7 @@ pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
 
 #[cfg(target_os = "linux")]
 fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
-    match arg {
-        None => Ok(None),
-        Some(OwnerArg::Session(_)) => {
-            let message = "only a job in the background can be part of a session";
-            Err(errors::said("bad_value", message, "use `quell start --owner session:NAME`"))
-        }
-        Some(arg) => owner(arg).map_err(|error| errors::body(&error)),
-    }
+    Ok(arg.map(owner).transpose().map_err(|error| errors::body(&error))?.flatten())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -162,8 +158,11 @@ fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathB
         stdout: if args.json { StdoutUse::KeepForResult } else { StdoutUse::Release },
     };
     let mut request = JobRequest::new(args.command, foreground);
+    request.session = args.owner.as_ref().and_then(OwnerArg::session);
     configure_run(&mut request)?;
     apply(args.job, &mut request)?;
+    // For the jobs that the command starts.
+    request.env.set.extend(request.session.iter().map(|session| ("QUELL_SESSION".into(), session.into())));
     Ok((request, if args.no_record { None } else { Some(home()?) }))
 }
 
@@ -216,6 +215,8 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         output::to_stderr(&account::account(receipt, columns()));
     } else if leaked && !quiet {
         output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
+    } else if let Some(why) = why_stopped(receipt).filter(|_| !quiet) {
+        output::to_stderr(&format!("quell: stopped: {why}\n"));
     }
     for warning in &receipt.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
@@ -258,12 +259,27 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         // Stopped before its first instruction: as if the signal had met the program itself.
         RootOutcome::NotStarted { .. } => match receipt.actor {
             Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
-            Actor::Program | Actor::Client { .. } | Actor::Quell | Actor::Kernel | Actor::Unknown => {
-                ExitCode::from(exit::FAILED)
-            }
+            Actor::Client { .. } => ExitCode::from(128 + Signal::TERM.number() as u8),
+            Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => ExitCode::from(exit::FAILED),
         },
         RootOutcome::Unknown => ExitCode::from(exit::FAILED),
     }
+}
+
+/// Why another process has ended the run, if one has.
+#[cfg(target_os = "linux")]
+fn why_stopped(receipt: &Receipt) -> Option<String> {
+    use crate::render::{format, printable};
+    match receipt.cause {
+        Cause::User => format::actor(&receipt.actor).map(|actor| printable(&actor)),
+        Cause::OwnerGone => Some(format::cause(receipt.cause).to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn why_stopped(_receipt: &Receipt) -> Option<String> {
+    None
 }
 
 #[cfg(target_os = "linux")]

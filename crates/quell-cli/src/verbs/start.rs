@@ -144,15 +144,12 @@ fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
     if let Some(limit) = args.restart_limit {
         background.restart.limit = limit.0;
     }
-    match &args.owner {
-        None => {}
-        Some(OwnerArg::Session(name)) => background.session = Some(name.clone()),
-        Some(owner) => {
-            background.owner = run::owner(owner).map_err(said)?.map(|id| Owner::Process { id });
-        }
+    if let Some(owner) = &args.owner {
+        background.owner = run::owner(owner).map_err(said)?.map(|id| Owner::Process { id });
     }
     let has_sign = !background.ready.rules.is_empty();
     let mut request = JobRequest::new(args.command, background);
+    request.session = args.owner.as_ref().and_then(OwnerArg::session);
     run::configure(&mut request, &config);
     request.mask.extend(args.mask.iter().cloned());
     run::apply(args.job, &mut request).map_err(|body| {

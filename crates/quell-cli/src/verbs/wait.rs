@@ -91,9 +91,10 @@ fn describe(waited: &Waited) -> String {
         Condition::Exit => {
             let outcome = job.outcome.as_ref().map_or_else(|| "ended".into(), format::outcome);
             let cause = job.cause.map(|cause| format!(", {}", format::cause(cause))).unwrap_or_default();
+            let limit = if job.restart_limit_reached { "; its restart limit is reached" } else { "" };
             let outlived = job.outlived.map(|count| format!("; {}", account::outlived(count)));
             let unproven = if job.is_not_proven_dead() { "; not proven dead" } else { "" };
-            format!("ended: {outcome}{cause}{}{unproven}", outlived.unwrap_or_default())
+            format!("ended: {outcome}{cause}{limit}{}{unproven}", outlived.unwrap_or_default())
         }
         Condition::Ready => "ready".into(),
         Condition::Log => {

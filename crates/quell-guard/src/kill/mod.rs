@@ -63,8 +63,9 @@ pub struct KillAnswer {
     /// The first signal.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
-    /// Whether it was still running after its grace and had to be killed. False if the grace was zero.
-    pub escalated: bool,
+    /// Why KILL was sent; absent where no process needed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kill: Option<KillReason>,
     /// Whether it, or with `--tree` one of its descendants, is alive.
     pub still_running: bool,
     /// Whether it is gone; or, for a signal that does not end a process, whether the signal was sent.
@@ -136,7 +137,7 @@ pub fn kill(guard: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
     fault_point(FaultPoint::VictimValidated);
     let begun = Instant::now();
     let (identity, name) = (set.root().id, set.root().name().to_owned());
-    let (verdict, escalated) = if ENDING.contains(&kill.signal.to_string().as_str()) {
+    let (verdict, reason) = if ENDING.contains(&kill.signal.to_string().as_str()) {
         stop(&mut set, kill)
     } else {
         let sent = set.signal(kill.signal);
@@ -146,14 +147,14 @@ pub fn kill(guard: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
             0 => KillVerdict::Gone,
             count => KillVerdict::Survivors { count },
         };
-        (verdict, false)
+        (verdict, None)
     };
     let answer = KillAnswer {
         pid: number,
         identity,
         name,
         signal: kill.signal,
-        escalated,
+        kill: reason,
         still_running: set.alive() > 0,
         success: matches!(verdict, KillVerdict::Gone | KillVerdict::Sent),
         verdict,
@@ -199,25 +200,28 @@ fn decide(set: &PinnedSet<'_>, policy: &KillPolicy, signal: Signal) -> Result<De
     }
 }
 
-/// Stops the set. Whether it was still alive after its grace and had to be killed comes with the verdict.
-fn stop(set: &mut PinnedSet<'_>, kill: &Kill) -> (KillVerdict, bool) {
+/// Stops the set. Why it was killed, if it had to be, comes with the verdict.
+fn stop(set: &mut PinnedSet<'_>, kill: &Kill) -> (KillVerdict, Option<KillReason>) {
     let plan =
         StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
     let (life, first) = Lifecycle::adopted(plan);
-    let mut stop = KillStop { set, engine: StopEngine::new(life), escalated: false };
+    let mut stop = KillStop { set, engine: StopEngine::new(life), killed: false };
     StopEngine::run_to_end(&mut stop, first);
     let verdict = match (stop.engine.life.verdict(), stop.set.unseen()) {
         (Some(Verdict::Gone), None) => KillVerdict::Gone,
         (Some(Verdict::Gone), Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
         _ => KillVerdict::Survivors { count: stop.set.alive() },
     };
-    (verdict, stop.escalated)
+    // The request and a kill right behind it may both be under way: the first one counts, where the kernel says so.
+    let killed = stop.killed && (kill.signal == Signal::KILL || !stop.set.died_of(kill.signal));
+    (verdict, stop.engine.life.kill_reason().filter(|_| killed))
 }
 
 struct KillStop<'s, 'g> {
     set: &'s mut PinnedSet<'g>,
     engine: StopEngine,
-    escalated: bool,
+    /// Whether a process got KILL.
+    killed: bool,
 }
 
 impl Tree for KillStop<'_, '_> {
@@ -245,8 +249,7 @@ impl Tree for KillStop<'_, '_> {
 
     fn kill_round(&mut self) -> bool {
         self.set.grow();
-        let is_escalation = self.engine.life.kill_reason() == Some(KillReason::GraceOver);
-        self.escalated |= self.set.signal(Signal::KILL) && is_escalation;
+        self.killed |= self.set.signal(Signal::KILL);
         true
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::{Decision, ProcessFacts, decide_kill};
-use quell_core::{ProcId, Signal};
+use quell_core::{ProcId, RootOutcome, Signal};
 use quell_store::Home;
 use quell_sys::{PidFd, Polled, Sent, Sources};
 use serde::Serialize;
@@ -186,6 +186,12 @@ impl<'g> PinnedSet<'g> {
 
     pub fn alive(&self) -> usize {
         self.all.iter().filter(|process| process.pidfd.is_alive()).count()
+    }
+
+    /// Whether all are known to have died of `signal`: the kernel says so of a process that its parent has reaped.
+    pub fn died_of(&self, signal: Signal) -> bool {
+        let died = |process: &Process| matches!(process.pidfd.exit(), Some(RootOutcome::Signaled { signal: of, .. }) if of == signal);
+        self.all.iter().all(died)
     }
 
     /// How many are alive and not spared by the policy.

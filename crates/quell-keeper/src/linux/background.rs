@@ -35,6 +35,9 @@ use crate::{StartError, StartMessage, StartReply};
 
 const STANDBY_NAME: &str = "quell-standby";
 
+/// With fewer descriptors a keeper can't serve its clients, and ask and count a tree one process at a time.
+const DESCRIPTORS: u64 = 48;
+
 /// The exit code of a request that the guard refuses.
 const REFUSED: u8 = 4;
 
@@ -84,22 +87,24 @@ pub fn keeper_main(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
+    let fork = || if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
+    // The caller may live long and may not collect its children, so this process exits soon.
     // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
     // waits for that.
-    let waiting = quell_sys::set_subreaper().and_then(|()| quell_sys::pipe());
-    let Ok((recorded, recording)) = waiting else { return ExitCode::FAILURE };
-    // The caller may live long and may not collect its children, so this process exits soon.
-    let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
-    let keeper_cgroup = match forked {
-        Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
-        Ok((Forked::Parent(_), _)) => {
+    let forked =
+        quell_sys::set_subreaper().and_then(|()| quell_sys::pipe()).and_then(|pipe| Ok((pipe, fork()?)));
+    let (recording, keeper_cgroup) = match forked {
+        Ok(((_, recording), (Forked::Child, keeper_cgroup))) => (recording, keeper_cgroup),
+        Ok(((recorded, recording), (Forked::Parent(_), _))) => {
             drop((recording, starter, stdin));
             let _ = quell_sys::read(&recorded, &mut [0]);
             return ExitCode::SUCCESS;
         }
-        Err(_) => return ExitCode::FAILURE,
+        Err(error) => {
+            reply(&mut { starter }, &StartReply::Failed(system("fork the keeper")(error)));
+            return ExitCode::FAILURE;
+        }
     };
-    drop(recorded);
     fault::act_as(Role::Standby);
     fault_point(FaultPoint::RequestRead);
     let mut starter = Some(starter);
@@ -135,6 +140,7 @@ fn run(
         return Err(StartError::Start("no background job was asked for".into()));
     };
     check_proc()?;
+    quell_sys::check_open_files(DESCRIPTORS).map_err(system("keep a job"))?;
     let _ = quell_sys::leave_session();
     quell_sys::set_name(STANDBY_NAME);
     if !rules.nested {

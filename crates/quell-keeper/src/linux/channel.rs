@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::{
-    Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step,
+    Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step, StopMode,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,18 +19,29 @@ use crate::StartError;
 /// From the front or the standby to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FrontCommand {
-    /// Stop the job; a second one kills it at once.
-    Stop(Actor),
+    Stop {
+        actor: Actor,
+        mode: StopMode,
+        /// The processes that are asked first, if not those that the job's plan names.
+        ask: Option<AskScope>,
+    },
     /// Stop the job, as its owner is gone.
     OwnerGone,
     /// Send a signal to the root.
     Forward(Signal),
 }
 
+impl FrontCommand {
+    /// The stop that a signal asks for: politely, and the second time at once.
+    pub fn stop(actor: Actor) -> Self {
+        Self::Stop { actor, mode: StopMode::Ask, ask: None }
+    }
+}
+
 impl fmt::Display for FrontCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stop(_) => f.write_str("stop"),
+            Self::Stop { mode, .. } => write!(f, "stop ({mode:?})"),
             Self::OwnerGone => f.write_str("stop: the owner is gone"),
             Self::Forward(signal) => write!(f, "forward {signal} to the root"),
         }

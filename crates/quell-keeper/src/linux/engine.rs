@@ -284,7 +284,10 @@ impl Supervisor {
         self.read_last_output();
         self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
         self.report(&KeeperEvent::RootExited(outcome.clone()));
-        self.record_event(EventKind::RootExited { outcome: outcome.clone() });
+        // A keeper that was lost since may have recorded it.
+        if self.run.engine.life.root().is_none() {
+            self.record_event(EventKind::RootExited { outcome: outcome.clone() });
+        }
         self.host.close_input();
         if self.job.rules.until == Until::Root {
             self.end_readiness();
@@ -299,7 +302,7 @@ impl Supervisor {
             self.report(&KeeperEvent::Acknowledged);
             tracing::debug!("command: {command}");
             match command {
-                FrontCommand::Stop(actor) => self.ask_stop(Cause::User, actor, StopMode::Ask),
+                FrontCommand::Stop { actor, mode, ask } => self.ask_stop_of(Cause::User, actor, mode, ask),
                 FrontCommand::OwnerGone => {
                     self.host.owner = None;
                     self.owner_gone(false);

@@ -36,6 +36,9 @@ struct ForegroundSetup {
     inherited: Vec<i32>,
 }
 
+/// With fewer descriptors a keeper can't ask and count a tree one process at a time.
+const DESCRIPTORS: u64 = 20;
+
 /// Runs a job in the foreground and waits until it is proven gone.
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
@@ -44,6 +47,7 @@ pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, Start
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     check_proc()?;
+    quell_sys::check_open_files(DESCRIPTORS).map_err(system("keep a job"))?;
     let Some(foreground) = request.as_foreground().cloned() else {
         return Err(StartError::Start("no foreground job was asked for".into()));
     };
@@ -75,7 +79,8 @@ fn run_with(
     receipts: Vec<ReceiptSink>,
 ) -> Result<Finished, StartError> {
     let owner = foreground.owner.map(pin_owner).transpose()?;
-    if request.name.as_ref().is_some_and(|name| request.masked_values().hides(name)) {
+    let mask = request.masked_values();
+    if [&request.name, &request.session].into_iter().flatten().any(|name| mask.hides(name)) {
         return Err(StartError::MaskedName);
     }
     if let Some(path) = &foreground.stdin {
@@ -89,6 +94,8 @@ fn run_with(
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
     let helper = start_helper(&job)?;
+    // After the helper: hooks get the caller's own limit, as the program does.
+    quell_sys::raise_open_files();
     let setup = ForegroundSetup {
         helper,
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
@@ -97,6 +104,7 @@ fn run_with(
     };
     let mut watched = signals(&[&STOP_SIGNALS[..], &FORWARDED[..], &["CHLD"]].concat());
     watched.retain(|signal| !setup.keep_ignored.contains(signal));
+    watched.push(Signal::ASK_FRONT);
     // A file that has reached its size limit should be an error, not the death of this process.
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let (mut watch, setup) = fork_keeper(job, &watched, setup, keep)?;

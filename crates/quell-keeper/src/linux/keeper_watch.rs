@@ -188,7 +188,7 @@ impl KeeperWatch {
         }
         // The starter is gone before it got an answer: no process would know of the job.
         if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
-            self.command(&FrontCommand::Stop(Actor::Unknown));
+            self.command(&FrontCommand::stop(Actor::Unknown));
         }
         if ready.has(WatchSource::Owner) && self.owner.take().is_some() {
             self.command(&FrontCommand::OwnerGone);
@@ -441,7 +441,10 @@ mod tests {
         assert!(watch.keeper.is_alive() && !watch.resumed);
         drop(caller);
         assert!(watch.wait_and_handle().is_none());
-        assert!(matches!(theirs.recv().messages[..], [FrontCommand::Stop(Actor::Unknown)]), "no caller");
+        assert!(
+            matches!(theirs.recv().messages[..], [FrontCommand::Stop { actor: Actor::Unknown, .. }]),
+            "no caller"
+        );
         watch.keeper.signal(Signal::KILL);
         assert!(matches!(watch.run(), KeeperOutcome::Lost));
         watch.collect_keeper();

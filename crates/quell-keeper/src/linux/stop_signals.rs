@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, JobState, Owner, ProcId, SessionKind, Signal};
+use quell_core::{Actor, JobState, Owner, ProcId, SessionKind, Signal, StopMode};
 use quell_sys::SignalInfo;
 
 use super::caller::caller_of;
 use super::channel::FrontCommand;
 use super::keeper_watch::{KeeperWatch, STOP_SIGNALS};
+use crate::control_protocol::StopValue;
 
 /// The signals that a front forwards to the root.
 pub const FORWARDED: [&str; 3] = ["USR1", "USR2", "CONT"];
@@ -24,6 +25,16 @@ impl KeeperWatch {
             let _ = self.channel.try_send(&FrontCommand::Forward(info.signal));
             return;
         }
+        if info.signal == Signal::ASK_FRONT {
+            // A plain TERM right behind it is the same request, and a later one is the second.
+            self.first_stop.get_or_insert_with(Instant::now);
+            let StopValue { kill, grace, ask } = StopValue::decode(info.value);
+            let grace = grace.unwrap_or(self.job.request.stop.grace);
+            let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
+            let (pid, command) = caller_of(info.pid, &self.job.mask);
+            let actor = Actor::Client { pid, uid: info.uid, command, reason: None };
+            return self.command(&FrontCommand::Stop { actor, mode, ask });
+        }
         if !STOP_SIGNALS.contains(&name.as_str()) {
             return;
         }
@@ -38,13 +49,13 @@ impl KeeperWatch {
         }
         self.first_stop.get_or_insert_with(Instant::now);
         if info.from_kernel {
-            return self.command(&FrontCommand::Stop(Actor::Kernel));
+            return self.command(&FrontCommand::stop(Actor::Kernel));
         }
         if self.outer_job_stops(info.pid) {
             return self.command(&FrontCommand::OwnerGone);
         }
         let (pid, command) = caller_of(info.pid, &self.job.mask);
-        self.command(&FrontCommand::Stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));
+        self.command(&FrontCommand::stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));
     }
 
     /// Whether `sender` is the keeper of the job that owns this one, and is stopping that job: it asks its whole tree, and this

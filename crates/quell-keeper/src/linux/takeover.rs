@@ -51,6 +51,9 @@ impl KeeperWatch {
             let unwritten = job.receipts.iter_mut().filter_map(|sink| sink.write(&receipt).err()).count() > 0;
             return Finished { receipt, leaked: self.known.leaked, unwritten, interrupted };
         }
+        if self.known.leaked {
+            self.evidence.left = outlived(&self.members, self.report.inner.or(self.report.root));
+        }
         let (id, marker) = (job.spec.id, &job.spec.marker);
         let mut containment =
             Containment::take_over(id, job.session, marker, self.report, preexisting_children);
@@ -84,6 +87,17 @@ impl KeeperWatch {
         let (receipt, leaked, unwritten) = (result.receipt, result.leaked, result.unwritten);
         Finished { receipt, leaked, unwritten, interrupted }
     }
+}
+
+/// The members that had outlived the root: the keeper reported them when it asked them to exit, or just before.
+fn outlived(reported: &[(Vec<Member>, Option<Step>)], root: Option<ProcId>) -> Vec<ProcId> {
+    let was_asked = reported.iter().any(|(_, asked)| asked.is_some());
+    let reports = reported.iter().filter(|(_, asked)| asked.is_some() == was_asked);
+    let mut left: Vec<ProcId> = reports.flat_map(|(members, _)| members).map(|member| member.id).collect();
+    left.sort_unstable();
+    left.dedup();
+    left.retain(|id| Some(*id) != root);
+    left
 }
 
 /// Adds what the keeper had reported before it was lost: the members, some of which may have exited by now, and how they were

@@ -128,12 +128,24 @@ pub fn own_home() -> Option<PathBuf> {
     passwd_field(super::uid(), 5).filter(|home| home.starts_with('/')).map(PathBuf::from)
 }
 
-/// Raises this process's soft limit of open files to its hard one; the old soft limit, which children should get back.
+/// Raises this process's soft limit of open files to its hard one. Returns the soft limit from before the first raise, also
+/// in a child that was forked after it: the program should get that one.
 pub fn raise_open_files() -> Option<u64> {
+    static SOFT: OnceLock<Option<u64>> = OnceLock::new();
     let limit = getrlimit(Resource::Nofile);
-    let soft = limit.current?;
+    let soft = *SOFT.get_or_init(|| limit.current);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).ok()?;
-    Some(soft)
+    soft
+}
+
+/// Fails if this process may not have `count` files open, even with its limit raised.
+pub fn check_open_files(count: u64) -> io::Result<()> {
+    match getrlimit(Resource::Nofile).maximum {
+        Some(most) if most < count => Err(io::Error::other(format!(
+            "it needs {count} open files, and the limit is {most} (`ulimit -n`)"
+        ))),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// How many files this process may have open.

@@ -85,6 +85,11 @@ impl PidFd {
         self.send(signal.number())
     }
 
+    /// Sends it a signal that carries a value. A real-time signal is refused if its user has too many pending.
+    pub fn signal_with(&self, signal: Signal, value: i32) -> Sent {
+        sent(send(self.fd.as_fd(), signal.number(), Some(value), 0))
+    }
+
     /// How it ended, once its parent has reaped it; nothing before that, or where the kernel does not say (Linux 6.15 does).
     pub fn exit(&self) -> Option<RootOutcome> {
         let info = info(self).filter(|info| info[0] & PIDFD_INFO_EXIT != 0)?;
@@ -97,11 +102,15 @@ impl PidFd {
     }
 
     fn send(&self, number: i32) -> Sent {
-        match send(self.fd.as_fd(), number, 0) {
-            Ok(()) => Sent::Yes,
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Sent::Gone,
-            Err(_) => Sent::Refused,
-        }
+        sent(send(self.fd.as_fd(), number, None, 0))
+    }
+}
+
+fn sent(result: io::Result<()>) -> Sent {
+    match result {
+        Ok(()) => Sent::Yes,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Sent::Gone,
+        Err(_) => Sent::Refused,
     }
 }
 
@@ -111,15 +120,37 @@ impl AsFd for PidFd {
     }
 }
 
+/// The beginning of `siginfo_t` as `sigqueue` fills it; libc's own has no fields that could be written.
+#[repr(C)]
+struct QueuedInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    /// The union behind it begins where a pointer may stand.
+    _align: [usize; 0],
+    pid: i32,
+    uid: u32,
+    value: i32,
+}
+
 /// rustix's call has no flags argument, so this is the system call itself.
-fn send(fd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<()> {
+fn send(fd: BorrowedFd<'_>, signal: i32, value: Option<i32>, flags: u32) -> io::Result<()> {
+    // SAFETY: all zeros are a valid siginfo, which is a plain struct of the kernel's.
+    let mut info = unsafe { std::mem::zeroed::<libc::siginfo_t>() };
+    let queued = value.map(|value| {
+        let (pid, uid) = (std::process::id() as i32, rustix::process::getuid().as_raw());
+        let queued = QueuedInfo { signal, errno: 0, code: libc::SI_QUEUE, _align: [], pid, uid, value };
+        // SAFETY: a siginfo is larger than its beginning, and at least as strictly aligned.
+        unsafe { std::ptr::from_mut(&mut info).cast::<QueuedInfo>().write(queued) };
+        std::ptr::from_ref(&info)
+    });
     // SAFETY: a null siginfo is allowed and means what kill(2) would say; the kernel checks the rest.
     let result = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             fd.as_raw_fd(),
             signal,
-            std::ptr::null::<libc::siginfo_t>(),
+            queued.unwrap_or(std::ptr::null()),
             flags,
         )
     };
@@ -131,7 +162,7 @@ pub fn pidfd_signals_groups() -> bool {
     const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
     let Ok(own) = PidFd::open(std::process::id()) else { return false };
     // Signal 0 asks without sending. We may lead no group (ESRCH); only EINVAL says that the flag is unknown.
-    match send(own.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP) {
+    match send(own.as_fd(), 0, None, PIDFD_SIGNAL_PROCESS_GROUP) {
         Ok(()) => true,
         Err(error) => error.raw_os_error() != Some(libc::EINVAL),
     }

@@ -21,6 +21,8 @@ pub struct SignalInfo {
     pub pid: u32,
     /// The sender's user.
     pub uid: u32,
+    /// What it carries; 0 where the sender gave nothing.
+    pub value: i32,
 }
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
@@ -67,6 +69,7 @@ impl SignalFd {
             from_kernel: info.ssi_code == libc::SI_KERNEL,
             pid: info.ssi_pid,
             uid: info.ssi_uid,
+            value: info.ssi_int,
         })
     }
 }

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use quell::StatsFilter;
 use quell::binary::{Home, JobDir, stats_of};
 use quell_core::{
-    Actor, AskScope, Background, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId,
-    JobRequest, JobSpec, KillReason, Member, Moment, Output, ProcId, Receipt, RecordedState, RecordedTree,
-    RootOutcome, RootReport, SCHEMA, SessionKind, StateRecord, Step, StepKind, Timestamp, Usage, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, ContainmentKind, Fate, Grace, JobBrief, JobId, JobRequest,
+    JobSpec, KillReason, Member, Moment, Output, ProcId, Receipt, RecordedState, RecordedTree, RootOutcome,
+    RootReport, SCHEMA, SessionKind, StateRecord, Step, StepKind, Timestamp, Usage, Verdict,
 };
 use quell_store::Lock;
 use tempfile::TempDir;
@@ -84,8 +84,8 @@ impl Fake {
     }
 
     pub fn spec(&self) -> JobSpec {
-        let background = Background { session: self.session.map(str::to_owned), ..Background::default() };
-        let mut request = JobRequest::new(["sleep", "1"], background);
+        let mut request = JobRequest::background(["sleep", "1"]);
+        request.session = self.session.map(str::to_owned);
         request.name = self.name.map(str::to_owned);
         request.tags = self.tags();
         request.cwd = Some("/".into());

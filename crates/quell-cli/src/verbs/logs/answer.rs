@@ -8,7 +8,7 @@ use quell::{Error, Job};
 use serde_json::json;
 
 use super::super::envelope;
-use super::{Flow, Shown};
+use super::{Flow, Printed, SLACK, Shown, within_budget, without_lines};
 use crate::output;
 
 /// How much of the object is held in memory. A smaller one is printed when it is whole: what goes wrong before that is told
@@ -18,6 +18,8 @@ const HELD: usize = 4 * 1024 * 1024;
 /// Prints what was asked for.
 pub fn answer(job: &Job, query: &LogQuery) -> Shown {
     let dir = job.dir().dir();
+    let fitting = within_budget(query, |query| measure(job, query))?;
+    let query = fitting.unwrap_or_else(|| without_lines(query));
     let (mut object, mut others) = (Object::new(), Vec::new());
     let end = query.stream(dir, |entry| match entry {
         Entry::Line(line) => Ok(object.line(&line)),
@@ -28,6 +30,20 @@ pub fn answer(job: &Job, query: &LogQuery) -> Shown {
     });
     let end = end.map_err(Error::io(dir))?;
     Ok((end.cursor, object.close(job, &LogPage { entries: others, end })))
+}
+
+fn measure(job: &Job, query: &LogQuery) -> Result<Printed, Error> {
+    let (mut lines, mut others) = (0, Vec::new());
+    let end = query.stream(job.dir().dir(), |entry| {
+        match entry {
+            Entry::Line(line) => lines += quell::binary::json(&log_line(&line)).len() as u64 + 1,
+            entry => others.push(entry),
+        }
+        Ok(Flow::Continue(()))
+    });
+    let page = LogPage { entries: others, end: end.map_err(Error::io(job.dir().dir()))? };
+    let own = envelope("logs", &logs_view(job, &page)).len() as u64 + 4 * SLACK;
+    Ok(Printed { lines, own })
 }
 
 struct Object {

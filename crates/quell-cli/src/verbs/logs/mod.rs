@@ -118,7 +118,12 @@ fn print_all(
     // With only the last lines requested, it is known that there are others.
     let tail_alone = args.head.is_none() && args.budget.is_none() && args.tail.is_some();
     let mut before = Cursor::default();
-    let query = &within_budget(job, args, query, printer)?;
+    let mut fitting = within_budget(query, |query| printed(job, args, query, printer))?;
+    if fitting.is_none() {
+        printer.notices_apart();
+        fitting = within_budget(query, |query| printed(job, args, query, printer))?;
+    }
+    let query = fitting.unwrap_or_else(|| without_lines(query));
     let end = query.stream(job.dir().dir(), |entry| {
         Ok(match entry {
             entry if tail_alone => printer.tail(&entry, &mut before),
@@ -131,36 +136,64 @@ fn print_all(
     Ok((end.cursor, end.long_lines))
 }
 
-/// The query with so much less text that what quell itself says fits into the budget too. If that alone is too long, it is
-/// said on stderr.
+/// How many bytes an answer prints.
+#[derive(Default)]
+struct Printed {
+    /// The lines, with what stands around each.
+    lines: u64,
+    /// Everything else.
+    own: u64,
+}
+
+/// The query of which nothing fits but what can't be left out.
+fn without_lines(query: &LogQuery) -> LogQuery {
+    LogQuery { budget: Some(0), ..query.clone() }
+}
+
+/// What a log that goes on may add to the numbers meanwhile.
+const SLACK: u64 = 16;
+
+/// The query with so much less text that all that is printed fits into the budget, by what `measure` says; none if nothing
+/// fits, not even without lines.
 fn within_budget(
-    job: &Job,
-    args: &LogsArgs,
     query: &LogQuery,
-    printer: &mut Printer,
-) -> Result<LogQuery, Error> {
-    // What a log that goes on may add to the numbers meanwhile.
-    const SLACK: u64 = 16;
+    mut measure: impl FnMut(&LogQuery) -> Result<Printed, Error>,
+) -> Result<Option<LogQuery>, Error> {
     let mut fitting = query.clone();
-    let Some(budget) = query.budget else { return Ok(fitting) };
+    let Some(budget) = query.budget else { return Ok(Some(fitting)) };
+    let mut text = budget;
     loop {
-        let mut own = 0;
-        let measured = fitting.stream(job.dir().dir(), |entry| {
-            own += printer.notice(&entry, args).map_or(0, |text| text.len() as u64 + SLACK);
-            Ok(Flow::Continue(()))
-        });
-        measured.map_err(Error::io(job.dir().dir()))?;
-        let left = budget.saturating_sub(own);
-        if own == 0 || fitting.budget <= Some(left) {
-            return Ok(fitting);
+        let Printed { lines, own } = measure(&fitting)?;
+        if own + lines <= budget {
+            return Ok(Some(fitting));
         }
-        if left == 0 {
-            printer.notices_apart();
-            return Ok(query.clone());
+        if own > budget || text == 0 {
+            return Ok(None);
         }
         // The less text, the more is to be said of what is left out: a digit or two.
-        fitting.budget = Some(left);
+        let share = u128::from(text) * u128::from(budget - own) / u128::from(lines.max(1));
+        text = u64::try_from(share).unwrap_or(u64::MAX).min(text - 1);
+        fitting.budget = Some(text);
     }
+}
+
+/// How many bytes the lines of `query` and what quell says between them take.
+fn printed(job: &Job, args: &LogsArgs, query: &LogQuery, printer: &Printer) -> Result<Printed, Error> {
+    let (mut printed, mut open) = (Printed::default(), false);
+    let measured = query.stream(job.dir().dir(), |entry| {
+        // A line without an end gets one if something follows.
+        printed.lines += u64::from(std::mem::take(&mut open));
+        match &entry {
+            Entry::Line(line) => {
+                printed.lines += line.size() + printer.stamp(line).len() as u64;
+                open = !line.ended;
+            }
+            entry => printed.own += printer.notice(entry, args).map_or(0, |text| text.len() as u64 + SLACK),
+        }
+        Ok(Flow::Continue(()))
+    });
+    measured.map_err(Error::io(job.dir().dir()))?;
+    Ok(printed)
 }
 
 /// What goes on as long as the reader is there.

@@ -129,9 +129,7 @@ impl Printer {
         let goes_on = self.open == Some((line.stream, line.offset));
         if !goes_on {
             self.end_line()?;
-            if self.style.timestamps {
-                self.put(format!("{} ", Timestamp::from_unix_ns(line.time_ns)).as_bytes())?;
-            }
+            self.put(self.stamp(line).as_bytes())?;
         }
         let marked = self.colour && line.stream == Stream::Stderr;
         if marked {
@@ -145,14 +143,21 @@ impl Printer {
         if line.ended { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
     }
 
+    /// What stands before a line.
+    pub fn stamp(&self, line: &Line) -> String {
+        let stamp = || format!("{} ", Timestamp::from_unix_ns(line.time_ns));
+        if self.style.timestamps { stamp() } else { String::new() }
+    }
+
     /// Ends a line that has no end of its own, because something else follows.
     fn end_line(&mut self) -> Flow {
         if self.open.take().is_some() { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
     }
 
-    /// What quell itself says at this place, if anything.
+    /// What quell itself says at this place of standard output, if anything.
     pub fn notice(&self, entry: &Entry, args: &LogsArgs) -> Option<String> {
         match entry {
+            _ if self.apart => None,
             Entry::Line(_) => None,
             Entry::Cut(cut) => Some(self.limits.cut_marker(cut)),
             Entry::Omitted(omitted) => Some(self.omitted_marker(omitted, args)),
