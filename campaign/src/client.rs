@@ -450,7 +450,7 @@ impl Client<'_> {
         };
         for name in ["web", "db"] {
             let bearers = alive(name);
-            // A list is put together from one job after the other: an end and a start in between are no contradiction,
+            // A list is put together from one job after the other: an end and a start in between do not contradict it,
             // two at the same time by the processes are.
             let live: Vec<_> = bearers
                 .iter()

@@ -244,7 +244,7 @@ impl<'w> Nemesis<'w> {
         }
     }
 
-    /// Waits for the job's lock, and holds it for a while when its keepers are gone. That is no harm: it changes nothing.
+    /// Waits for the job's lock, and holds it for a while when its keepers are gone. That does no harm: it changes nothing.
     fn hold_lock(&self, id: &str) {
         let Ok(lock) = fs::File::open(self.scenario.env.home().join("live").join(id)) else { return };
         self.metrics.fault("lock held");

@@ -109,7 +109,7 @@ impl Scenario {
         all.into_iter().find(|process| process.command == command)
     }
 
-    /// Ends the foreign namespace and whatever is in it. Its init was no process of a job: it must be alive until now.
+    /// Ends the foreign namespace and whatever is in it. Its init is not a member of a job: it must be alive until now.
     pub fn end_foreign(&mut self) {
         if let Some(foreign) = self.foreign.take().filter(|foreign| !foreign.init.is_alive()) {
             self.violation("P3", format!("the init of a foreign namespace is gone: {:?}", foreign.init));
@@ -250,7 +250,7 @@ pub fn is_foreign(said: &str) -> bool {
     FOREIGN.load(Ordering::Relaxed) && said.contains("in another PID namespace")
 }
 
-/// A PID namespace that is no job's.
+/// A PID namespace that does not belong to a job.
 #[derive(Debug)]
 struct Foreign {
     oracle: Oracle,

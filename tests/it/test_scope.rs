@@ -1,5 +1,5 @@
 //! `quell test` with a scope: nothing is loaded or run but the tests that are named, as far as words, variables and files decide that;
-//! and what a runner came to is not decided by what its tests print.
+//! and the result of a runner is not decided by what its tests print.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -397,7 +397,7 @@ fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
         assert_eq!(outcome(&done), expected, "{user}{project}{words:?}: {}", done.stdout);
         assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}{project}{words:?}");
     }
-    // A scope of the caller's is stronger than a project, also than one that is trusted.
+    // A scope of the caller's is stronger than a project, also than a trusted one.
     lab.write("quell.toml", &list("\"sh\""));
     for (user, expected) in [
         (String::new(), "COMMAND_NOT_ALLOWED"),
@@ -430,7 +430,7 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
     symlink(lab.dir(), link.path("way")).expect("a link");
     let way = link.path("way").display().to_string();
     symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
-    // A name with a backslash, which is no separator here, and what it would be if it were.
+    // A name with a backslash, which is part of the name here, and the path that it would be on Windows.
     lab.write("tests\\test_b.py", &format!("open({:?}, 'w')\n", lab.path("ran")));
     lab.write("tests/test_b.py", "def test_b():\n    pass\n");
     let inside = |name: &str| format!("{here}/{name}");
@@ -719,7 +719,7 @@ fn no_module_of_the_working_directory_takes_the_place_of_a_runner_or_a_target() 
             assert_eq!(outcome(&call()), "pass", "{line}");
         }
     }
-    // A directory that is no package loses against Python's own `test`.
+    // Python prefers its own package `test` to a directory without an __init__.py.
     let lab = with_runners();
     put(&lab, "test/test_a.py", "");
     let words = ["./python3", "-m", "unittest", "test/test_a.py"];

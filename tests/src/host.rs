@@ -158,6 +158,12 @@ pub fn am_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
+/// Whether this process is in a PID namespace that is not the first one of the host.
+pub fn in_own_pid_namespace() -> bool {
+    // The kernel gives the first one this number (PROC_PID_INIT_INO).
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() != 0xEFFF_FFFC)
+}
+
 /// Where cgroup v2 is mounted.
 pub fn cgroup_mount() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;

@@ -8,12 +8,14 @@
 //! - [`run`]: the builder of a `quell` command line, and the running or finished command.
 //! - [`jobs`]: jobs in the background.
 //! - [`faults`]: a quell that dies where a test wants it to.
+//! - [`few_pids`]: a PID namespace in which PIDs are reused all the time.
 //! - [`evidence`]: what quell left on disk: receipts, records, cgroups.
 //! - [`terminal`]: a real terminal with a shell in it, by tmux.
 #![cfg(target_os = "linux")]
 
 pub mod evidence;
 pub mod faults;
+pub mod few_pids;
 pub mod host;
 pub mod jobs;
 pub mod oracle;

@@ -45,6 +45,17 @@ impl Outsider {
         (outsider, process)
     }
 
+    /// A PID namespace outside of every job, and its init; none where user namespaces can't be made.
+    pub fn pid_namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
+        let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
+        let mut init = None;
+        eventually(PATIENCE, || {
+            init = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
+            init.is_some() || Process::now(outsider.child.id()).is_none_or(|now| now.state() == Some('Z'))
+        });
+        init.map(|init| (outsider, init))
+    }
+
     /// Waits for the process whose command line begins with `command`.
     pub fn find(&self, command: &str) -> Process {
         let find = || self.oracle.survivors().into_iter().find(|found| found.command.starts_with(command));

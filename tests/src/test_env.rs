@@ -83,6 +83,11 @@ impl TestEnv {
         TestEnv::for_containment(setting.user, setting.contain)
     }
 
+    /// An environment in a cgroup of its own where one can be made: other tests don't see what happens in it.
+    pub fn in_own_cgroup(user: User) -> TestEnv {
+        TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
+    }
+
     /// An environment for an ordinary user with a systemd user manager.
     pub fn beside(manager: &SystemdUser) -> TestEnv {
         let mut lab = TestEnv::new(User::Ordinary);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use quell_core::Signal;
 use quell_sys::{PidFd, Polled, poll_until};
 
+use crate::bench::bench_env::{BenchEnv, PATIENCE, finish, output, until};
 use crate::bench::daemons::{AgentExec, Orders, Pm2, Pueue, Supervisor};
-use crate::bench::lab::{Lab, PATIENCE, finish, output, until};
 use crate::bench::options::Options;
 use crate::bench::peers::Peers;
 use crate::bench::{build, root};
@@ -23,11 +23,11 @@ use crate::bench::{build, root};
 const KINDS: [(&str, &str); 7] = [
     ("tree", "plain tree"),
     ("setsid", "own session"),
-    ("daemon", "daemon"),
+    ("daemon", "double-forked daemon"),
     ("ignore-term", "ignores TERM"),
     ("stopped", "stopped"),
     ("term-spawner", "starts another on TERM"),
-    ("clear-env", "daemon, environment cleared"),
+    ("clear-env", "own session, environment cleared"),
 ];
 
 /// Where the table is in README.md.
@@ -58,8 +58,8 @@ struct Actor {
 }
 
 impl Actor {
-    fn new(lab: &Lab<'_>, program: &Path, kind: &str) -> Result<Self, String> {
-        let ready = lab.fresh("ready");
+    fn new(env: &BenchEnv<'_>, program: &Path, kind: &str) -> Result<Self, String> {
+        let ready = env.fresh("ready");
         fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))?;
         let random = quell_sys::random_u128().map_err(|why| format!("random number: {why}"))?;
         let token = format!("compare-{random:032x}");
@@ -114,9 +114,9 @@ pub fn main(words: Vec<String>) -> Result<ExitCode, String> {
     let options = Options::parse(words)?;
     let quell = build(&options)?;
     let peers = Peers::gather(&options);
-    let lab = Lab::new(&quell, &peers, &options)?;
-    let table = compare(&lab);
-    for left in lab.close() {
+    let env = BenchEnv::new(&quell, &peers, &options)?;
+    let table = compare(&env);
+    for left in env.close() {
         eprintln!("compare: {left}");
     }
     let table = table?;
@@ -135,17 +135,17 @@ fn write_into_readme(table: &str) -> Result<(), String> {
     fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))
 }
 
-fn compare(lab: &Lab<'_>) -> Result<String, String> {
-    let program = build_actors(lab)?;
+fn compare(env: &BenchEnv<'_>) -> Result<String, String> {
+    let program = build_actors(env)?;
     let names: Vec<&str> = KINDS.iter().map(|(_, name)| *name).collect();
     let mut table =
         format!("\n| | {} | used as |\n|---|{}---|\n", names.join(" | "), "---|".repeat(KINDS.len()));
-    for contender in contenders(lab) {
+    for contender in contenders(env) {
         let cells: Vec<String> = KINDS
             .iter()
             .map(|(kind, _)| {
                 let stop = contender.stop.as_ref().map_err(String::clone)?;
-                let actor = Actor::new(lab, &program, kind)?;
+                let actor = Actor::new(env, &program, kind)?;
                 let stopped = stop(&actor);
                 let left = actor.left();
                 actor.end();
@@ -160,11 +160,22 @@ fn compare(lab: &Lab<'_>) -> Result<String, String> {
             .collect();
         table += &format!("| {} | {} | {} |\n", contender.name, cells.join(" | "), contender.how);
     }
+    let versions: Vec<String> = ["timeout", "tini", "pueue", "supervisord", "pm2", "agent-exec", "psutil"]
+        .iter()
+        .filter_map(|name| Some(format!("{name} {}", env.peers.version(name)?)))
+        .collect();
+    table += &format!("\nMeasured with {}, on Linux {}.\n", versions.join(", "), kernel());
     Ok(table)
 }
 
-fn build_actors(lab: &Lab<'_>) -> Result<PathBuf, String> {
-    let (program, sources) = (lab.path("actor"), root().join("tests/actors"));
+/// The version of the running kernel, without the distribution's suffix.
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.split(['-', '\n']).next().unwrap_or_default().to_owned()
+}
+
+fn build_actors(env: &BenchEnv<'_>) -> Result<PathBuf, String> {
+    let (program, sources) = (env.path("actor"), root().join("tests/actors"));
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-pthread", "-o"]).arg(&program);
     cc.args(["actor.c", "escapes.c", "probes.c"].map(|file| sources.join(file)));
@@ -172,11 +183,11 @@ fn build_actors(lab: &Lab<'_>) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
+fn contenders<'a>(env: &'a BenchEnv<'_>) -> Vec<Contender<'a>> {
     vec![
-        contender("timeout", "`timeout -k 1 1 CMD`", lab.peers.get("timeout"), |timeout| {
+        contender("timeout", "`timeout -k 1 1 CMD`", env.peers.get("timeout"), |timeout| {
             move |actor: &Actor| {
-                let mut command = lab.command(&timeout);
+                let mut command = env.command(&timeout);
                 // Its exit code says how the command ended.
                 let _ = finish({
                     command.args(["-k", GRACE, GRACE]).args(&actor.words);
@@ -185,10 +196,10 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
                 Ok(())
             }
         }),
-        contender("tini", "`tini -s -g`, TERM, KILL after 1 s", lab.peers.get("tini"), |tini| {
-            move |actor: &Actor| terminate(lab, &tini, &["-s", "-g", "--"], actor)
+        contender("tini", "`tini -s -g`, TERM, KILL after 1 s", env.peers.get("tini"), |tini| {
+            move |actor: &Actor| terminate(env, &tini, &["-s", "-g", "--"], actor)
         }),
-        contender("pueue", "`pueue kill`", Pueue::start(lab, 0), |pueue| {
+        contender("pueue", "`pueue kill`", Pueue::start(env, 0), |pueue| {
             move |actor: &Actor| {
                 let (id, _) = pueue.add(&actor.words)?;
                 actor.wait_until_up()?;
@@ -199,9 +210,9 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
         Contender {
             name: "supervisord",
             how: "`stopasgroup`, `killasgroup`, `supervisorctl stop`",
-            stop: lab.peers.get("supervisord").map(|_| {
+            stop: env.peers.get("supervisord").map(|_| {
                 let stop = move |actor: &Actor| {
-                    let supervisor = Supervisor::start(lab, &actor.words)?;
+                    let supervisor = Supervisor::start(env, &actor.words)?;
                     finish(supervisor.ctl(&["start", "job"]))?;
                     actor.wait_until_up()?;
                     finish(supervisor.ctl(&["stop", "job"]))
@@ -209,7 +220,7 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
                 Box::new(stop) as Stop<'a>
             }),
         },
-        contender("pm2", "`pm2 stop`, which kills the tree", Pm2::start(lab), |pm2| {
+        contender("pm2", "`pm2 stop`, which kills the tree", Pm2::start(env), |pm2| {
             move |actor: &Actor| {
                 let mut start = pm2.call(&["start", "--name", &actor.token, "--no-autorestart"]);
                 start.args(["--kill-timeout", "1000", "--interpreter", "none", &actor.words[0], "--"]);
@@ -222,14 +233,14 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
                 finish(pm2.call(&["delete", &actor.token]))
             }
         }),
-        contender("agent-exec", "`agent-exec kill --signal KILL`", AgentExec::find(lab), |agent| {
+        contender("agent-exec", "`agent-exec kill --signal KILL`", AgentExec::find(env), |agent| {
             move |actor: &Actor| {
                 let (id, _) = agent.start(&actor.words)?;
                 actor.wait_until_up()?;
                 finish(agent.call(&["kill", "--signal", "KILL", &id]))
             }
         }),
-        contender("psutil", "`children(recursive=True)`, `kill()` each", Orders::psutil(lab), |orders| {
+        contender("psutil", "`children(recursive=True)`, `kill()` each", Orders::psutil(env), |orders| {
             move |actor: &Actor| {
                 orders.ask(&format!("start {}", actor.words.join(" ")))?;
                 actor.wait_until_up()?;
@@ -237,10 +248,10 @@ fn contenders<'a>(lab: &'a Lab<'_>) -> Vec<Contender<'a>> {
             }
         }),
         contender("**quell**", "`quell stop --grace 1s`", Ok(()), |()| {
-            move |actor: &Actor| quell(lab, actor, &[])
+            move |actor: &Actor| quell(env, actor, &[])
         }),
         contender("**quell**, no cgroup", "`quell start --contain reaper`", Ok(()), |()| {
-            move |actor: &Actor| quell(lab, actor, &["--contain", "reaper"])
+            move |actor: &Actor| quell(env, actor, &["--contain", "reaper"])
         }),
     ]
 }
@@ -254,19 +265,19 @@ fn contender<'a, T, F: Fn(&Actor) -> Result<(), String> + 'a>(
     Contender { name, how, stop: peer.map(|peer| Box::new(stop(peer)) as Stop<'a>) }
 }
 
-fn quell(lab: &Lab<'_>, actor: &Actor, contain: &[&str]) -> Result<(), String> {
-    let mut start = lab.quell(&["start"]);
+fn quell(env: &BenchEnv<'_>, actor: &Actor, contain: &[&str]) -> Result<(), String> {
+    let mut start = env.quell(&["start"]);
     let (id, _) = output({
         start.args(contain).arg("--").args(&actor.words);
         start
     })?;
     actor.wait_until_up()?;
-    finish(lab.quell(&["stop", "--grace", "1s", &id]))
+    finish(env.quell(&["stop", "--grace", "1s", &id]))
 }
 
 /// What a container engine does with its init: TERM, and KILL when the grace is over.
-fn terminate(lab: &Lab<'_>, program: &Path, options: &[&str], actor: &Actor) -> Result<(), String> {
-    let mut command = lab.command(program);
+fn terminate(env: &BenchEnv<'_>, program: &Path, options: &[&str], actor: &Actor) -> Result<(), String> {
+    let mut command = env.command(program);
     command.args(options).args(&actor.words);
     let mut child = command.spawn().map_err(|why| format!("{}: {why}", program.display()))?;
     let up = actor.wait_until_up();

@@ -1,4 +1,4 @@
-//! `cargo xtask`: what maintainers run that is no part of the product.
+//! `cargo xtask`: tools for maintainers; not a part of the product.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use exit::{FAILED, NO, NOT_EXECUTABLE, PROGRAM_NOT_FOUND};
 use quell_core::ErrorBody;
-use quell_keeper::{ExecRemedy, RunError};
+use quell_keeper::{ExecRemedy, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
@@ -39,47 +39,51 @@ pub fn said(code: &str, message: impl Into<String>, hint: impl Into<String>) -> 
 }
 
 /// The exit code and the error of a `run` that could not be started.
-pub fn of_run(error: &RunError) -> (u8, ErrorBody) {
+pub fn of_run(error: &StartError) -> (u8, ErrorBody) {
     let (exit_code, hint) = start_row(error);
     let body = said(error.code(), error.to_string(), hint);
     (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
 }
 
-fn start_row(error: &RunError) -> (u8, &'static str) {
+fn start_row(error: &StartError) -> (u8, &'static str) {
     match error {
-        RunError::NotFound(_) => (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file"),
-        RunError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
-        RunError::Directory(_) => {
+        StartError::NotFound(_) => {
+            (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file")
+        }
+        StartError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
+        StartError::Directory(_) => {
             (NOT_EXECUTABLE, "name a program in it; `--cwd` is for the working directory")
         }
-        RunError::NoInterpreter { .. } => {
+        StartError::NoInterpreter { .. } => {
             (NOT_EXECUTABLE, "install that interpreter, or name another one first")
         }
-        RunError::MaskedName => (FAILED, "`start.mask` says which variables are masked"),
-        RunError::Cwd { .. } => (FAILED, "give --cwd a directory that exists and that you may enter"),
-        RunError::Nul(_) => (FAILED, "leave the NUL byte out"),
-        RunError::Proc(_) => (FAILED, "mount a /proc of this PID namespace (unshare has --mount-proc)"),
-        RunError::Containment(_) => {
+        StartError::MaskedName => (FAILED, "`start.mask` says which variables are masked"),
+        StartError::Cwd { .. } => (FAILED, "give --cwd a directory that exists and that you may enter"),
+        StartError::Nul(_) => (FAILED, "leave the NUL byte out"),
+        StartError::Proc(_) => (FAILED, "mount a /proc of this PID namespace (unshare has --mount-proc)"),
+        StartError::Containment(_) => {
             (FAILED, "`quell doctor` says what this host can do; `--contain auto` takes the best of it")
         }
-        RunError::Limit(_) => (
+        StartError::Limit(_) => (
             FAILED,
             "`quell doctor` says which limits this host can hold; `--contain cgroup` or `scope` holds the most",
         ),
-        RunError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
-        RunError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
-        RunError::Stdin { .. } => (FAILED, "give --stdin a file that exists and that you may read"),
-        RunError::Record { .. } => (
+        StartError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
+        StartError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
+        StartError::Stdin { .. } => (FAILED, "give --stdin a file that exists and that you may read"),
+        StartError::Record { .. } => (
             FAILED,
             "set QUELL_HOME to a directory that you may write and that has free space, or pass --no-record",
         ),
-        RunError::Receipt { target, .. } if target.starts_with(quell_keeper::DESCRIPTOR) => {
+        StartError::Receipt { target, .. } if target.starts_with(quell_keeper::DESCRIPTOR) => {
             (FAILED, "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE")
         }
-        RunError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
-        RunError::Start(_) | RunError::System { .. } => (FAILED, SYSTEM_LIMITS),
-        RunError::Stopped(_) => (FAILED, "start it again if it should run; if its time was up, give it more"),
-        RunError::Unsupported(_) => (FAILED, "run it on Linux"),
+        StartError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
+        StartError::Start(_) | StartError::System { .. } => (FAILED, SYSTEM_LIMITS),
+        StartError::Stopped(_) => {
+            (FAILED, "start it again if it should run; if its time was up, give it more")
+        }
+        StartError::Unsupported(_) => (FAILED, "run it on Linux"),
     }
 }
 
@@ -103,7 +107,7 @@ mod linux {
     use quell::Error;
     use quell_core::ErrorBody;
     use quell_guard::Error as Host;
-    use quell_keeper::RunError;
+    use quell_keeper::StartError;
 
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
     use super::start_row;
@@ -159,7 +163,7 @@ mod linux {
             | Error::UnknownVariable { hint, .. }
             | Error::Config { hint, .. } => (USAGE, hint.as_str()),
             // `--no-record` is an option of `quell run` alone.
-            Error::Start(RunError::Record { .. }) => {
+            Error::Start(StartError::Record { .. }) => {
                 (FAILED, "set QUELL_HOME to a directory that you may write and that has free space")
             }
             Error::Start(error) => start_row(error),
@@ -226,7 +230,7 @@ mod tests {
     use quell::Error;
     use quell_core::{BUILT_IN, Decision, JobId};
     use quell_guard::Error as HostError;
-    use quell_keeper::{ExecRemedy, RunError};
+    use quell_keeper::{ExecRemedy, StartError};
 
     /// One of each, with the parts that are the caller's in capitals.
     fn all() -> Vec<Error> {
@@ -234,32 +238,32 @@ mod tests {
         let io = |errno| std::io::Error::from_raw_os_error(errno);
         let path = || PathBuf::from("/PATH");
         let not_executable =
-            |remedy| RunError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
+            |remedy| StartError::NotExecutable { program: "PROGRAM".into(), why: "WHY".into(), remedy };
         let refused = Decision::refuse("VERB_DENIED", BUILT_IN, "REASON", "HINT");
         let start = [
-            RunError::NotFound(text("PROGRAM")),
+            StartError::NotFound(text("PROGRAM")),
             not_executable(ExecRemedy::Right),
             not_executable(ExecRemedy::ShorterArguments),
             not_executable(ExecRemedy::ClosedFile),
             not_executable(ExecRemedy::FewerLinks),
-            RunError::Directory(text("PROGRAM")),
-            RunError::NoInterpreter { program: text("PROGRAM"), why: text("WHY") },
-            RunError::Cwd { path: path(), error: text("WHY") },
-            RunError::Nul(text("WHAT")),
-            RunError::MaskedName,
-            RunError::Proc(text("WHY")),
-            RunError::Containment(text("WHY")),
-            RunError::Limit(text("WHY")),
-            RunError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
-            RunError::OwnerGone(text("WHY")),
-            RunError::Stdin { path: path(), error: text("WHY") },
-            RunError::Record { path: path(), error: text("WHY") },
-            RunError::Receipt { target: text("FILE"), error: text("WHY") },
-            RunError::Receipt { target: text("descriptor 9"), error: text("WHY") },
-            RunError::Start(text("WHY")),
-            RunError::Stopped(text("WHY")),
-            RunError::System { what: text("WHAT"), error: text("WHY") },
-            RunError::Unsupported(text("WHY")),
+            StartError::Directory(text("PROGRAM")),
+            StartError::NoInterpreter { program: text("PROGRAM"), why: text("WHY") },
+            StartError::Cwd { path: path(), error: text("WHY") },
+            StartError::Nul(text("WHAT")),
+            StartError::MaskedName,
+            StartError::Proc(text("WHY")),
+            StartError::Containment(text("WHY")),
+            StartError::Limit(text("WHY")),
+            StartError::NameTaken { name: text("NAME"), by: JobId::new(0, 0) },
+            StartError::OwnerGone(text("WHY")),
+            StartError::Stdin { path: path(), error: text("WHY") },
+            StartError::Record { path: path(), error: text("WHY") },
+            StartError::Receipt { target: text("FILE"), error: text("WHY") },
+            StartError::Receipt { target: text("descriptor 9"), error: text("WHY") },
+            StartError::Start(text("WHY")),
+            StartError::Stopped(text("WHY")),
+            StartError::System { what: text("WHAT"), error: text("WHY") },
+            StartError::Unsupported(text("WHY")),
         ];
         let others = [
             Error::Refused(Box::new(refused)),

@@ -92,7 +92,7 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Says something to a person. If that fails there is no one to tell.
+/// Prints a message for people on stderr. A failure to print is ignored: there is no other place to report it.
 pub fn to_stderr(text: &str) {
     let _ = io::stderr().write_all(printable_lines(&hidden(text)).as_bytes());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quell_core::{AskScope, Decision, JobId, JobRequest, ProcId, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::RunError;
+use crate::StartError;
 
 /// From the process that starts a background job to the process that will keep it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub enum StartReply {
         id: JobId,
     },
     /// Nothing runs, and nothing is left behind.
-    Failed(RunError),
+    Failed(StartError),
     /// The guard refused the request. Nothing runs.
     Refused(Box<Decision>),
 }

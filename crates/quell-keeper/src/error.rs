@@ -24,7 +24,7 @@ pub enum ExecRemedy {
 
 /// Why a job was not started. Nothing is left behind.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
-pub enum RunError {
+pub enum StartError {
     /// The program was not found.
     #[error("can't find `{0}`")]
     NotFound(String),
@@ -73,7 +73,7 @@ pub enum RunError {
     /// This host does not have that containment or limit.
     #[error("{0}")]
     Containment(String),
-    /// See [`RunError::Containment`].
+    /// See [`StartError::Containment`].
     #[error("{0}")]
     Limit(String),
     /// A live job has this name.
@@ -132,7 +132,12 @@ pub enum RunError {
     Unsupported(String),
 }
 
-impl RunError {
+impl StartError {
+    /// Something that has no variant of its own.
+    pub(crate) fn other(error: std::io::Error) -> Self {
+        Self::Start(error.to_string())
+    }
+
     /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {

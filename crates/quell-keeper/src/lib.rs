@@ -16,7 +16,7 @@ mod platform;
 mod platform;
 
 pub use control_protocol::{StartMessage, StartReply};
-pub use error::{DESCRIPTOR, ExecRemedy, RunError};
+pub use error::{DESCRIPTOR, ExecRemedy, StartError};
 #[cfg(all(target_os = "linux", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use platform::fuzzing;

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use quell_core::JobRequest;
 
-use crate::{Finished, RunError};
+use crate::{Finished, StartError};
 
 /// Fails: jobs can't be run here yet.
-pub fn run(_request: JobRequest, _home: Option<PathBuf>) -> Result<Finished, RunError> {
+pub fn run(_request: JobRequest, _home: Option<PathBuf>) -> Result<Finished, StartError> {
     let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
-    Err(RunError::Unsupported(why))
+    Err(StartError::Unsupported(why))
 }
 
 /// Fails as [`run`] does.
-pub fn check(request: &JobRequest) -> Result<(), RunError> {
+pub fn check(request: &JobRequest) -> Result<(), StartError> {
     run(request.clone(), None).map(drop)
 }
 
 /// Fails as [`run`] does.
-pub fn find_program(name: &OsStr, _path: Option<&OsStr>, _cwd: &Path) -> Result<PathBuf, RunError> {
-    Err(RunError::NotFound(name.to_string_lossy().into_owned()))
+pub fn find_program(name: &OsStr, _path: Option<&OsStr>, _cwd: &Path) -> Result<PathBuf, StartError> {
+    Err(StartError::NotFound(name.to_string_lossy().into_owned()))
 }

@@ -91,7 +91,7 @@ points! {
     /// It has heard of a task and not begun with it.
     TaskHeard "task_heard" [Helper]
 
-    // The keeper, up to the program's first instruction and its news.
+    // The keeper, up to the program's first instruction and the report of it.
     /// It has its name, and nothing else.
     KeeperBegun "keeper_begun" [Keeper]
     /// A segment's bytes have a file, its index has none.

@@ -103,8 +103,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
     }
     let left = facts.leaked;
     if left > 0 && facts.is_leak_failure {
-        let who = if left == 1 { "a process".into() } else { format!("{left} processes") };
-        return (TestStatus::Leak, format!("the tests passed, but left {who} behind"));
+        let left = if left == 1 { "a process".into() } else { format!("{left} processes") };
+        return (TestStatus::Leak, format!("the tests passed, but left {left} behind"));
     }
     say(TestStatus::Pass, "the command exited with 0")
 }

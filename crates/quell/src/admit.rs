@@ -6,7 +6,7 @@ use std::io;
 
 use quell_core::{JobId, Mask};
 use quell_guard::{Effect, Guard, Permit, Policy, Verb};
-use quell_keeper::RunError;
+use quell_keeper::StartError;
 use quell_store::Home;
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
 fn unwritten(home: &Home, error: quell_guard::Error) -> Error {
     match error {
         error @ quell_guard::Error::Io { .. } if !error.is_out_of_descriptors() => {
-            RunError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()
+            StartError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()
         }
         error => error.into(),
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::{Decision, JobId};
 use quell_guard::Error as Host;
-use quell_keeper::RunError;
+use quell_keeper::StartError;
 use serde_json::{Value, json};
 
 /// Why a call failed. Nothing is left half done.
@@ -113,7 +113,7 @@ pub enum Error {
     },
     /// The program could not be started.
     #[error(transparent)]
-    Start(#[from] RunError),
+    Start(#[from] StartError),
     /// A file of quell's could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io {

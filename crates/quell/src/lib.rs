@@ -79,7 +79,7 @@ pub use quell_core::{
 };
 pub use quell_guard as guard;
 pub use quell_keeper::control_protocol::LiveMember;
-pub use quell_keeper::{Finished, RunError};
+pub use quell_keeper::{Finished, StartError};
 pub use quell_store::{
     Cursor, Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
     Omitted, Piece, Stream, Streams, Watch, now,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
 use quell_guard::{Asker, BUILT_IN, Decision, Guard, Permit, Policy, Verb, decide_verb};
-use quell_keeper::{HookNotice, RunError, StartMessage, StartReply};
+use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
 use crate::start::resolve_request;
@@ -44,12 +44,12 @@ pub fn keep(judge: TestJudge) -> ExitCode {
         admit_request(message, stdin, judge).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
-            Error::BadValue(why) => StartReply::Failed(RunError::Start(why)),
-            error if error.is_out_of_descriptors() => StartReply::Failed(RunError::System {
+            Error::BadValue(why) => StartReply::Failed(StartError::Start(why)),
+            error if error.is_out_of_descriptors() => StartReply::Failed(StartError::System {
                 what: "write the audit log".into(),
                 error: error.to_string(),
             }),
-            error => StartReply::Failed(RunError::Record { path, error: error.to_string() }),
+            error => StartReply::Failed(StartError::Record { path, error: error.to_string() }),
         })
     })
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
-use quell_keeper::{RunError, StartMessage, StartReply};
+use quell_keeper::{StartError, StartMessage, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 
@@ -90,7 +90,7 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     request.cwd = Some(match &request.cwd {
         Some(dir) => std::path::absolute(dir).map_err(Error::io(dir))?,
         None => std::env::current_dir()
-            .map_err(|error| RunError::Cwd { path: ".".into(), error: error.to_string() })?,
+            .map_err(|error| StartError::Cwd { path: ".".into(), error: error.to_string() })?,
     });
     request.mode = Mode::Background(background);
     let mask = request.masked_values();
@@ -143,7 +143,8 @@ fn can_be_asked(url: &str) -> bool {
 
 /// Opens what a job is to read. A fifo that nobody writes to is waited for by the program, not here.
 pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
-    let failed = |error: std::io::Error| RunError::Stdin { path: path.to_owned(), error: error.to_string() };
+    let failed =
+        |error: std::io::Error| StartError::Stdin { path: path.to_owned(), error: error.to_string() };
     Ok(quell_sys::open_to_read(path).map_err(failed)?)
 }
 
@@ -188,7 +189,8 @@ pub(crate) fn owner_lives(home: &Home, owner: &Owner) -> bool {
 
 /// The identity of the process `pid`, to be given as the owner of a job.
 pub fn owner_process(pid: u32) -> Result<ProcId> {
-    let stat = quell_sys::stat(pid).map_err(|_| RunError::OwnerGone(format!("there is no process {pid}")))?;
+    let stat =
+        quell_sys::stat(pid).map_err(|_| StartError::OwnerGone(format!("there is no process {pid}")))?;
     Ok(stat.id())
 }
 
@@ -199,13 +201,13 @@ pub fn parent_of(pid: u32) -> Result<u32> {
         Ok(stat) if stat.ppid > 1 => Ok(stat.ppid),
         Ok(stat) if stat.ppid == 1 && !quell_sys::in_first_pid_namespace() => Ok(1),
         Ok(_) | Err(_) => {
-            Err(RunError::OwnerGone(format!("process {pid} has no parent that could be one")).into())
+            Err(StartError::OwnerGone(format!("process {pid} has no parent that could be one")).into())
         }
     }
 }
 
 fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Error {
-    move |error| Error::Start(RunError::System { what: what.into(), error: error.to_string() })
+    move |error| Error::Start(StartError::System { what: what.into(), error: error.to_string() })
 }
 
 impl Quell {
@@ -259,7 +261,7 @@ impl Quell {
         for _ in 0..LOST_NAMESAKES {
             let stdin = stdin.try_clone().map_err(failed("keep its standard input"))?;
             match self.try_start(&bytes, stdin) {
-                Err(Error::Start(RunError::NameTaken { by, .. }))
+                Err(Error::Start(StartError::NameTaken { by, .. }))
                     if crate::settle_lost(&self.home().job(by))? => {}
                 other => return other,
             }

@@ -472,7 +472,7 @@ fn the_machines_file_is_roots_alone_and_never_overlooked() {
     }
     fs::remove_file(&dir).and_then(|()| fs::create_dir(&dir)).expect("mkdir");
     mode(&dir, 0o755);
-    // Root's own directory without a file in it is no policy.
+    // Root's own directory without a file in it is not a policy.
     assert_eq!(ask("65534").code(), Some(0));
 }
 

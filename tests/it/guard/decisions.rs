@@ -102,7 +102,7 @@ pub(crate) fn code(done: &Finished) -> String {
     done.envelope()["error"]["code"].as_str().unwrap_or("none").to_owned()
 }
 
-/// What is no number of a process that may be meant.
+/// Arguments that are not the PID of a single process.
 const NUMBERS: [(&str, &str); 60] = [
     ("", "PID_INVALID"),
     (" ", "PID_INVALID"),
@@ -314,7 +314,7 @@ fn a_polite_process_is_asked_and_gone_at_once() {
         let lab = TestEnv::new(user);
         allowed(&lab);
         let mut stranger = Stranger::asleep(&lab);
-        // `finish` does not wait for that long: the grace is no sleep.
+        // `finish` does not wait for that long: the grace is not a sleep.
         let done = verb(&lab, "kill").args(["--json", "--grace", "60s", &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];

@@ -120,7 +120,8 @@ fn a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing() {
     }
     let lab = TestEnv::as_me();
     let script = "sleep $N & sleep $N & echo ready >$QUELL_TEST_READY; wait";
-    let job = start(&lab, &Fault("keeper.kill_round_done:kill".into())).script(script).begin();
+    let job = start(&lab, &Fault("keeper.kill_round_done:kill".into()));
+    let job = job.args(["--ask", "root"]).script(script).begin();
     let stop = job.stop(&["--now"]);
     let receipt = job.receipt().expect("a receipt");
     assert_eq!((stop.code(), verdict(&receipt)), (Some(0), "gone"), "{receipt:#}");

@@ -25,7 +25,7 @@ fn members(lab: &TestEnv) -> Vec<Process> {
         // One that is about to be gone has a command line longer than a program.
         exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("quell"))
             || process.command.starts_with("quell ")
-            // What the helper finds out by is no part of the job, and may end after it.
+            // The probes of the helper are not members of the job, and may exit after it.
             || process.command == "/bin/sh -c exit 1"
     };
     lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()

@@ -9,7 +9,7 @@ use std::{
 use quell_tests::{
     eventually,
     evidence::{cause, verdict},
-    host::{Contain, Setting, User},
+    host::{Contain, User},
     jobs::Background,
     last_json,
     oracle::Process,
@@ -54,16 +54,11 @@ fn with_escaped(lab: &TestEnv) -> (Background<'_>, Process) {
     (job, escaped.expect("an escaped process"))
 }
 
-/// A lab in a cgroup of its own where that can be had, so that no other test's processes can be this one's.
-fn apart(user: User) -> TestEnv {
-    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
-}
-
 #[test]
 fn the_record_of_an_ended_job_does_not_end_another_one() {
     for user in User::all() {
         for verb in ["stop", "sweep", "list", "status"] {
-            let lab = apart(user);
+            let lab = TestEnv::in_own_cgroup(user);
             let (job, escaped) = with_escaped(&lab);
             job.lose();
             pose_as_ended(&lab, &job);
@@ -80,7 +75,7 @@ fn the_record_of_an_ended_job_does_not_end_another_one() {
 fn a_job_whose_keeper_lives_has_not_ended_whatever_its_record_says() {
     for user in User::all() {
         for lock in ["in its place", "deleted", "among those of ended jobs"] {
-            let lab = apart(user);
+            let lab = TestEnv::in_own_cgroup(user);
             let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
             let root = job.process("root").expect("a root");
             let live = lab.home().join("live").join(&job.id);
@@ -128,7 +123,7 @@ fn a_tree_whose_record_says_that_it_has_ended_is_stopped_by_its_cgroup() {
             continue;
         }
         for verb in ["stop", "sweep"] {
-            let lab = apart(user);
+            let lab = TestEnv::in_own_cgroup(user);
             let job = lab.start().args(["--contain", "cgroup"]).command(["sleep", &lab.oracle.nap()]).begin();
             job.lose();
             pose_as_ended(&lab, &job);
@@ -146,7 +141,7 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
     // A keeper's name and the lock delay a stop by its whole time, so one user has to do.
     let user = TestEnv::as_me().user();
     for mode in ["start", "run"] {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let quell = lab.start().args(["--contain", "reaper", "--grace", "0s"]);
         let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
         let root = job.process("root").expect("a root");
@@ -185,7 +180,7 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
 #[test]
 fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let stranger = Outsider::script(&lab, "exec sleep $N");
         let older = stranger.find("sleep");
         // A few clock ticks: an id tells no less.
@@ -201,7 +196,7 @@ fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
 #[test]
 fn a_run_that_left_its_job_is_not_called_gone() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = format!(
             "(setsid env -i PATH=$PATH {} run --no-record -- sleep ${{N}}5 <&- >&- 2>&- &)
              until pgrep -f \"^sleep ${{N}}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N",
@@ -221,7 +216,7 @@ fn a_run_that_left_its_job_is_not_called_gone() {
 #[test]
 fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
         job.lose();
         let user_namespace: &[&str] = if user == User::Root { &[] } else { &["--user", "--map-root-user"] };

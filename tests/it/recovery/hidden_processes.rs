@@ -8,17 +8,10 @@ use quell_tests::{
     evidence::verdict,
     host::{self, Contain, Setting, User, has_program},
     jobs::Background,
-    oracle::Process,
-    outsider::Outsider,
     run::{Finished, PATIENCE},
     skip,
     test_env::TestEnv,
 };
-
-/// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> TestEnv {
-    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
-}
 
 /// The verdict on a lost job; with the exit code that goes with it.
 fn told(job: &Background<'_>, stop: &Finished) -> String {
@@ -38,7 +31,7 @@ fn chain_goes_on(lab: &TestEnv) -> bool {
 #[test]
 fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "exec env -i QUELL_TEST_READY=$QUELL_TEST_READY $A slow-chain $T 1500";
         let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
         job.lose();
@@ -52,7 +45,7 @@ fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
 #[test]
 fn a_chain_with_its_environment_is_gone_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let job = lab.start().args(["--contain", "reaper"]).actor("slow-chain", Some("1500")).begin();
         job.lose();
         let stop = job.stop(&[]);
@@ -88,7 +81,7 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
 #[test]
 fn a_caller_that_may_be_the_jobs_is_not_passed_over() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "(setsid env -i PATH=$PATH HOME=$HOME QUELL_HOME=$QUELL_HOME Q=$Q N=$N bash -c '
                 until [ -e go ]; do sleep 0.01; done
                 $Q stop $(cat go) >said 2>&1; echo $? >code.new; mv code.new code; exec sleep $N' <&- >&- 2>&- &)
@@ -155,88 +148,6 @@ fn a_job_that_was_started_in_a_time_namespace_is_ended_from_outside() {
     }
 }
 
-/// Whether no other test runs beside this one. An orphan in a foreign PID namespace may be a process of any job of the same user:
-/// while it lives, the ends of the jobs of other tests would be unproven.
-fn is_alone(test: &str) -> bool {
-    let alone = std::env::var_os("QUELL_TEST_ALONE").is_some();
-    if !alone {
-        skip(test, "other tests run beside it; QUELL_TEST_ALONE=1 says that none does");
-    }
-    alone
-}
-
-/// A PID namespace outside of every job, and its init.
-fn namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
-    let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
-    let mut made = None;
-    eventually(PATIENCE, || {
-        made = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
-        made.is_some() || Process::now(outsider.child.id()).is_none_or(|now| now.state() == Some('Z'))
-    });
-    made.map(|init| (outsider, init))
-}
-
-/// A script that leaves a process whose first thread has exited to the init of another PID namespace.
-fn leave_threads(init: &Process) -> String {
-    let into = format!("nsenter -t {} -U -p --preserve-credentials --", init.pid);
-    format!(
-        "{into} sh -c \"env -i QUELL_TEST_READY=$QUELL_TEST_READY setsid $A leader-thread $T <&- >&- 2>&- &\"; sleep $N"
-    )
-}
-
-fn thread_alone(lab: &TestEnv) -> Option<Process> {
-    lab.oracle.survivors().into_iter().find(|found| found.command.contains("leader-thread"))
-}
-
-#[test]
-fn an_orphan_whose_first_thread_has_exited_is_not_called_gone() {
-    let test = "an_orphan_whose_first_thread_has_exited_is_not_called_gone";
-    if !is_alone(test) {
-        return;
-    }
-    for user in User::all() {
-        for lost in [false, true] {
-            let lab = apart(user);
-            let Some((_outsider, init)) = namespace(&lab) else {
-                skip(test, "no user namespace can be made");
-                continue;
-            };
-            let job = lab.start().args(["--contain", "reaper"]).script(&leave_threads(&init)).begin();
-            if lost {
-                job.lose();
-            }
-            let stop = job.stop(&["--now"]);
-            let told = told(&job, &stop);
-            let alive = thread_alone(&lab);
-            assert!(told != "gone" || alive.is_none(), "{user:?}, lost: {lost}: {alive:?}, {}", stop.stdout);
-            lab.oracle.end_survivors();
-        }
-    }
-}
-
-#[test]
-fn a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop() {
-    let test = "a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop";
-    if !is_alone(test) {
-        return;
-    }
-    for user in User::all() {
-        if let Err(why) = Contain::Cgroup.available(user) {
-            skip(test, &why);
-            continue;
-        }
-        let lab = apart(user);
-        let Some((_outsider, init)) = namespace(&lab) else {
-            skip(test, "no user namespace can be made");
-            continue;
-        };
-        let job = lab.start().args(["--contain", "cgroup"]).script(&leave_threads(&init)).begin();
-        let stop = job.stop(&["--now"]);
-        assert_eq!(thread_alone(&lab), None, "{user:?}: {}", stop.stdout);
-        assert_eq!((stop.code(), told(&job, &stop).as_str()), (Some(0), "gone"), "{user:?}: {}", stop.stdout);
-    }
-}
-
 /// The kernel neither lists nor kills the processes of a threaded cgroup, only their threads.
 #[test]
 fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
@@ -244,7 +155,7 @@ fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
     if !host::am_root() || Contain::Cgroup.available(User::Root).is_err() {
         return skip(test, "it needs root and a cgroup");
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     // A cgroup with processes in it can't be made threaded, so the job leaves it for that.
     let script = "M=$(findmnt -nt cgroup2 -o TARGET | head -n 1); own=$M$(sed -n s/^0:://p /proc/self/cgroup)
         echo 0 >$M/cgroup.procs; echo threaded >$own/cgroup.type && echo 0 >$own/cgroup.threads || touch refused
@@ -288,7 +199,7 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         skip(test, "it needs root");
         return None;
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     let lose = "for role in standby keeper; do
             pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{\"pid\":\\([0-9]*\\).*/\\1/')
             kill -STOP $pid; pids=\"$pids $pid\"
@@ -306,6 +217,7 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
     words.extend(["unshare", "-pf", "--mount-proc", "sh", "-c", &script].map(String::from));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(lab.quell_path()).arg(lab.oracle.nap());
+    command.env("A", lab.actor_path()).env("T", lab.oracle.token());
     command.env("QUELL_HOME", lab.home()).current_dir(lab.path("")).stdin(Stdio::null());
     let done = command.output().expect("unshare");
     let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
@@ -341,27 +253,64 @@ fn a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over() {
     }
 }
 
-/// What a stop says of a job whose keeper lives, and which has left an orphan in a PID namespace that is not its own. The script
-/// `namespace` sets `init` to the first process there; `orphan` is a script that the job runs there, and it makes the file `ready`.
-fn said_of_an_orphan_elsewhere(test: &str, namespace: &str, orphan: &str) -> Option<(String, String)> {
+/// A script that makes a PID namespace outside of every job, and sets `init` to its first process.
+const NAMESPACE: &str = "unshare -fp sleep $1 <&- >&- 2>&- & until init=$(pgrep -P $!); do :; done";
+
+/// A script that leaves a process whose first thread has exited.
+const THREADS: &str = "env -i QUELL_TEST_READY=$PWD/ready setsid $A leader-thread $T <&- >&- 2>&- &";
+
+/// What a stop says of a job that has left an orphan in a PID namespace that is not its own. The script `namespace` sets `init` to the
+/// first process there; `orphan` is a script that the job runs there, and it makes the file `ready`.
+fn said_of_an_orphan_elsewhere(
+    test: &str,
+    contain: Contain,
+    namespace: &str,
+    orphan: &str,
+    lost: bool,
+) -> Option<(String, String)> {
+    let contain = contain.word();
     let start = format!(
         "cat >orphan.sh <<'END'
 {orphan}
 END
         mkdir live; cp -L $(command -v bash) quell-posed
         {namespace}
-        $0 start --contain reaper -- sh -c 'nsenter -t '$init' -p -- sh orphan.sh $0 $1; sleep $1' $0 $1"
+        $0 start --contain {contain} -- sh -c 'nsenter -t '$init' -p -- sh orphan.sh $0 $1; sleep $1' $0 $1"
     );
-    said_alone(test, &start, false)
+    said_alone(test, &start, lost)
+}
+
+#[test]
+fn an_orphan_whose_first_thread_has_exited_is_not_called_gone() {
+    let test = "an_orphan_whose_first_thread_has_exited_is_not_called_gone";
+    for lost in [false, true] {
+        if let Some((code, said)) =
+            said_of_an_orphan_elsewhere(test, Contain::Reaper, NAMESPACE, THREADS, lost)
+        {
+            assert_eq!(code, "5", "lost: {lost}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop() {
+    let test = "a_thread_that_is_left_in_the_cgroup_is_ended_by_the_first_stop";
+    if let Err(why) = Contain::Cgroup.available(User::Root) {
+        return skip(test, &why);
+    }
+    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, Contain::Cgroup, NAMESPACE, THREADS, false)
+    {
+        assert_eq!(code, "0", "{said}");
+        assert!(said.contains("leader-thread"), "{said}");
+    }
 }
 
 #[test]
 fn an_orphan_that_poses_as_the_keeper_of_a_job_in_another_pid_namespace_is_not_passed_over() {
     let test = "an_orphan_that_poses_as_the_keeper_of_a_job_in_another_pid_namespace_is_not_passed_over";
-    let namespace = "unshare -fp sleep $1 <&- >&- 2>&- & until init=$(pgrep -P $!); do :; done";
     let orphan = "setsid env -i PATH=$PATH ./quell-posed -c 'echo >ready; sleep $0; :' $2 \
         <&- >&- 2>&- 9>live/01M7P5CZ8A4Z1GW10010B8EMW8 &";
-    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, namespace, orphan) {
+    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, Contain::Reaper, NAMESPACE, orphan, false) {
         assert_eq!(code, "5", "{said}");
         assert!(said.contains("(quell-posed)"), "{said}");
     }
@@ -375,7 +324,7 @@ fn an_orphaned_run_in_the_namespace_of_another_job_is_not_passed_over() {
         init=$(tail -n 1 $QUELL_HOME/jobs/$other/state.jsonl | sed 's/.*"root":{"pid":\([0-9]*\).*/\1/')"#;
     let orphan = r#"unshare -m setsid sh -c 'mount -t proc proc /proc
         exec env -i PATH=$PATH $0 run --no-record --contain reaper -- sh -c "echo >ready; sleep $1; :"' $1 $2 <&- >&- 2>&- &"#;
-    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, namespace, orphan) {
+    if let Some((code, said)) = said_of_an_orphan_elsewhere(test, Contain::Reaper, namespace, orphan, false) {
         assert_eq!(code, "5", "{said}");
         assert!(said.contains("(quell)"), "{said}");
     }

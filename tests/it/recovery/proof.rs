@@ -22,11 +22,6 @@ use quell_tests::{
 };
 use serde_json::{Value, json};
 
-/// A lab in a cgroup of its own where that can be had: what happens in it is then no other test's business.
-fn apart(user: User) -> TestEnv {
-    TestEnv::enclosed(Setting { user, contain: Contain::Cgroup })
-}
-
 /// Whether other tests can't see what is left in a foreign PID namespace here: an orphan there may be a process of any job of
 /// the same user that was started from the same cgroup. As root, ordinary users are tested in cgroups of their own.
 fn is_apart(test: &str) -> bool {
@@ -35,17 +30,6 @@ fn is_apart(test: &str) -> bool {
         skip(test, "no cgroup of its own can be had, and jobs of other tests would be unproven");
     }
     apart
-}
-
-/// A PID namespace outside of every job, and its init.
-fn namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
-    let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
-    let mut made = None;
-    eventually(PATIENCE, || {
-        made = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
-        made.is_some() || Process::now(outsider.child.id()).is_none_or(|now| now.state() == Some('Z'))
-    });
-    made.map(|init| (outsider, init))
 }
 
 /// A script that leaves an orphan in the PID namespace of `init`.
@@ -67,8 +51,8 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
         return;
     }
     for user in User::all() {
-        let lab = apart(user);
-        let Some((_outsider, init)) = namespace(&lab) else {
+        let lab = TestEnv::in_own_cgroup(user);
+        let Some((_outsider, init)) = Outsider::pid_namespace(&lab) else {
             skip("an_orphan_in_a_foreign_pid_namespace_is_not_called_gone", "no user namespace can be made");
             continue;
         };
@@ -108,7 +92,7 @@ fn an_orphan_in_the_namespace_of_another_job_is_not_called_gone() {
             skip("an_orphan_in_the_namespace_of_another_job_is_not_called_gone", &why);
             continue;
         }
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let other = lab
             .start()
             .args(["--contain", "pidns"])
@@ -135,7 +119,7 @@ fn inode(found: &fs::Metadata) -> u64 {
 #[test]
 fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         // It makes children of its init all the time, with the job and behind it.
         let busy = ["unshare", "-Urfp", "bash", "-c", "while :; do sleep 0.02 & sleep 0.01; done; sleep $N"];
         let outsider = Outsider::start(&lab, &busy, &[]);
@@ -182,7 +166,7 @@ fn the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof() {
     if !is_apart("the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof") {
         return;
     }
-    let lab = apart(User::Root);
+    let lab = TestEnv::in_own_cgroup(User::Root);
     beside_a_start_elsewhere(&lab, &lab.quell_path(), &[], |outsider| outsider.oracle.survivors().len() > 2);
 }
 
@@ -192,7 +176,7 @@ fn a_job_that_is_being_started_in_another_pid_namespace_spoils_no_proof() {
         return;
     }
     for point in ["request_read", "pipes_made", "lock_made"] {
-        let lab = apart(User::Root);
+        let lab = TestEnv::in_own_cgroup(User::Root);
         let fault = Fault(format!("standby.{point}:stop"));
         let log = lab.write("points", "");
         let variables =
@@ -233,7 +217,7 @@ fn an_empty_cgroup_alone_is_no_proof_after_a_loss() {
             skip("an_empty_cgroup_alone_is_no_proof_after_a_loss", &why);
             continue;
         }
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let inside = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         assert!(inside.contains("cgroup2"));
         let Some(elsewhere) = place_beside(&lab) else {
@@ -280,7 +264,7 @@ fn a_lost_job_beside_which_nothing_was_started_is_proven_gone() {
         if contain.available(User::Root).is_err() {
             continue;
         }
-        let lab = apart(User::Root);
+        let lab = TestEnv::in_own_cgroup(User::Root);
         let script = format!(
             "id=$($0 start --contain {} -- sh -c 'setsid sleep $1 & sleep $1' x $1); \
              for role in standby keeper; do \
@@ -396,7 +380,7 @@ fn a_rewritten_record_saves_no_tree() {
 #[test]
 fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_gone() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         type Change = fn(&mut Value);
         let changes: [(&str, &str, Change); 3] = [
             ("another boot", "spec.json", |spec| {
@@ -430,7 +414,7 @@ fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_g
 #[test]
 fn a_member_that_the_keeper_has_seen_is_found_after_a_loss() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "setsid env -i sleep $N <&- >&- 2>&- & echo ready >$QUELL_TEST_READY";
         let job = lab.start().args(["--contain", "reaper", "--until", "tree"]).script(script).begin();
         let recorded = || job.record().is_some_and(|record| !record["tree"]["members"].is_null());
@@ -464,7 +448,7 @@ fn one_damaged_copy_of_the_marker_hides_no_process_of_a_lost_job() {
         for file in ["spec.json", "state.jsonl", "launch.private.json"] {
             // A job in the foreground has no third copy.
             for copies in [2, 3] {
-                let lab = apart(user);
+                let lab = TestEnv::in_own_cgroup(user);
                 let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
                 job.lose();
                 flip_marker(&job, file);
@@ -495,7 +479,7 @@ fn with_clock<'l>(lab: &'l TestEnv, verb: &str, ahead: &Path) -> Option<Quell<'l
 fn a_clock_that_was_set_back_hides_no_member_of_a_lost_job() {
     const NAME: &str = "a_clock_that_was_set_back_hides_no_member_of_a_lost_job";
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let clock = lab.write("clock", "3");
         let Some(quell) = with_clock(&lab, "start", &clock) else {
             skip(NAME, "the library with the clock can't be read");
@@ -522,7 +506,7 @@ fn a_clock_that_was_set_back_hides_no_member_of_a_lost_job() {
 #[test]
 fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         // Older than the job.
         let (_older, older) = Outsider::sleeper(&lab, &[]);
         let older_than = || quell_tests::eventually(PATIENCE, || age(&older) > 0.05);
@@ -553,7 +537,7 @@ fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
 
 #[test]
 fn an_end_that_is_not_proven_is_told_alike_by_list_status_sweep_and_stop() {
-    let lab = apart(if host::am_root() { User::Root } else { User::Ordinary });
+    let lab = TestEnv::in_own_cgroup(if host::am_root() { User::Root } else { User::Ordinary });
     let (job, escaped) = with_escaped(&lab, Contain::Reaper, None);
     job.lose();
     let list = lab.quell("list").finish();
@@ -577,7 +561,7 @@ fn an_end_that_is_not_proven_is_told_alike_by_list_status_sweep_and_stop() {
 #[test]
 fn the_public_id_of_a_job_in_an_environment_is_no_mark() {
     for user in User::all() {
-        let lab = apart(user);
+        let lab = TestEnv::in_own_cgroup(user);
         let script = "setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N";
         let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
         let spec: Value = last_json(&fs::read(job.dir().join("spec.json")).expect("a spec")).expect("JSON");
@@ -606,7 +590,7 @@ fn a_marked_process_in_another_cgroup_is_spared_by_a_stop_and_by_a_recovery() {
     }
     for user in User::all() {
         for lost in [false, true] {
-            let lab = apart(user);
+            let lab = TestEnv::in_own_cgroup(user);
             let Some(elsewhere) = place_beside(&lab) else { continue };
             let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
             let spec: Value =
@@ -748,6 +732,36 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
             assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
         }
     }
+}
+
+/// Each quell that looks for such cgroups, in any home, has them open for a moment.
+#[test]
+fn a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it() {
+    let test = "a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it";
+    let setting = Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup };
+    let lab = TestEnv::enclosed(setting);
+    let job = with_tree(&lab, setting);
+    let cgroup = job.record().and_then(|record| Some(record["tree"]["cgroup"].as_str()?.to_owned()));
+    let Some(cgroup) = cgroup else { return skip(test, "the job is not in a cgroup of quell's") };
+    let other = TestEnv::as_me();
+    let waited_for = other.start().command(["sleep", &other.oracle.nap()]).begin();
+    let script = "exec 9<$0; exec \"$@\"";
+    let look = other.quell("wait").args([&waited_for.id]).wrapped(["bash", "-c", script, &cgroup]).start();
+    let looks = || {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut quells = pids.filter(|dir| {
+            fs::read_to_string(dir.path().join("comm")).is_ok_and(|comm| comm.trim() == "quell")
+        });
+        quells.any(|dir| fs::read_link(dir.path().join("fd/9")).is_ok_and(|file| file == Path::new(&cgroup)))
+    };
+    assert!(eventually(PATIENCE, looks), "no quell has it open");
+    job.lose();
+    fs::remove_dir_all(job.dir()).expect("a directory");
+    fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+    let stop = job.stop(&[]);
+    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{}{}", stop.stdout, stop.stderr);
+    assert_eq!(waited_for.stop(&["--now"]).code(), Some(0));
+    look.finish();
 }
 
 #[test]

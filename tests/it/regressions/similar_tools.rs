@@ -12,7 +12,8 @@ use quell::{Stop, core::RestartPolicy};
 use quell_tests::{
     UNIGNORED, eventually,
     evidence::{cause, says_gone},
-    host::{Setting, am_root},
+    few_pids,
+    host::{Contain, Setting},
     last_json,
     oracle::Process,
     rounds,
@@ -117,54 +118,23 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
     nothing_left(&lab);
 }
 
-/// In a PID namespace with few numbers, strangers use up those of the dead again and again while jobs are escalated.
-const CROWD: &str = r#"
-    echo 400 >/proc/sys/kernel/pid_max || exit 77
-    unset QUELL_TEST_READY
-    $A churn $T 30 >churn.out & churn=$!
-    for i in 1 2 3 4 5 6; do sleep 5$N & sleepers="$sleepers $!"; done
-    for i in $(seq $ROUNDS); do
-        # The leader is gone at once; the KILL comes when its group may belong to others.
-        id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
-        other=$($Q start --contain $CONTAIN --grace 60ms -- $A ignore-term $T 2>>stderr.out)
-        $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
-    done
-    alive=0; for pid in $sleepers; do kill -0 $pid && alive=$((alive + 1)); done
-    kill $churn; wait $churn
-    echo "churn $? sleepers $alive"
-"#;
-
 #[test]
 fn a_late_kill_hits_no_process_that_got_the_group_since() {
-    let name = "a_late_kill_hits_no_process_that_got_the_group_since";
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = am_root()
-        && Command::new("unshare")
-            .args(["-pf", "--mount-proc", "sh", "-c", small])
-            .output()
-            .is_ok_and(|output| output.status.success())
-        && fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() != "400");
-    if !possible {
-        return skip(name, "needs root and a pid_max per PID namespace (6.14)");
+    if let Err(reason) = few_pids::available() {
+        return skip("a_late_kill_hits_no_process_that_got_the_group_since", &reason);
     }
     let lab = TestEnv::as_me();
-    let output = Command::new("unshare")
-        .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
-        .current_dir(lab.dir())
-        .env("QUELL_HOME", lab.home())
-        .env("A", lab.actor_path())
-        .env("Q", lab.quell_path())
-        .env("T", lab.oracle.token())
-        .env("N", lab.oracle.nap())
-        .env("CONTAIN", "reaper")
-        .env("ROUNDS", (rounds() / 10).max(1).to_string())
-        .output()
-        .expect("unshare");
-    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let what = format!("{said}{}{}{}", read("churn.out"), read("codes.out"), read("stderr.out"));
-    assert_eq!(said, "churn 0 sleepers 6\n", "{what}");
-    assert!(!read("codes.out").contains("stop 5"), "not proven dead: {what}");
+    let script = r#"
+        for i in $(seq $ROUNDS); do
+            # The leader is gone at once; the KILL comes when its group may belong to others.
+            id=$($Q start --contain $CONTAIN --grace 60ms -- bash -c 'trap "" TERM; (sleep 0.2)& sleep 0.01; exit 0' 2>>stderr.out)
+            other=$($Q start --contain $CONTAIN --grace 60ms -- $A ignore-term $T 2>>stderr.out)
+            $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
+        done
+    "#;
+    few_pids::check_bystanders(&lab, Contain::Reaper, script);
+    let codes = fs::read_to_string(lab.path("codes.out")).unwrap_or_default();
+    assert!(!codes.contains("stop 5"), "not proven dead: {codes}");
 }
 
 #[test]

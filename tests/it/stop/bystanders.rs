@@ -1,12 +1,12 @@
 //! P3: no signal ever reaches a process that is not of the job.
 
-use std::{collections::HashSet, fs, process::Command, time::Duration};
+use std::{collections::HashSet, fs, time::Duration};
 
 use quell_tests::{
-    all_hold,
-    host::{Contain, Setting, User, am_root, has_program},
+    all_hold, few_pids,
+    host::{Contain, Setting, User, has_program},
     oracle::Process,
-    rounds, skip,
+    skip,
     test_env::TestEnv,
 };
 
@@ -197,61 +197,28 @@ fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
     });
 }
 
-/// In a PID namespace with 100 numbers, used up again and again by unrelated processes,
-/// while quell stops trees: a signal by PID would hit one of them sooner or later.
-const CROWD: &str = r#"
-    echo 400 >/proc/sys/kernel/pid_max || exit 77
-    unset QUELL_TEST_READY
-    $A churn $T 30 >churn.out & churn=$!
-    for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5$N & sleepers="$sleepers $!"; done
-    for i in $(seq $ROUNDS); do
-        for kind in tree setsid ignore-term "chain 1" "bomb 10"; do
-            set -- $kind
-            $Q run --quiet --contain $CONTAIN --timeout 40ms --grace 40ms -- $A $1 $T $2 2>>stderr.out
-            echo "$1 $?" >>codes.out
-        done
-    done
-    alive=0; for pid in $sleepers; do kill -0 $pid && alive=$((alive + 1)); done
-    kill $churn; wait $churn
-    echo "churn $? sleepers $alive"
-"#;
-
+/// A signal by PID would hit one of the bystanders sooner or later.
 #[test]
 fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
-    let name = "no_bystander_is_hit_where_pids_are_reused_all_the_time";
-    if !am_root() {
-        return skip(name, "needs root for a PID namespace with a small pid_max");
+    if let Err(reason) = few_pids::available() {
+        return skip("no_bystander_is_hit_where_pids_are_reused_all_the_time", &reason);
     }
-    let small = "echo 400 >/proc/sys/kernel/pid_max";
-    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", small]).output();
-    if !possible.is_ok_and(|output| output.status.success())
-        || fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|max| max.trim() == "400")
-    {
-        return skip(name, "this kernel has no pid_max per namespace (6.14)");
-    }
+    let script = r#"
+        for i in $(seq $ROUNDS); do
+            for kind in tree setsid ignore-term "chain 1" "bomb 10"; do
+                set -- $kind
+                $Q run --quiet --contain $CONTAIN --timeout 40ms --grace 40ms -- $A $1 $T $2 2>>stderr.out
+                echo "$1 $?" >>codes.out
+            done
+        done
+    "#;
     for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
         let lab = TestEnv::with(setting);
-        let output = Command::new("unshare")
-            .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", CROWD])
-            .current_dir(lab.dir())
-            .env("QUELL_HOME", lab.home())
-            .env("A", lab.actor_path())
-            .env("Q", lab.quell_path())
-            .env("T", lab.oracle.token())
-            .env("N", lab.oracle.nap())
-            .env("CONTAIN", setting.contain.word())
-            .env("ROUNDS", (rounds() / 10).max(1).to_string())
-            .output()
-            .expect("unshare");
-        let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let what =
-            format!("{setting}: {said}{}{}{}", read("churn.out"), read("codes.out"), read("stderr.out"));
-        assert_eq!(said, "churn 0 sleepers 10\n", "{what}");
-        // The numbers may run out for a moment; most of the stops must have been real ones.
-        let codes = read("codes.out");
+        few_pids::check_bystanders(&lab, setting.contain, script);
+        // PIDs may run out for a moment; most of the stops must have been real ones.
+        let codes = fs::read_to_string(lab.path("codes.out")).unwrap_or_default();
         let timed_out = codes.lines().filter(|line| line.ends_with(" 124")).count();
-        assert!(timed_out * 10 >= codes.lines().count() * 9, "{what}");
-        assert!(!codes.lines().any(|line| line.ends_with(" 122")), "not proven dead: {what}");
+        assert!(timed_out * 10 >= codes.lines().count() * 9, "{setting}: {codes}");
+        assert!(!codes.lines().any(|line| line.ends_with(" 122")), "{setting}: not proven dead: {codes}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use quell_tests::{faults, host::am_root, skip, test_env::TestEnv};
+use quell_tests::{faults, few_pids, skip, test_env::TestEnv};
 
 /// Each round: a victim; `$LOOK` looks at it and is stopped there; the victim ends, and a bystander gets its PID; `$LOOK`
 /// continues.
@@ -57,8 +57,8 @@ fn a_number_that_is_anothers_by_now_gets_no_signal() {
     if let Err(why) = faults::binary() {
         return skip(name, &why);
     }
-    if !am_root() {
-        return skip(name, "needs root to make a PID namespace with few numbers");
+    if let Err(why) = few_pids::available() {
+        return skip(name, &why);
     }
     let lab = TestEnv::as_me();
     crate::guard::decisions::policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");

@@ -5,32 +5,32 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use super::lab::{Lab, finish, output, until};
+use super::bench_env::{BenchEnv, finish, output, until};
 use super::peers::on_path;
 
 /// pueue with its daemon.
 pub struct Pueue<'a, 'p> {
-    lab: &'a Lab<'p>,
+    env: &'a BenchEnv<'p>,
     client: PathBuf,
 }
 
 impl<'a, 'p> Pueue<'a, 'p> {
     /// Starts the daemon; `parallel` jobs at once, 0 for no limit.
-    pub fn start(lab: &'a Lab<'p>, parallel: usize) -> Result<Self, String> {
-        let (client, daemon) = (lab.peers.get("pueue")?, lab.peers.get("pueued")?);
-        let dir = lab.path("pueue");
+    pub fn start(env: &'a BenchEnv<'p>, parallel: usize) -> Result<Self, String> {
+        let (client, daemon) = (env.peers.get("pueue")?, env.peers.get("pueued")?);
+        let dir = env.path("pueue");
         std::fs::create_dir(&dir).map_err(|why| format!("{}: {why}", dir.display()))?;
         let place = dir.display();
         let text = format!(
             "shared:\n  pueue_directory: {place}\n  runtime_directory: {place}\n  use_unix_socket: true\n\
              client: {{}}\ndaemon: {{}}\n"
         );
-        let config = lab.path("pueue.yml");
+        let config = env.path("pueue.yml");
         std::fs::write(&config, text).map_err(|why| format!("{}: {why}", config.display()))?;
-        let mut command = lab.command(daemon);
+        let mut command = env.command(daemon);
         command.arg("-c").arg(&config);
-        lab.daemon(command)?;
-        let pueue = Self { lab, client };
+        env.daemon(command)?;
+        let pueue = Self { env, client };
         until("pueued answers", || finish(pueue.client(&["status"])).is_ok())?;
         finish(pueue.client(&["parallel", &parallel.to_string()]))?;
         Ok(pueue)
@@ -38,8 +38,8 @@ impl<'a, 'p> Pueue<'a, 'p> {
 
     /// `pueue WORDS…`.
     pub fn client(&self, words: &[&str]) -> Command {
-        let mut command = self.lab.command(&self.client);
-        command.arg("-c").arg(self.lab.path("pueue.yml")).args(words);
+        let mut command = self.env.command(&self.client);
+        command.arg("-c").arg(self.env.path("pueue.yml")).args(words);
         command
     }
 
@@ -69,18 +69,18 @@ impl<'a, 'p> Pueue<'a, 'p> {
 
 /// agent-exec, which has a supervisor for each job.
 pub struct AgentExec<'a, 'p> {
-    lab: &'a Lab<'p>,
+    env: &'a BenchEnv<'p>,
     program: PathBuf,
 }
 
 impl<'a, 'p> AgentExec<'a, 'p> {
-    pub fn find(lab: &'a Lab<'p>) -> Result<Self, String> {
-        Ok(Self { lab, program: lab.peers.get("agent-exec")? })
+    pub fn find(env: &'a BenchEnv<'p>) -> Result<Self, String> {
+        Ok(Self { env, program: env.peers.get("agent-exec")? })
     }
 
     /// `agent-exec WORDS…`.
     pub fn call(&self, words: &[&str]) -> Command {
-        let mut command = self.lab.command(&self.program);
+        let mut command = self.env.command(&self.program);
         command.args(words);
         command
     }
@@ -99,15 +99,15 @@ impl<'a, 'p> AgentExec<'a, 'p> {
 
 /// supervisord, with one program, `job`, that it starts on demand and stops as a group.
 pub struct Supervisor<'a, 'p> {
-    lab: &'a Lab<'p>,
+    env: &'a BenchEnv<'p>,
     ctl: PathBuf,
     config: PathBuf,
 }
 
 impl<'a, 'p> Supervisor<'a, 'p> {
-    pub fn start(lab: &'a Lab<'p>, words: &[String]) -> Result<Self, String> {
-        let daemon = lab.peers.get("supervisord")?;
-        let place = lab.fresh("supervisor");
+    pub fn start(env: &'a BenchEnv<'p>, words: &[String]) -> Result<Self, String> {
+        let daemon = env.peers.get("supervisord")?;
+        let place = env.fresh("supervisor");
         std::fs::create_dir(&place).map_err(|why| format!("{}: {why}", place.display()))?;
         let (dir, words) = (place.display(), words.join(" "));
         let text = format!(
@@ -121,16 +121,16 @@ impl<'a, 'p> Supervisor<'a, 'p> {
         let config = place.join("conf");
         std::fs::write(&config, text).map_err(|why| format!("{}: {why}", config.display()))?;
         let ctl = daemon.with_file_name("supervisorctl");
-        let mut command = lab.command(daemon);
+        let mut command = env.command(daemon);
         command.arg("-c").arg(&config);
-        lab.daemon(command)?;
+        env.daemon(command)?;
         until("supervisord answers", || place.join("sock").exists())?;
-        Ok(Self { lab, ctl, config })
+        Ok(Self { env, ctl, config })
     }
 
     /// `supervisorctl WORDS…`.
     pub fn ctl(&self, words: &[&str]) -> Command {
-        let mut command = self.lab.command(&self.ctl);
+        let mut command = self.env.command(&self.ctl);
         command.arg("-c").arg(&self.config).args(words);
         command
     }
@@ -138,20 +138,20 @@ impl<'a, 'p> Supervisor<'a, 'p> {
 
 /// pm2, whose daemon comes with the first call and has to be told to go.
 pub struct Pm2<'a, 'p> {
-    lab: &'a Lab<'p>,
+    env: &'a BenchEnv<'p>,
     script: PathBuf,
 }
 
 impl<'a, 'p> Pm2<'a, 'p> {
-    pub fn start(lab: &'a Lab<'p>) -> Result<Self, String> {
-        let pm2 = Self { lab, script: lab.peers.get("pm2")? };
+    pub fn start(env: &'a BenchEnv<'p>) -> Result<Self, String> {
+        let pm2 = Self { env, script: env.peers.get("pm2")? };
         finish(pm2.call(&["ping"]))?;
         Ok(pm2)
     }
 
     /// `pm2 WORDS…`.
     pub fn call(&self, words: &[&str]) -> Command {
-        let mut command = self.lab.command(on_path("node").unwrap_or_default());
+        let mut command = self.env.command(on_path("node").unwrap_or_default());
         command.arg(&self.script).args(words);
         command
     }
@@ -170,16 +170,16 @@ pub struct Orders {
 }
 
 impl Orders {
-    pub fn psutil(lab: &Lab<'_>) -> Result<Self, String> {
-        let mut command = lab.command(lab.peers.get("psutil")?);
+    pub fn psutil(env: &BenchEnv<'_>) -> Result<Self, String> {
+        let mut command = env.command(env.peers.get("psutil")?);
         command.arg(script("psutil_stop.py"));
         Self::start(command)
     }
 
-    pub fn tree_kill(lab: &Lab<'_>) -> Result<Self, String> {
-        let module = lab.peers.get("tree-kill")?;
+    pub fn tree_kill(env: &BenchEnv<'_>) -> Result<Self, String> {
+        let module = env.peers.get("tree-kill")?;
         let modules = module.ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
-        let mut command = lab.command(on_path("node").ok_or("node is not on the PATH")?);
+        let mut command = env.command(on_path("node").ok_or("node is not on the PATH")?);
         command.arg(script("tree_kill_stop.js")).env("NODE_PATH", modules);
         Self::start(command)
     }

@@ -1,9 +1,9 @@
 //! quell beside its peers, in one run: every round runs each contender of a row once, in changing order, so that a busy
 //! moment of the machine falls on all of them. Nothing here fails because something was slow.
 
+pub mod bench_env;
 pub mod daemons;
 mod halt;
-pub mod lab;
 pub mod options;
 pub mod peers;
 mod report;
@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
 
-use lab::Lab;
+use bench_env::BenchEnv;
 use options::Options;
 use peers::Peers;
 
@@ -96,9 +96,9 @@ pub fn main(words: Vec<String>) -> Result<ExitCode, String> {
         if !wanted || broken_off {
             continue;
         }
-        // A lab for each row: what one leaves in its home is no burden for the next one.
-        let lab = Lab::new(&quell, &peers, &options)?;
-        match make(&lab) {
+        // An environment for each row: what one leaves in its home does not slow down the next one.
+        let env = BenchEnv::new(&quell, &peers, &options)?;
+        match make(&env) {
             Ok(rows) => {
                 for row in rows {
                     match row.run(&options) {
@@ -109,7 +109,7 @@ pub fn main(words: Vec<String>) -> Result<ExitCode, String> {
             }
             Err(why) => eprintln!("{id}: left out: {why}"),
         }
-        for left in lab.close() {
+        for left in env.close() {
             eprintln!("{id}: {left}");
         }
         report::write(&options.out, &results)?;

@@ -68,6 +68,14 @@ impl Peers {
         peer.found.as_ref().map(|(path, _)| path.clone()).map_err(String::clone)
     }
 
+    /// The number of its version.
+    pub fn version(&self, name: &str) -> Option<&str> {
+        let peer = self.0.iter().find(|peer| peer.name == name)?;
+        let (_, text) = peer.found.as_ref().ok()?;
+        let number = |word: &&str| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+        text.split_whitespace().find(number)
+    }
+
     pub fn json(&self) -> Value {
         let json = |peer: &Peer| match &peer.found {
             Ok((_, version)) => json!({"name": peer.name, "version": version}),
@@ -86,7 +94,7 @@ impl From {
             From::Node(_) => dir.join("node").join(file),
         };
         let there = match self {
-            // The interpreter alone is no proof that the package is there.
+            // The interpreter alone does not prove that the package is installed.
             From::Python("psutil") => package_of(&path, "psutil"),
             _ => path.exists(),
         };

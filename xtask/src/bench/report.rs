@@ -51,7 +51,7 @@ pub fn write(out: &Path, results: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Samples as one string each: a thousand lines of numbers are no use in a diff.
+/// Samples as one string each: a thousand lines of numbers are useless in a diff.
 fn flat(results: &Value) -> Value {
     let mut results = results.clone();
     for row in results["rows"].as_array_mut().into_iter().flatten() {

@@ -16,7 +16,7 @@ pub struct ConfigArgs {
     pub verb: ConfigVerb,
 }
 
-/// What can be done with the settings.
+// The verbs of `quell config`. A doc comment here would replace the help of `quell config` itself.
 #[derive(Subcommand)]
 pub enum ConfigVerb {
     /// Show every setting with its value and its origin

@@ -24,7 +24,7 @@ pub struct GuardArgs {
     pub verb: GuardVerb,
 }
 
-/// What can be asked of the guard.
+// The verbs of `quell guard`. A doc comment here would replace the help of `quell guard` itself.
 #[derive(Subcommand)]
 pub enum GuardVerb {
     /// Show whether something would be allowed, and by which rule
@@ -32,7 +32,7 @@ pub enum GuardVerb {
     Check(CheckVerb),
 }
 
-/// What is to be checked. The arguments are those of the verb itself, so that a command line can be checked as it is.
+// The arguments are those of the verb itself, so that a command line can be checked as it is.
 #[derive(Subcommand)]
 pub enum CheckVerb {
     /// Check whether a process may be signalled

@@ -22,7 +22,7 @@ mod here {
 
     use crate::output;
 
-    /// The width of a terminal that everybody has.
+    /// The width that every terminal has.
     const WIDTH: usize = 80;
 
     pub(super) fn show(json: bool) -> ExitCode {

@@ -82,7 +82,7 @@ impl Printer<'_> {
     fn print(&mut self, events: &[JobEvent]) -> ControlFlow<ExitCode> {
         let wanted = |event: &&JobEvent| self.since.is_none_or(|since| event.time >= since);
         let events: Vec<&JobEvent> = events.iter().filter(wanted).collect();
-        // Whoever names one job knows which it is.
+        // With one job named, its id in each line says nothing new.
         let with_job = self.args.jobs.len() != 1;
         let label = |event: &JobEvent| event.name.clone().unwrap_or_else(|| event.job.to_string());
         self.width = events.iter().map(|event| label(event).len()).fold(self.width, usize::max);

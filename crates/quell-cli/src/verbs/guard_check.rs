@@ -54,7 +54,7 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     let is_run = matches!(verb, CliCommand::Run(_));
     let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
     let home = quell::Home::find();
-    // Who wants no record of a run gets no line either, unless the run is refused.
+    // A run without a record has no line in the audit log either, unless it is refused.
     let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
     let home = home.filter(|_| !unrecorded);
     let reason = match verb {

@@ -26,7 +26,7 @@ impl Interrupts {
         let heard: Vec<Signal> = HEARD.into_iter().filter(|signal| !ignored.contains(signal)).collect();
         let watch = SignalFd::new(&heard).ok();
         if watch.is_none() {
-            // Nobody would hear them: so they do what they always do.
+            // No process would read them, so they keep their default action.
             quell_sys::unblock(&heard);
         }
         Self { heard, watch, first: Arc::default() }

@@ -27,7 +27,7 @@ pub fn since(age: Option<Duration>) -> Option<SystemTime> {
 /// The job that a word means. If its keeper was lost its stop is finished first, and that is told.
 pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    // Whoever asks about it is told of an error with the answer.
+    // A question about it gets an error with the answer.
     if let Ok(true) = job.settle_lost() {
         tell_finished(job.id());
     }

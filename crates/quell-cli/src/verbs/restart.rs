@@ -1,4 +1,4 @@
-//! `quell restart`: the same commands anew.
+//! `quell restart`: stop jobs and start the same commands again.
 
 use std::process::ExitCode;
 

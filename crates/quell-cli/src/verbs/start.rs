@@ -56,7 +56,7 @@ fn tidy(quell: &Quell, rules: Option<GcRules>) {
     }
 }
 
-/// Says what nobody could know otherwise: which job runs, though this call fails.
+/// Names the job that runs although this call fails: the caller could not learn it otherwise.
 pub(super) fn tell_running(job: &Job) {
     let id = job.id();
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));

@@ -49,7 +49,7 @@ pub fn stop(args: &StopArgs) -> ExitCode {
         left.fetch_sub(1, Ordering::Relaxed);
         progress.aside(|| match ended {
             Ok(stopped) => teller.stopped(job, stopped),
-            // One that was met while it began, and never ran, leaves nothing. Whoever named it is told so.
+            // One that was met while it began, and never ran, leaves nothing. The answer says so if it was named.
             Err(Error::NoSuchJob(_)) if args.jobs.is_empty() => {}
             Err(error) => teller.failed(error),
         });

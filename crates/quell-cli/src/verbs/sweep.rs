@@ -1,4 +1,4 @@
-//! `quell sweep`: jobs that nobody keeps any more are brought to their end.
+//! `quell sweep`: finish the stop of jobs without a keeper.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `quell tree`: who is in a job, or who was.
+//! `quell tree`: the processes that are in a job, or were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ fn draw(members: &[LiveMember], reader: Reader) -> String {
     for top in tops {
         branch(top, String::new(), String::new(), &mut below, &mut rows);
     }
-    // Who was forked and reparented while the walk went on may point in a circle.
+    // Processes that are forked and reparented during the walk may point in a circle.
     for member in below.into_values().flatten() {
         rows.push((String::new(), member));
     }
@@ -106,7 +106,7 @@ fn branch<'m>(
     rows: &mut Vec<(String, &'m LiveMember)>,
 ) {
     rows.push((own, member));
-    // Taken out, so that everybody is drawn once.
+    // Taken out, so that each process is drawn once.
     let children = below.remove(&member.id.pid).unwrap_or_default();
     let deeper = indent.chars().count() < 3 * DEPTH;
     for (number, child) in children.iter().enumerate() {

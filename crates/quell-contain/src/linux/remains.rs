@@ -109,20 +109,23 @@ fn is_quell(stat: &Stat) -> bool {
     stat.comm.starts_with("quell") || quell_sys::is_quell(stat.pid)
 }
 
-/// Whether a quell of this user has the cgroup or a lock of the job open, or may have.
+/// Whether a keeper of this user has the cgroup or a lock of the job open, or may have. Any other quell that looks at cgroups, of any
+/// home, has this one open for a moment: such a look must not hide the job from another one.
 fn is_held_open(id: JobId, path: &Path) -> bool {
     let lock = id.to_string();
-    let is_it = |file: PathBuf| {
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        file.starts_with(path) || name.strip_suffix(" (deleted)").unwrap_or(&name) == lock
+    let is_lock = |file: &Path| {
+        let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        name.strip_suffix(" (deleted)").unwrap_or(&name) == lock
     };
-    let may_hold = |pid: u32| match fs::read_dir(format!("/proc/{pid}/fd")) {
-        Ok(entries) => entries.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(is_it)),
-        Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(pid),
+    let may_hold = |stat: &Stat| match fs::read_dir(format!("/proc/{}/fd", stat.pid)) {
+        Ok(entries) => entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).any(|file| {
+            // Keepers, standbys and what they fork have names of their own.
+            is_lock(&file) || (file.starts_with(path) && stat.comm.starts_with("quell-"))
+        }),
+        Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(stat.pid),
     };
     // One that has exited has nothing open, and its parent may not have collected it yet.
-    let is_living_quell = |stat: Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(&stat);
-    let mut pids = quell_sys::pids().unwrap_or_default();
-    pids.retain(|pid| *pid != quell_sys::pid() && quell_sys::stat(*pid).is_ok_and(is_living_quell));
-    pids.into_iter().any(may_hold)
+    let is_living_quell = |stat: &Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(stat);
+    let pids = quell_sys::pids().unwrap_or_default().into_iter().filter(|pid| *pid != quell_sys::pid());
+    pids.filter_map(|pid| quell_sys::stat(pid).ok()).filter(is_living_quell).any(|stat| may_hold(&stat))
 }

@@ -18,7 +18,7 @@ use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
 
 use super::backoff::Backoff;
-use super::channel::{JsonChannel, KeeperEvent, StartFailure};
+use super::channel::{JsonChannel, KeeperEvent};
 use super::control_server::ControlServer;
 use super::engine::{KeeperTimer, Run, Supervisor, become_keeper};
 use super::evidence::Evidence;
@@ -31,7 +31,7 @@ use super::keeper_watch::{STOP_SIGNALS, fork_keeper};
 use super::output::{OutputCapture, OutputPipes};
 use super::owner::open_owner;
 use super::standby;
-use crate::{RunError, StartMessage, StartReply};
+use crate::{StartError, StartMessage, StartReply};
 
 const STANDBY_NAME: &str = "quell-standby";
 
@@ -84,14 +84,15 @@ pub fn keeper_main(
         }
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
-    let Ok((recorded, recording)) = quell_sys::pipe() else { return ExitCode::FAILURE };
+    // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
+    // waits for that.
+    let waiting = quell_sys::set_subreaper().and_then(|()| quell_sys::pipe());
+    let Ok((recorded, recording)) = waiting else { return ExitCode::FAILURE };
     // The caller may live long and may not collect its children, so this process exits soon.
     let forked = if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     let keeper_cgroup = match forked {
         Ok((Forked::Child, keeper_cgroup)) => keeper_cgroup,
         Ok((Forked::Parent(_), _)) => {
-            // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So it keeps its parent
-            // until then.
             drop((recording, starter, stdin));
             let _ = quell_sys::read(&recorded, &mut [0]);
             return ExitCode::SUCCESS;
@@ -129,9 +130,9 @@ fn run(
     stdin: OwnedFd,
     recording: OwnedFd,
     starter: &mut Option<UnixStream>,
-) -> Result<(), RunError> {
+) -> Result<(), StartError> {
     let Some(rules) = request.as_background().cloned() else {
-        return Err(RunError::Start("no background job was asked for".into()));
+        return Err(StartError::Start("no background job was asked for".into()));
     };
     check_proc()?;
     let _ = quell_sys::leave_session();
@@ -145,7 +146,7 @@ fn run(
     let _ = std::env::set_current_dir("/");
     let owner = open_owner(&home, &rules)?;
     let Some(store) = job.store.clone() else {
-        return Err(RunError::Start("a background job needs a record".into()));
+        return Err(StartError::Start("a background job needs a record".into()));
     };
     let pipes = OutputPipes::open(rules.pty).map_err(system("make the pipes for its output"))?;
     fault_point(FaultPoint::PipesMade);
@@ -156,13 +157,13 @@ fn run(
         store.home().claim(name, job.spec.id).map_err(|error| {
             let _ = store.remove();
             match error {
-                NameError::Taken { name, by } => RunError::NameTaken { name, by },
+                NameError::Taken { name, by } => StartError::NameTaken { name, by },
                 NameError::Io { error, .. } => record_error(&home, &error),
             }
         })?;
         fault_point(FaultPoint::NameClaimed);
     }
-    let remove = |error: RunError| {
+    let remove = |error: StartError| {
         let _ = store.remove();
         name.iter().for_each(|name| store.home().release_name(name, store.id()));
         error
@@ -187,19 +188,19 @@ fn run(
     forked.and_then(|(watch, setup)| standby::watch_keeper(watch, setup, starter)).map_err(remove)
 }
 
-fn record_error(home: &Path, error: &io::Error) -> RunError {
+fn record_error(home: &Path, error: &io::Error) -> StartError {
     let (path, error_text) = (home.to_owned(), error.to_string());
     if quell_sys::is_out_of_descriptors(error) {
-        return RunError::System {
+        return StartError::System {
             what: format!("write the job's record in {}", path.display()),
             error: error_text,
         };
     }
-    RunError::Record { path, error: error_text }
+    StartError::Record { path, error: error_text }
 }
 
 /// Puts the job on record, with everything that is needed to start it again.
-fn create_record(home: &Path, store: &JobDir, job: &SupervisedJob) -> Result<Lock, RunError> {
+fn create_record(home: &Path, store: &JobDir, job: &SupervisedJob) -> Result<Lock, StartError> {
     let failed = |error: io::Error| record_error(home, &error);
     let launch = JobSpec { request: job.request.clone(), ..job.spec.clone() };
     let lock = store.create(&job.spec, Some(&launch)).map_err(failed)?;
@@ -267,15 +268,15 @@ fn prepare_keeper(
     job: &SupervisedJob,
     rules: &Background,
     pipes: OutputPipes,
-) -> Result<(SignalFd, Host), StartFailure> {
-    let signals = become_keeper().map_err(StartFailure::other)?;
+) -> Result<(SignalFd, Host), StartError> {
+    let signals = become_keeper().map_err(StartError::other)?;
     let Some(store) = &job.store else {
-        return Err(StartFailure::Other("a background job needs a record".into()));
+        return Err(StartError::Start("a background job needs a record".into()));
     };
-    let output =
-        OutputCapture::open(store.dir(), pipes, rules.max_log, false).map_err(StartFailure::record)?;
+    let output = OutputCapture::open(store.dir(), pipes, rules.max_log, false)
+        .map_err(|error| job.unrecorded(error))?;
     fault_point(FaultPoint::OutputOpened);
-    let control = ControlServer::open(store).map_err(StartFailure::record)?;
+    let control = ControlServer::open(store).map_err(|error| job.unrecorded(error))?;
     fault_point(FaultPoint::Listening);
     let backoff = Backoff::new(rules.restart);
     Ok((signals, Host { control, output: Some(output), backoff, ..Host::default() }))
@@ -287,7 +288,7 @@ fn new_run(
     number: u32,
     base: Option<&Path>,
     evidence: Evidence,
-) -> (Run, Option<StartFailure>) {
+) -> (Run, Option<StartError>) {
     let (containment, failure) = match job.acquire(base) {
         Ok(containment) => (containment, None),
         Err(failure) => (Containment::nothing(job.spec.id, &job.spec.marker), Some(failure)),
@@ -301,11 +302,11 @@ fn open_stdio(
     supervisor: &mut Supervisor,
     rules: &Background,
     stdin: &OwnedFd,
-) -> Result<(ChildStdio, OwnedFd), StartFailure> {
-    let other = |error: io::Error| StartFailure::Other(format!("its standard input: {error}"));
+) -> Result<(ChildStdio, OwnedFd), StartError> {
+    let other = |error: io::Error| StartError::Start(format!("its standard input: {error}"));
     let host = &mut supervisor.host;
     let Some(pipes) = host.output.as_ref().map(|output| &output.pipes) else {
-        return Err(StartFailure::Other("it has no output".into()));
+        return Err(StartError::Start("it has no output".into()));
     };
     let output = pipes.for_program();
     if let Some(master) = pipes.terminal() {

@@ -8,14 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_contain::Unavailable;
 use quell_core::{
     Actor, AskScope, Cause, ContainmentKind, Member, ProcId, Receipt, RootOutcome, Signal, Step,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::ExecRemedy;
+use crate::StartError;
 
 /// From the front or the standby to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,7 +50,7 @@ pub enum KeeperEvent {
         cgroup: Option<PathBuf>,
     },
     /// The job could not be started, and nothing of it is left.
-    Failed(StartFailure),
+    Failed(StartError),
     /// The program was executed.
     Running,
     /// A command has arrived.
@@ -90,55 +89,9 @@ pub struct RunResult {
     /// Whether descendants had outlived the root.
     pub leaked: bool,
     /// Why the program could not be started, if it could not.
-    pub failed: Option<StartFailure>,
+    pub failed: Option<StartError>,
     /// Whether a receipt that was asked for could not be written.
     pub unwritten: bool,
-}
-
-/// Why a program could not be started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StartFailure {
-    Exec(String, ExecRemedy),
-    /// The interpreter that the program names does not exist.
-    Interpreter(String),
-    Cwd(String),
-    Containment(String),
-    Limit(String),
-    Record(String),
-    Other(String),
-}
-
-impl StartFailure {
-    /// The record could not be written. A lack of descriptors is not the record's fault.
-    pub fn record(error: io::Error) -> Self {
-        let text = error.to_string();
-        if quell_sys::is_out_of_descriptors(&error) { Self::Other(text) } else { Self::Record(text) }
-    }
-
-    pub fn other(error: io::Error) -> Self {
-        Self::Other(error.to_string())
-    }
-
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Exec(text, _)
-            | Self::Interpreter(text)
-            | Self::Cwd(text)
-            | Self::Containment(text)
-            | Self::Limit(text)
-            | Self::Record(text)
-            | Self::Other(text) => text,
-        }
-    }
-}
-
-impl From<Unavailable> for StartFailure {
-    fn from(error: Unavailable) -> Self {
-        match error {
-            Unavailable::Containment { .. } => Self::Containment(error.to_string()),
-            Unavailable::Limit { .. } => Self::Limit(error.to_string()),
-        }
-    }
 }
 
 /// A channel with more queued bytes than this is not read any more, until the other end has read some of them.

@@ -15,12 +15,13 @@ use quell_store::{KNOCK, Lock, Stream};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Polled, SignalFd, Sources, Timers};
 
-use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult, StartFailure};
+use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult};
 use super::evidence::Evidence;
 use super::helper::HelperLink;
 use super::host::Host;
 use super::job::{SupervisedJob, describe, signals};
 use super::keeper_watch::STOP_SIGNALS;
+use crate::StartError;
 
 /// After a walk over all children or members, the next one for another death waits for so many times as long as the walk took:
 /// dying processes need the processors too. A count of zero ends the wait at once.
@@ -63,7 +64,7 @@ pub struct Run {
     pub evidence: Evidence,
     /// The stub, until the program is executed.
     pub birth: Option<Birth>,
-    pub failed: Option<StartFailure>,
+    pub failed: Option<StartError>,
     /// When the job was found ready.
     pub ready: Option<Moment>,
     /// The state on record, and since when.

@@ -13,7 +13,7 @@ use quell_store::{JobDir, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, SignalFd};
 
-use super::channel::{JsonChannel, KeeperEvent, StartFailure};
+use super::channel::{JsonChannel, KeeperEvent};
 use super::engine::{Run, Supervisor, become_keeper};
 use super::evidence::Evidence;
 use super::helper::{self, HelperBrief, HelperLink};
@@ -23,7 +23,7 @@ use super::owner::pin_owner;
 use super::receipt_sink::ReceiptSink;
 use super::stop_signals::FORWARDED;
 use super::takeover::TakeoverResources;
-use crate::{Finished, RunError};
+use crate::{Finished, StartError};
 
 /// What both sides of the fork need.
 struct ForegroundSetup {
@@ -40,12 +40,12 @@ struct ForegroundSetup {
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
 /// receipt names the survivors. With an error, nothing has run and nothing is left behind.
-pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunError> {
+pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     check_proc()?;
     let Some(foreground) = request.as_foreground().cloned() else {
-        return Err(RunError::Start("no foreground job was asked for".into()));
+        return Err(StartError::Start("no foreground job was asked for".into()));
     };
     let sinks = ReceiptSink::open_all(&foreground.receipts, &mut inherited)?;
     let made: Vec<PathBuf> = sinks.iter().filter_map(|sink| sink.made.clone()).collect();
@@ -59,12 +59,12 @@ pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, RunEr
 }
 
 /// Fails if /proc shows the PIDs of another namespace.
-pub fn check_proc() -> Result<(), RunError> {
+pub fn check_proc() -> Result<(), StartError> {
     if quell_sys::proc_is_ours() {
         return Ok(());
     }
     let why = "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
-    Err(RunError::Proc(why.into()))
+    Err(StartError::Proc(why.into()))
 }
 
 fn run_with(
@@ -73,13 +73,13 @@ fn run_with(
     home: Option<PathBuf>,
     inherited: Vec<i32>,
     receipts: Vec<ReceiptSink>,
-) -> Result<Finished, RunError> {
+) -> Result<Finished, StartError> {
     let owner = foreground.owner.map(pin_owner).transpose()?;
     if request.name.as_ref().is_some_and(|name| request.masked_values().hides(name)) {
-        return Err(RunError::MaskedName);
+        return Err(StartError::MaskedName);
     }
     if let Some(path) = &foreground.stdin {
-        let bad = |error: std::io::Error| RunError::Stdin { path: path.clone(), error: error.to_string() };
+        let bad = |error: std::io::Error| StartError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
     let session = if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own };
@@ -115,7 +115,7 @@ fn run_with(
 }
 
 /// Starts the process that runs the hooks of a foreground job, if there are any.
-fn start_helper(job: &SupervisedJob) -> Result<HelperLink, RunError> {
+fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
     let brief = HelperBrief {
         job: job.store.as_ref(),
         command: job.request.words(),
@@ -160,13 +160,13 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
     supervisor.run_to_end();
 }
 
-fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Containment), StartFailure> {
-    let signals = become_keeper().map_err(StartFailure::other)?;
+fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Containment), StartError> {
+    let signals = become_keeper().map_err(StartError::other)?;
     // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record.
     // It has the masked values for the command that shows or finishes the job.
     let launch = (!job.request.mask.is_empty()).then(|| masked_variables(job));
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
-    let lock = lock.map_err(StartFailure::record)?;
+    let lock = lock.map_err(|error| job.unrecorded(error))?;
     let containment = job.acquire(None).inspect_err(|_| {
         let _ = job.store.as_ref().map(JobDir::remove);
     })?;

@@ -1,18 +1,18 @@
 //! One job, as both sides of the fork know it: the keeper, and the front or standby above it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use quell_contain::Containment;
+use quell_contain::{Containment, Unavailable};
 use quell_core::{
     JobId, JobRequest, JobSpec, LifecycleRules, Mask, ProcId, RootOutcome, SCHEMA, SessionKind, Signal,
 };
 use quell_store::{Home, JobDir, now};
-use quell_sys::{Program, fault};
+use quell_sys::{LaunchError, Program, Stage, fault};
 
-use super::channel::StartFailure;
 use super::preflight;
 use super::receipt_sink::ReceiptSink;
-use crate::RunError;
+use crate::StartError;
 
 #[derive(Debug)]
 pub struct SupervisedJob {
@@ -37,7 +37,7 @@ impl SupervisedJob {
         id: Option<JobId>,
         home: Option<PathBuf>,
         session: SessionKind,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, StartError> {
         let random = system("get random bytes");
         let id = id.map_or_else(quell_contain::new_job_id, Ok).map_err(random)?;
         fault::work_for(&id);
@@ -72,36 +72,54 @@ impl SupervisedJob {
     }
 
     /// Makes the place for a run of the program; its cgroup, if it has one, is made below `base`.
-    pub fn acquire(&self, base: Option<&Path>) -> Result<Containment, StartFailure> {
+    pub fn acquire(&self, base: Option<&Path>) -> Result<Containment, StartError> {
         let (request, spec) = (&self.request, &self.spec);
         let containment =
             Containment::acquire(spec.id, base, request.contain, &request.limits, self.session, &spec.marker);
         Ok(containment?)
     }
 
-    /// The caller's error for a start that failed in the keeper.
-    pub fn error_of(&self, failure: StartFailure) -> RunError {
-        let program =
-            || self.request.command.first().map_or_else(String::new, |word| word.to_string_lossy().into());
-        match failure {
-            StartFailure::Exec(why, remedy) => RunError::NotExecutable { program: program(), why, remedy },
-            StartFailure::Interpreter(why) => RunError::NoInterpreter { program: program(), why },
-            StartFailure::Cwd(error) => {
-                RunError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error }
+    /// The record could not be written. A lack of descriptors is not the record's fault.
+    pub fn unrecorded(&self, error: io::Error) -> StartError {
+        if quell_sys::is_out_of_descriptors(&error) {
+            return StartError::other(error);
+        }
+        let home = self.store.as_ref().map(|store| store.home().dir().to_owned());
+        StartError::Record { path: home.unwrap_or_default(), error: error.to_string() }
+    }
+
+    /// The stub could not execute the program.
+    pub fn not_executed(&self, failed: &LaunchError) -> StartError {
+        let program = self.request.command.first().map(|word| word.to_string_lossy().into_owned());
+        let (program, why) = (program.unwrap_or_default(), failed.error.to_string());
+        match failed.stage {
+            // The program itself was found before.
+            Stage::Exec if failed.error.kind() == io::ErrorKind::NotFound => {
+                StartError::NoInterpreter { program, why }
             }
-            StartFailure::Containment(why) => RunError::Containment(why),
-            StartFailure::Limit(why) => RunError::Limit(why),
-            StartFailure::Record(error) => {
-                let home = self.store.as_ref().map(|store| store.home().dir().to_owned());
-                RunError::Record { path: home.unwrap_or_default(), error }
+            Stage::Exec => {
+                StartError::NotExecutable { program, why, remedy: preflight::remedy(&failed.error) }
             }
-            StartFailure::Other(why) => RunError::Start(why),
+            Stage::Cwd => {
+                StartError::Cwd { path: self.request.cwd.clone().unwrap_or_else(|| ".".into()), error: why }
+            }
+            Stage::Proc => StartError::Containment(failed.to_string()),
+            Stage::Limit | Stage::Fork | Stage::Stdio => StartError::Start(failed.to_string()),
         }
     }
 }
 
-pub fn system(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
-    move |error| RunError::System { what: what.to_owned(), error: error.to_string() }
+impl From<Unavailable> for StartError {
+    fn from(error: Unavailable) -> Self {
+        match error {
+            Unavailable::Containment { .. } => Self::Containment(error.to_string()),
+            Unavailable::Limit { .. } => Self::Limit(error.to_string()),
+        }
+    }
+}
+
+pub fn system(what: &str) -> impl FnOnce(std::io::Error) -> StartError {
+    move |error| StartError::System { what: what.to_owned(), error: error.to_string() }
 }
 
 pub fn signals(names: &[&str]) -> Vec<Signal> {

@@ -16,7 +16,7 @@ use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, system};
 use super::receipt_sink::READER_PATIENCE;
-use crate::{Finished, RunError};
+use crate::{Finished, StartError};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOP_SIGNALS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -53,7 +53,7 @@ enum WatchTimer {
 #[derive(Debug)]
 pub enum KeeperOutcome {
     Done(Box<Finished>),
-    Failed(RunError),
+    Failed(StartError),
     /// The keeper has exited without a report.
     Lost,
 }
@@ -95,7 +95,7 @@ pub fn fork_keeper<R>(
     watched: &[Signal],
     resources: R,
     keep: impl FnOnce(SupervisedJob, R, JsonChannel, Evidence),
-) -> Result<(KeeperWatch, R), RunError> {
+) -> Result<(KeeperWatch, R), StartError> {
     let signals = SignalFd::new(watched).map_err(system("watch signals"))?;
     quell_sys::set_subreaper().map_err(system("become a subreaper"))?;
     let (ours, theirs) = JsonChannel::pair().map_err(system("make a socket pair"))?;
@@ -320,14 +320,12 @@ impl KeeperWatch {
                 }
             }
             KeeperEvent::RootExited(outcome) => self.known.root = Some(outcome),
-            KeeperEvent::Failed(failure) => return Some(KeeperOutcome::Failed(self.job.error_of(failure))),
+            KeeperEvent::Failed(failure) => return Some(KeeperOutcome::Failed(failure)),
             KeeperEvent::Done(result) => {
                 let RunResult { receipt, leaked, failed, unwritten } = *result;
                 return Some(match failed {
                     // If the stub is not proven gone, this is more than a failed start.
-                    Some(failure) if receipt.verdict == Verdict::Gone => {
-                        KeeperOutcome::Failed(self.job.error_of(failure))
-                    }
+                    Some(failure) if receipt.verdict == Verdict::Gone => KeeperOutcome::Failed(failure),
                     Some(_) | None => {
                         let interrupted = self.interrupted;
                         KeeperOutcome::Done(Box::new(Finished { receipt, leaked, unwritten, interrupted }))
@@ -366,7 +364,6 @@ mod tests {
     use quell_core::{Lifecycle, Signal};
 
     use super::*;
-    use crate::platform::channel::StartFailure;
     use crate::platform::job::sample;
 
     #[expect(clippy::zombie_processes, reason = "the watch reaps it")]
@@ -464,10 +461,10 @@ mod tests {
         assert_eq!(first.known.root, Some(RootOutcome::Exited { code: 3 }));
 
         let (mut second, mut theirs, _other) = watch(&["true"]);
-        result.failed = Some(StartFailure::Limit("no memory".into()));
+        result.failed = Some(StartError::Limit("no memory".into()));
         theirs.send(&KeeperEvent::Done(Box::new(result))).unwrap();
         let outcome = second.run();
-        assert!(matches!(outcome, KeeperOutcome::Failed(RunError::Limit(_))), "{outcome:?}");
+        assert!(matches!(outcome, KeeperOutcome::Failed(StartError::Limit(_))), "{outcome:?}");
         drop(home);
     }
 }

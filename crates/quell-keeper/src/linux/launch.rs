@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use quell_contain::SpawnError;
 use quell_core::{EventKind, LifecycleEvent, Phase, StepKind};
 use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{ChildRules, Polled, Stage};
+use quell_sys::{ChildRules, Polled};
 
 use super::background;
-use super::channel::{KeeperEvent, StartFailure};
+use super::channel::KeeperEvent;
 use super::engine::{KeeperTimer, Supervisor, TRIM_AFTER};
-use super::preflight;
+use crate::StartError;
 use crate::StartReply;
 
 /// How long a stop waits for an exec that is under way, so that the program can be asked politely. An exec can hang, on a file
@@ -33,17 +33,17 @@ impl Supervisor {
     }
 
     /// Ends a run that can't begin.
-    pub(super) fn fail_start(&mut self, failure: StartFailure) {
-        let reason = failure.text().to_owned();
+    pub(super) fn fail_start(&mut self, failure: StartError) {
+        let reason = failure.to_string();
         self.run.failed = Some(failure);
         self.run.birth = None;
         self.step(LifecycleEvent::StartFailed(reason));
     }
 
-    fn try_start(&mut self, rules: &ChildRules) -> Result<(), StartFailure> {
+    fn try_start(&mut self, rules: &ChildRules) -> Result<(), StartError> {
         let birth = self.run.containment.spawn(&self.job.program, rules).map_err(|error| match error {
-            SpawnError::Containment(why) => StartFailure::Containment(why),
-            SpawnError::Process(error) => StartFailure::Other(error.to_string()),
+            SpawnError::Containment(why) => StartError::Containment(why),
+            SpawnError::Process(error) => StartError::other(error),
         })?;
         fault_point(FaultPoint::StubBorn);
         self.run.birth = Some(birth);
@@ -61,18 +61,18 @@ impl Supervisor {
         if self.run.evidence.warnings.len() > warnings
             && let Some(warning) = self.run.evidence.warnings.pop()
         {
-            return Err(StartFailure::Record(warning));
+            return Err(self.job.unrecorded(io::Error::other(warning)));
         }
         self.note_begun();
         fault_point(FaultPoint::IdentityRecorded);
         self.run.evidence.step(StepKind::Born, String::new(), vec![]);
         // The keeper leaves the caller's group before the program can signal it. In later runs it has left already.
         if self.run.number == 1 {
-            quell_sys::leave_session().map_err(StartFailure::other)?;
+            quell_sys::leave_session().map_err(StartError::other)?;
         }
         fault_point(FaultPoint::SessionLeft);
         if let Some(birth) = &self.run.birth {
-            quell_sys::write(&birth.go, b"g").map_err(StartFailure::other)?;
+            quell_sys::write(&birth.go, b"g").map_err(StartError::other)?;
             fault_point(FaultPoint::GoGiven);
         }
         Ok(())
@@ -97,19 +97,9 @@ impl Supervisor {
             Ok(()) if self.phase() != Phase::Starting && !self.run.containment.has_executed() => {}
             Ok(()) => self.executed(),
             Err(error) => {
-                let text = error.error.to_string();
-                let failure = match error.stage {
-                    // The program itself was found before.
-                    Stage::Exec if error.error.kind() == io::ErrorKind::NotFound => {
-                        StartFailure::Interpreter(text)
-                    }
-                    Stage::Exec => StartFailure::Exec(text, preflight::remedy(&error.error)),
-                    Stage::Cwd => StartFailure::Cwd(text),
-                    Stage::Proc => StartFailure::Containment(error.to_string()),
-                    Stage::Limit | Stage::Fork | Stage::Stdio => StartFailure::Other(error.to_string()),
-                };
+                let failure = self.job.not_executed(&error);
                 self.run.evidence.step(StepKind::StartFailed, error.to_string(), vec![]);
-                self.step(LifecycleEvent::StartFailed(failure.text().to_owned()));
+                self.step(LifecycleEvent::StartFailed(failure.to_string()));
                 self.run.failed = Some(failure);
             }
         }

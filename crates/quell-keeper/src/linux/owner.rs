@@ -6,15 +6,15 @@ use quell_core::{Background, ContainmentKind, OnOwnerExit, Owner, ProcId};
 use quell_store::{Home, Liveness};
 use quell_sys::PidFd;
 
-use crate::RunError;
+use crate::StartError;
 
 /// Pins the owner. It must be alive.
-pub fn pin_owner(owner: ProcId) -> Result<PidFd, RunError> {
-    PidFd::of(owner).ok_or_else(|| RunError::OwnerGone(format!("process {}", owner.pid)))
+pub fn pin_owner(owner: ProcId) -> Result<PidFd, StartError> {
+    PidFd::of(owner).ok_or_else(|| StartError::OwnerGone(format!("process {}", owner.pid)))
 }
 
 /// Pins the owner of a background job: a process, or the keeper of another job.
-pub fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, RunError> {
+pub fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>, StartError> {
     let (owner, what) = match background.owner {
         None => return Ok(None),
         Some(Owner::Process { id }) => (Some(id), format!("process {}", id.pid)),
@@ -37,7 +37,7 @@ pub fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>,
     };
     let pinned = owner.and_then(|owner| pin_owner(owner).ok());
     match (pinned, background.on_owner_exit) {
-        (None, OnOwnerExit::Stop) => Err(RunError::OwnerGone(what)),
+        (None, OnOwnerExit::Stop) => Err(StartError::OwnerGone(what)),
         (pinned, OnOwnerExit::Stop | OnOwnerExit::Keep) => Ok(pinned),
     }
 }

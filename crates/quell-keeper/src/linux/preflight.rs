@@ -12,13 +12,13 @@ use quell_contain::{JOB_VARIABLE, MARK_VARIABLE};
 use quell_core::{Environment, JobId, JobRequest};
 use quell_sys::{Program, fault};
 
-use crate::{ExecRemedy, RunError};
+use crate::{ExecRemedy, StartError};
 
 /// Finds the program of `request`, with its arguments, environment and directory.
-pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program, RunError> {
+pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program, StartError> {
     let cwd = working_dir(request.cwd.as_deref())?;
     let environment = environment(&request.env, id, marker);
-    let name = request.command.first().ok_or_else(|| RunError::NotFound(String::new()))?;
+    let name = request.command.first().ok_or_else(|| StartError::NotFound(String::new()))?;
     let path = find_program(name, environment.get(OsStr::new("PATH")).map(OsString::as_os_str), &cwd)?;
     let variables = environment.into_iter().map(|(mut key, value)| {
         key.push("=");
@@ -38,19 +38,19 @@ pub fn program(request: &JobRequest, id: JobId, marker: &str) -> Result<Program,
 }
 
 /// Checks that the program of `request` could be executed now: its directory and its file exist, and this user may use them.
-pub fn check(request: &JobRequest) -> Result<(), RunError> {
+pub fn check(request: &JobRequest) -> Result<(), StartError> {
     let id = JobId::new(quell_sys::unix_ms(), 0);
     program(request, id, "").map(drop)
 }
 
-fn c_string(text: OsString, what: &str) -> Result<CString, RunError> {
-    CString::new(text.into_vec()).map_err(|_| RunError::Nul(what.to_owned()))
+fn c_string(text: OsString, what: &str) -> Result<CString, StartError> {
+    CString::new(text.into_vec()).map_err(|_| StartError::Nul(what.to_owned()))
 }
 
 /// The directory as an absolute path. It exists, is a directory and may be searched.
-fn working_dir(asked: Option<&Path>) -> Result<PathBuf, RunError> {
+fn working_dir(asked: Option<&Path>) -> Result<PathBuf, StartError> {
     let path = asked.unwrap_or(Path::new("."));
-    let bad = |error: io::Error| RunError::Cwd { path: path.to_owned(), error: error.to_string() };
+    let bad = |error: io::Error| StartError::Cwd { path: path.to_owned(), error: error.to_string() };
     let absolute = match (asked, std::env::current_dir()) {
         (Some(path), _) if path.is_absolute() => path.to_owned(),
         (Some(path), Ok(here)) => here.join(path),
@@ -80,21 +80,21 @@ fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsStrin
 }
 
 /// Finds `name` as execvp does: a path relative to `cwd`, a plain name along `path`.
-pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, RunError> {
+pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, StartError> {
     let shown = name.to_string_lossy().into_owned();
     if name.is_empty() {
-        return Err(RunError::NotFound(shown));
+        return Err(StartError::NotFound(shown));
     }
     if name.as_bytes().contains(&b'/') {
         let file = cwd.join(name);
         return match executable(&file) {
             // Unchanged, because a script sees it as $0. It is executed in `cwd`.
             Ok(()) => Ok(PathBuf::from(name)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(shown)),
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(RunError::Directory(shown)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StartError::NotFound(shown)),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(StartError::Directory(shown)),
             Err(error) => {
                 let (why, remedy) = (error.to_string(), remedy(&error));
-                Err(RunError::NotExecutable { program: shown, why, remedy })
+                Err(StartError::NotExecutable { program: shown, why, remedy })
             }
         };
     }
@@ -111,8 +111,8 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
         }
     }
     Err(match refused {
-        Some(why) => RunError::NotExecutable { program: shown, why, remedy: ExecRemedy::Right },
-        None => RunError::NotFound(shown),
+        Some(why) => StartError::NotExecutable { program: shown, why, remedy: ExecRemedy::Right },
+        None => StartError::NotFound(shown),
     })
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quell_core::{Receipt, ReceiptTarget};
 use quell_sys::Polled;
 
-use crate::RunError;
+use crate::StartError;
 use crate::error::DESCRIPTOR;
 
 /// How long the writer waits for the reader of a full pipe, each time that it is full.
@@ -35,9 +35,9 @@ pub struct ReceiptSink {
 impl ReceiptSink {
     /// Opens all of them. The caller's descriptors go first: a number that is not open now would soon belong to a file that quell
     /// opens.
-    pub fn open_all(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Self>, RunError> {
+    pub fn open_all(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Self>, StartError> {
         let mut sinks = Vec::new();
-        let bad = |target: &str, error: io::Error| RunError::Receipt {
+        let bad = |target: &str, error: io::Error| StartError::Receipt {
             target: target.to_owned(),
             error: error.to_string(),
         };

@@ -9,14 +9,14 @@ use quell_core::{Cause, RootOutcome, Verdict};
 use super::background::BackgroundSetup;
 use super::keeper_watch::{KeeperOutcome, KeeperWatch};
 use super::takeover::TakeoverResources;
-use crate::RunError;
+use crate::StartError;
 
 /// Waits until the job has ended. After: `starter` is there if it still waits for an answer.
 pub fn watch_keeper(
     mut watch: KeeperWatch,
     setup: BackgroundSetup,
     starter: &mut Option<UnixStream>,
-) -> Result<(), RunError> {
+) -> Result<(), StartError> {
     watch.report.base = setup.keeper_cgroup.as_ref().and_then(KeeperCgroup::base).map(ToOwned::to_owned);
     watch.starter = starter.take();
     let outcome = watch.run();
@@ -25,9 +25,9 @@ pub fn watch_keeper(
         KeeperOutcome::Failed(error) => Err(error),
         KeeperOutcome::Done(finished) => match (starter, finished.receipt.root.outcome) {
             (Some(_), RootOutcome::NotStarted { .. }) if finished.receipt.cause == Cause::OwnerGone => {
-                Err(RunError::OwnerGone("it ended while the job was started".into()))
+                Err(StartError::OwnerGone("it ended while the job was started".into()))
             }
-            (Some(_), RootOutcome::NotStarted { reason }) => Err(RunError::Stopped(reason)),
+            (Some(_), RootOutcome::NotStarted { reason }) => Err(StartError::Stopped(reason)),
             (Some(_) | None, _) => Ok(()),
         },
         KeeperOutcome::Lost => {
@@ -39,7 +39,7 @@ pub fn watch_keeper(
             };
             match (starter, watch.take_over(resources).receipt.verdict) {
                 (Some(_), Verdict::Gone) => {
-                    Err(RunError::Start("its keeper was killed while it began".into()))
+                    Err(StartError::Start("its keeper was killed while it began".into()))
                 }
                 (Some(_) | None, _) => Ok(()),
             }

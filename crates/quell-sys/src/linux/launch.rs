@@ -24,7 +24,7 @@ pub struct Program {
     pub cwd: CString,
 }
 
-/// What holds for the new process besides its program.
+/// The attributes of the new process, other than its program.
 #[derive(Clone, Debug)]
 pub struct ChildRules {
     /// Whether it gets a session and group of its own.

@@ -79,7 +79,7 @@ pub fn wait_exit(pid: u32) -> io::Result<()> {
     waitid(libc::P_PID, pid, libc::WEXITED | libc::WNOWAIT).map(drop)
 }
 
-/// Takes the news that the child `pid` was stopped by a job-control signal, if there is such news.
+/// Consumes the report that the child `pid` was stopped by a job-control signal, if there is one.
 pub fn take_stop(pid: u32) -> bool {
     matches!(waitid(libc::P_PID, pid, libc::WSTOPPED | libc::WNOHANG), Ok(Some(_)))
 }

@@ -224,7 +224,8 @@ impl Options {
             Some((name, value)) => (name, Some(value)),
             None => (word, None),
         };
-        if value == Some("") {
+        let is_long = word.starts_with("--") || self.style != OptionStyle::Unix;
+        if value == Some("") && is_long {
             return misleads(format!("`{}` has no value", shown(word)), "write one, or leave the option out");
         }
         let options = match self.style {

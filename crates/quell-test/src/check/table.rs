@@ -180,7 +180,7 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("pytest --timeout src tests", "PATH_OPTION"),
         ("pytest --cov-report=html:/out tests", "PATH_ABSOLUTE"),
         ("pytest --cov-report=term tests", "ok"),
-        // An option that nobody knows.
+        // An option that is not known.
         ("pytest --alluredir=/out tests", "PATH_ABSOLUTE"),
         ("pytest --alluredir=../out tests", "PATH_TRAVERSAL"),
         ("pytest --alluredir=./out/x tests", "ok"),
@@ -328,6 +328,7 @@ const ORDINARY: &[&str] = &[
     "pytest --cov=pkg --cov-context=test --cov-report=term:skip-covered --cov-report=html:htmlcov tests",
     "pytest --hypothesis-profile=ci --benchmark-json=b.json --log-file=out/run.log tests",
     "pytest -qo addopts= tests",
+    "pytest -oaddopts= --override-ini=addopts= tests",
     "jest --rootDir=tests",
     "jest --testPathPattern=tests --ci",
     "jest --coverageDirectory=coverage --outputFile=out.json tests -w 2 -t=name",
@@ -495,7 +496,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("uv run -p/x pytest tests", "OPTION_NOT_ALLOWED"),
     ("python -X presite=x -m coverage run -m pytest tests", "COMMAND_NOT_ALLOWED"),
     ("python -m coverage run --rcfile=x -m pytest tests", "OPTION_NOT_ALLOWED"),
-    // An option behind one that has no value, or together with one.
+    // An option in the place of a value, or in one word with another option.
     ("jest tests -tc=evil/j.json", "PATH_OPTION"),
     ("jest tests -wc=evil/j.json", "PATH_OPTION"),
     ("jest tests -w2", "PATH_OPTION"),

@@ -128,7 +128,7 @@ struct Case {
     came_to: CameTo,
 }
 
-/// In ascending order: the last one that a case has counts.
+/// In ascending order: of several results of a case the highest counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CameTo {
     Passed,

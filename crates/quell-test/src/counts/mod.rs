@@ -137,7 +137,7 @@ struct Seen {
     broken: Option<String>,
     /// The runner does not say which tests passed.
     hides_passed: bool,
-    /// cargo: the sum of the programs that ended, and the number of tests of the one that runs.
+    /// cargo: the sum of all programs that ended, and the number of tests of the running program.
     total: Tally,
     open: Option<u64>,
     /// go: tests that began, tests whose package is not known yet, and whether the output is JSON.
@@ -206,7 +206,7 @@ impl Counter {
         (self.read)(&mut self.seen, line);
     }
 
-    /// What was found. Without an exit code the runner did not come to its end.
+    /// What was found. There is no exit code if the runner was stopped.
     pub fn finish(self, code: Option<i32>) -> Option<FoundTests> {
         let seen = self.seen;
         let is_pytest = self.source == "pytest";

@@ -60,7 +60,7 @@ fn above(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     all.iter().flat_map(|path| path.ancestors()).map(Path::to_owned).collect()
 }
 
-/// The text of a file; none if there is no such file. One that can't be read is refused: the runner might be able to.
+/// The text of a file; none if it does not exist. A file that can't be read is refused: the runner might be able to.
 pub(crate) fn read(file: &Path) -> Verdict<Option<String>> {
     let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory];
     let found = match fs::metadata(file) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::{JobId, Mask, Moment, ProcId, Receipt, StopPlan, Verdict};
 use quell_guard::{Guard, Permit, Verb};
-use quell_keeper::RunError;
+use quell_keeper::StartError;
 use quell_store::{JobDir, JobEnd, Liveness, Lock, now};
 use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
@@ -245,7 +245,7 @@ fn stop(job: &JobDir, lost: &LostJob, finisher: Finisher) -> Result<LostEnd> {
     if !quell_sys::proc_is_ours() {
         let why =
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
-        return Err(RunError::Proc(why.into()).into());
+        return Err(StartError::Proc(why.into()).into());
     }
     let (age, began) = (lost.age(), Instant::now());
     let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };

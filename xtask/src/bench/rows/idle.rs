@@ -5,8 +5,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::bench::bench_env::{BenchEnv, finish, ready};
 use crate::bench::daemons::AgentExec;
-use crate::bench::lab::{Lab, finish, ready};
 use crate::bench::row::Row;
 
 /// How long wake-ups are counted.
@@ -24,31 +24,31 @@ enum What {
 /// How many jobs live while those of the second row are looked at.
 const SEVERAL: usize = 10;
 
-pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+pub fn rows<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
     let title = "idle background job, all processes that keep it: PSS, when it is the only one";
-    let alone = row(lab, Row::new("idle-pss", title, "KiB").most(1024.0, 512.0), What::Pss, 1).rounds(10);
+    let alone = row(env, Row::new("idle-pss", title, "KiB").most(1024.0, 512.0), What::Pss, 1).rounds(10);
     let title = format!("the same, each of {SEVERAL}: what they share is divided");
     let several =
-        row(lab, Row::new("idle-pss-several", title, "KiB").most(1024.0, 512.0), What::Pss, SEVERAL)
+        row(env, Row::new("idle-pss-several", title, "KiB").most(1024.0, 512.0), What::Pss, SEVERAL)
             .rounds(10);
     let title = "the same, RSS, when it is the only one: what they share is counted twice";
-    let rss = row(lab, Row::new("idle-rss", title, "KiB"), What::Rss, 1).rounds(10);
+    let rss = row(env, Row::new("idle-rss", title, "KiB"), What::Rss, 1).rounds(10);
     let title = "the same, wake-ups a second";
-    let wakes = row(lab, Row::new("idle-wake-ups", title, "1/s").most(0.0, None), What::WakeUps, 1).rounds(3);
+    let wakes = row(env, Row::new("idle-wake-ups", title, "1/s").most(0.0, None), What::WakeUps, 1).rounds(3);
     Ok(vec![alone, several, rss, wakes])
 }
 
-fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, what: What, count: usize) -> Row<'a> {
-    row.maybe("agent-exec", "a supervisor for each job", AgentExec::find(lab), |agent| {
-        let program = lab.peers.get("agent-exec").unwrap_or_default();
+fn row<'a>(env: &'a BenchEnv<'_>, row: Row<'a>, what: What, count: usize) -> Row<'a> {
+    row.maybe("agent-exec", "a supervisor for each job", AgentExec::find(env), |agent| {
+        let program = env.peers.get("agent-exec").unwrap_or_default();
         move || {
             let mut ids = Vec::new();
             for _ in 0..count {
-                let file = lab.fresh("ready");
-                ids.push(agent.start(&lab.tree(1, &file))?.0);
+                let file = env.fresh("ready");
+                ids.push(agent.start(&env.tree(1, &file))?.0);
                 ready(&file)?;
             }
-            let figure = measure(lab, &program, what) / count as f64;
+            let figure = measure(env, &program, what) / count as f64;
             for id in ids {
                 finish(agent.call(&["kill", &id]))?;
             }
@@ -57,27 +57,27 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, what: What, count: usize) -> Row<'a> 
     })
     .quell("quell start", "keeper and standby: either can be killed", move || {
         for _ in 0..count {
-            let file = lab.fresh("ready");
-            let mut command = lab.quell(&["start", "--"]);
-            command.args(lab.tree(1, &file));
+            let file = env.fresh("ready");
+            let mut command = env.quell(&["start", "--"]);
+            command.args(env.tree(1, &file));
             finish(command)?;
             ready(&file)?;
         }
-        let figure = measure(lab, lab.program(), what) / count as f64;
-        finish(lab.quell(&["stop", "--all", "--now"]))?;
+        let figure = measure(env, env.program(), what) / count as f64;
+        finish(env.quell(&["stop", "--all", "--now"]))?;
         Ok(figure)
     })
 }
 
-/// The processes that run `program` for this lab, which has no other job now.
-fn keepers(lab: &Lab<'_>, program: &Path) -> Vec<u32> {
+/// The processes that run `program` for this environment, which has no other job now.
+fn keepers(env: &BenchEnv<'_>, program: &Path) -> Vec<u32> {
     let runs = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-    lab.pids().into_iter().filter(|&pid| runs(pid)).collect()
+    env.pids().into_iter().filter(|&pid| runs(pid)).collect()
 }
 
-fn measure(lab: &Lab<'_>, program: &Path, what: What) -> f64 {
+fn measure(env: &BenchEnv<'_>, program: &Path, what: What) -> f64 {
     sleep(REST);
-    let pids = keepers(lab, program);
+    let pids = keepers(env, program);
     match what {
         What::Pss => pids.iter().map(|pid| kib(*pid, "Pss:")).sum(),
         What::Rss => pids.iter().map(|pid| kib(*pid, "Rss:")).sum(),

@@ -5,22 +5,22 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use crate::bench::bench_env::{BenchEnv, finish, ms, output, time};
 use crate::bench::daemons::{AgentExec, Pueue};
-use crate::bench::lab::{Lab, finish, ms, output, time};
 use crate::bench::row::Row;
 
 const RAW: &str = "raw killpg + wait";
 const WORKERS: usize = 2;
 
 /// Milliseconds a job, so that less is better as everywhere.
-pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let each = if lab.options.quick { 10 } else { 50 };
+pub fn rate<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let each = if env.options.quick { 10 } else { 50 };
     let jobs = (each * WORKERS) as f64;
     let row = Row::new("rate", format!("jobs started and ended, {WORKERS} at once: time a job"), "ms")
         .rounds(15)
         .bar("agent-exec", 0.2, None)
         .bar("pueue", 1.0 / 3.0, None)
-        .maybe("agent-exec", "`run` until it has ended", AgentExec::find(lab), |agent| {
+        .maybe("agent-exec", "`run` until it has ended", AgentExec::find(env), |agent| {
             move || {
                 let (_, start) = workers(each, &|| agent.call(&["run", "--", "/bin/true"]), finish)?;
                 Ok(ms(start) / jobs)
@@ -29,7 +29,7 @@ pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "pueue",
             "no limit of how many run at once; until `status` says that all are done, as `wait` looks every 2 s",
-            Pueue::start(lab, 0),
+            Pueue::start(env, 0),
             |pueue| {
                 move || {
                     let add = || pueue.client(&["add", "--immediate", "--", "/bin/true"]);
@@ -42,13 +42,13 @@ pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             },
         )
         .quell("quell run", "in the foreground, recorded", move || {
-            let (_, start) = workers(each, &|| lab.quell(&["run", "--", "/bin/true"]), finish)?;
+            let (_, start) = workers(each, &|| env.quell(&["run", "--", "/bin/true"]), finish)?;
             Ok(ms(start) / jobs)
         })
         .quell("quell start; quell wait", "in the background, synced to disk; one `wait` for all", move || {
-            let begin = || lab.quell(&["start", "--", "/bin/true"]);
+            let begin = || env.quell(&["start", "--", "/bin/true"]);
             let (ids, start) = workers(each, &begin, |command| Ok(output(command)?.0))?;
-            let mut wait = lab.quell(&["wait"]);
+            let mut wait = env.quell(&["wait"]);
             wait.args(ids);
             finish(wait)?;
             Ok(ms(start) / jobs)
@@ -56,7 +56,7 @@ pub fn rate<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     Ok(vec![row])
 }
 
-/// Does `each` jobs in each worker: what came of them, and when they began. A lab is for one thread: jobs are made here and
+/// Does `each` jobs in each worker: what came of them, and when they began. An environment is for one thread: jobs are made here and
 /// done there.
 fn workers<T: Send, R: Send>(
     each: usize,
@@ -75,15 +75,15 @@ fn workers<T: Send, R: Send>(
 }
 
 /// `list` with few and with many jobs that have ended: copies of the record of a real one.
-pub fn list<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let many = if lab.options.quick { 1000 } else { 100_000 };
+pub fn list<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let many = if env.options.quick { 1000 } else { 100_000 };
     for count in [100, many] {
-        fill(lab, count)?;
+        fill(env, count)?;
     }
     let call = move |count: usize, words: &'static [&'static str]| {
         move || {
-            let mut command = lab.quell(words);
-            command.env("QUELL_HOME", home(lab, count));
+            let mut command = env.quell(words);
+            command.env("QUELL_HOME", home(env, count));
             time(command)
         }
     };
@@ -104,15 +104,15 @@ pub fn list<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
     Ok(vec![list, tag])
 }
 
-fn home(lab: &Lab<'_>, count: usize) -> std::path::PathBuf {
-    lab.path(&format!("quell-{count}"))
+fn home(env: &BenchEnv<'_>, count: usize) -> std::path::PathBuf {
+    env.path(&format!("quell-{count}"))
 }
 
 /// A home with `count` finished jobs, of which every hundredth has a label.
-fn fill(lab: &Lab<'_>, count: usize) -> Result<(), String> {
-    let home = home(lab, count);
+fn fill(env: &BenchEnv<'_>, count: usize) -> Result<(), String> {
+    let home = home(env, count);
     let call = |words: &[&str]| {
-        let mut command = lab.quell(words);
+        let mut command = env.quell(words);
         command.env("QUELL_HOME", &home);
         command
     };
@@ -174,8 +174,8 @@ fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Thousands of jobs that live at once.
-pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let count = if lab.options.quick { 500 } else { 5000 };
+pub fn live<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let count = if env.options.quick { 500 } else { 5000 };
     let list = Row::new("live-list", format!("`list` with {count} live jobs"), "ms").quell(
         "quell list",
         "asks no keeper",
@@ -183,9 +183,9 @@ pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             let mut up = false;
             move || {
                 if !std::mem::replace(&mut up, true) {
-                    crowd(lab, count)?;
+                    crowd(env, count)?;
                 }
-                time(lab.quell(&["list"]))
+                time(env.quell(&["list"]))
             }
         },
     );
@@ -194,22 +194,22 @@ pub fn live<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .rounds(3)
         .bar(RAW, 3.0, None)
         .peer(RAW, "SIGKILL at once, one group after the other; no record", move || {
-            super::raw::groups(lab, count)
+            super::raw::groups(env, count)
         })
         .quell("quell stop --all", "TERM to each, count, receipt, synced to disk", move || {
-            crowd(lab, count)?;
-            time(lab.quell(&["stop", "--all"]))
+            crowd(env, count)?;
+            time(env.quell(&["stop", "--all"]))
         });
     Ok(vec![list, stop])
 }
 
 /// So many live jobs, of which none is there yet, or all.
-fn crowd(lab: &Lab<'_>, count: usize) -> Result<(), String> {
-    let (live, _) = output(lab.quell(&["list", "--ids", "--limit", "0"]))?;
+fn crowd(env: &BenchEnv<'_>, count: usize) -> Result<(), String> {
+    let (live, _) = output(env.quell(&["list", "--ids", "--limit", "0"]))?;
     let missing = count.saturating_sub(live.lines().count());
     let make = || {
-        let mut command = lab.quell(&["start", "--"]);
-        command.args(lab.tree(1, &lab.fresh("ready")));
+        let mut command = env.quell(&["start", "--"]);
+        command.args(env.tree(1, &env.fresh("ready")));
         command
     };
     workers(missing.div_ceil(WORKERS), &make, finish).map(drop)

@@ -9,11 +9,11 @@ mod start;
 mod stop;
 mod wait;
 
-use super::lab::Lab;
+use super::bench_env::BenchEnv;
 use super::row::Row;
 
-/// Makes rows that share a lab.
-pub type Make = for<'a, 'p> fn(&'a Lab<'p>) -> Result<Vec<Row<'a>>, String>;
+/// Makes rows that share an environment.
+pub type Make = for<'a, 'p> fn(&'a BenchEnv<'p>) -> Result<Vec<Row<'a>>, String>;
 
 /// All, in the order of the table.
 pub const ALL: &[(&str, Make)] = &[

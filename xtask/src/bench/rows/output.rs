@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::bench::bench_env::{BenchEnv, finish, ms, output, time};
 use crate::bench::daemons::{AgentExec, Pueue};
-use crate::bench::lab::{Lab, finish, ms, output, time};
 use crate::bench::row::{Outcome, Row};
 use std::time::Instant;
 
@@ -13,35 +13,35 @@ const LINE: usize = 107;
 /// How long one peer may take, which reads line by line.
 const AGENT_SECONDS: &str = "60";
 
-pub fn bulk<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let mib = if lab.options.quick { 256 } else { 1024 };
+pub fn bulk<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let mib = if env.options.quick { 256 } else { 1024 };
     let script = format!("head -c {mib}M /dev/zero");
     let title = format!("{mib} MiB of output captured");
-    let row = row(lab, Row::new("output", title, "ms").bar("cat", 1.25, 1.1), script, mib << 20);
+    let row = row(env, Row::new("output", title, "ms").bar("cat", 1.25, 1.1), script, mib << 20);
     Ok(vec![row])
 }
 
-pub fn lines<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let count = if lab.options.quick { 2_500_000 } else { 10_000_000 };
+pub fn lines<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let count = if env.options.quick { 2_500_000 } else { 10_000_000 };
     let script = format!("yes {} | head -n {count}", "y".repeat(LINE - 1));
     let title = format!("{count} lines of {LINE} bytes captured, with index and times");
-    let row = row(lab, Row::new("lines", title, "ms").bar("cat", 1.5, None), script, count * LINE as u64);
+    let row = row(env, Row::new("lines", title, "ms").bar("cat", 1.5, None), script, count * LINE as u64);
     Ok(vec![row])
 }
 
-fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a> {
+fn row<'a>(env: &'a BenchEnv<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a> {
     let row = row.rounds(10);
     let shell = move |script: &str| ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     let (cat, own, agent_script, pueue_script) = (script.clone(), script.clone(), script.clone(), script);
     row.peer("cat", "`… | cat > file`: no times, no cap, no record", move || {
-        let file = lab.fresh("cat");
-        let mut command = lab.command("/bin/sh");
+        let file = env.fresh("cat");
+        let mut command = env.command("/bin/sh");
         command.args(["-c", &format!("{cat} | cat > {}", file.display())]);
         let elapsed = time(command)?;
         whole(&file, bytes)?;
         Ok(elapsed)
     })
-    .maybe("agent-exec", "keeps all of it", AgentExec::find(lab), |agent| {
+    .maybe("agent-exec", "keeps all of it", AgentExec::find(env), |agent| {
         move || {
             let start = Instant::now();
             let (id, _) = agent.start(&shell(&agent_script))?;
@@ -51,14 +51,14 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
                 finish(agent.call(&["kill", "--signal", "KILL", &id]))?;
                 return Err(format!("not within {AGENT_SECONDS} s"));
             }
-            let _ = fs::remove_dir_all(lab.path("agent-exec"));
+            let _ = fs::remove_dir_all(env.path("agent-exec"));
             Ok(elapsed)
         }
     })
     .maybe(
         "pueue",
         "the program writes into the file itself; `wait` looks every 2 s",
-        Pueue::start(lab, 0),
+        Pueue::start(env, 0),
         |pueue| {
             move || {
                 let start = Instant::now();
@@ -75,14 +75,14 @@ fn row<'a>(lab: &'a Lab<'_>, row: Row<'a>, script: String, bytes: u64) -> Row<'a
         "times and an exact cut; synced to disk when all is told",
         move || {
             let start = Instant::now();
-            let mut command = lab.quell(&["start", "--max-log", "4G", "--"]);
+            let mut command = env.quell(&["start", "--max-log", "4G", "--"]);
             command.args(shell(&own));
             let (id, _) = output(command)?;
-            finish(lab.quell(&["wait", &id]))?;
+            finish(env.quell(&["wait", &id]))?;
             let elapsed = ms(start);
-            let dir = lab.home().join("jobs").join(&id);
+            let dir = env.home().join("jobs").join(&id);
             kept(&dir, bytes)?;
-            finish(lab.quell(&["rm", &id]))?;
+            finish(env.quell(&["rm", &id]))?;
             Ok(elapsed)
         },
     )

@@ -11,14 +11,14 @@ use std::time::Instant;
 use quell_core::Signal;
 use quell_sys::{Polled, poll_until};
 
-use crate::bench::lab::{Lab, PATIENCE, ms, ready};
+use crate::bench::bench_env::{BenchEnv, PATIENCE, ms, ready};
 use crate::bench::row::Outcome;
 
 /// A group, killed, reaped, and looked for in /proc.
-pub fn group(lab: &Lab<'_>) -> Outcome {
-    let file = lab.fresh("ready");
-    let words = lab.tree(1, &file);
-    let mut command = lab.command(&words[0]);
+pub fn group(env: &BenchEnv<'_>) -> Outcome {
+    let file = env.fresh("ready");
+    let words = env.tree(1, &file);
+    let mut command = env.command(&words[0]);
     let mut child =
         command.args(&words[1..]).process_group(0).spawn().map_err(|why| format!("job: {why}"))?;
     let up = ready(&file);
@@ -45,11 +45,11 @@ pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Below the top, which an ordinary user can't write to.
-    pub fn make(lab: &Lab<'_>) -> Result<Self, String> {
+    pub fn make(env: &BenchEnv<'_>) -> Result<Self, String> {
         let text = fs::read_to_string("/proc/self/mountinfo").map_err(|why| format!("mountinfo: {why}"))?;
         let line = text.lines().find(|line| line.contains(" - cgroup2 ")).ok_or("no cgroup2 is mounted")?;
         let mount = line.split(' ').nth(4).unwrap_or_default();
-        let dir = PathBuf::from(mount).join(lab.name());
+        let dir = PathBuf::from(mount).join(env.name());
         match fs::create_dir(&dir) {
             Ok(()) => Ok(Self(dir)),
             Err(why) => Err(format!("{}: {why}", dir.display())),
@@ -57,18 +57,18 @@ impl Cgroup {
     }
 
     /// A tree of `count` in it. The shell puts itself there and becomes the job.
-    fn start(&self, lab: &Lab<'_>, count: usize) -> Result<Child, String> {
-        let file = lab.fresh("ready");
-        let mut command = lab.command("/bin/sh");
+    fn start(&self, env: &BenchEnv<'_>, count: usize) -> Result<Child, String> {
+        let file = env.fresh("ready");
+        let mut command = env.command("/bin/sh");
         command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
-        let child = command.args(lab.tree(count, &file)).spawn().map_err(|why| format!("job: {why}"))?;
+        let child = command.args(env.tree(count, &file)).spawn().map_err(|why| format!("job: {why}"))?;
         ready(&file)?;
         Ok(child)
     }
 
     /// `cgroup.kill`, until the kernel says that the cgroup is empty.
-    pub fn stop(&self, lab: &Lab<'_>, count: usize) -> Outcome {
-        let mut child = self.start(lab, count)?;
+    pub fn stop(&self, env: &BenchEnv<'_>, count: usize) -> Outcome {
+        let mut child = self.start(env, count)?;
         let failed = |why: std::io::Error| format!("{}: {why}", self.0.display());
         let start = Instant::now();
         let mut events = File::open(self.0.join("cgroup.events")).map_err(failed)?;
@@ -93,7 +93,8 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
-        let removed = crate::bench::lab::until("the cgroup is removed", || fs::remove_dir(&self.0).is_ok());
+        let removed =
+            crate::bench::bench_env::until("the cgroup is removed", || fs::remove_dir(&self.0).is_ok());
         if let Err(why) = removed {
             eprintln!("{}: {why}", self.0.display());
         }
@@ -101,12 +102,12 @@ impl Drop for Cgroup {
 }
 
 /// So many groups of one process each, killed and reaped.
-pub fn groups(lab: &Lab<'_>, count: usize) -> Outcome {
+pub fn groups(env: &BenchEnv<'_>, count: usize) -> Outcome {
     let mut children = Vec::with_capacity(count);
     for _ in 0..count {
-        let file = lab.fresh("ready");
-        let words = lab.tree(1, &file);
-        let mut command = lab.command(&words[0]);
+        let file = env.fresh("ready");
+        let words = env.tree(1, &file);
+        let mut command = env.command(&words[0]);
         let child =
             command.args(&words[1..]).process_group(0).spawn().map_err(|why| format!("job: {why}"))?;
         children.push(child);

@@ -1,47 +1,47 @@
 //! `/bin/true` in the foreground.
 
+use crate::bench::bench_env::{BenchEnv, finish, ms, time};
 use crate::bench::daemons::{AgentExec, Pueue};
-use crate::bench::lab::{Lab, finish, ms, time};
 use crate::bench::row::Row;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+pub fn rows<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
     let wrapped = move |program: PathBuf, words: &'static [&'static str]| {
         move || {
-            let mut command = lab.command(&program);
+            let mut command = env.command(&program);
             command.args(words).arg("/bin/true");
             time(command)
         }
     };
-    let quell = move |words: &'static [&'static str]| move || time(lab.quell(words));
+    let quell = move |words: &'static [&'static str]| move || time(env.quell(words));
     let row = Row::new("run", "run `/bin/true` in the foreground", "ms")
         .bar("timeout", 1.5, 1.2)
         .peer("bare", "posix_spawn and waitpid: nothing but the run itself", || {
-            time(lab.command("/bin/true"))
+            time(env.command("/bin/true"))
         })
         .maybe(
             "timeout",
             "stops its process group at best; no record, no containment, no receipt",
-            lab.peers.get("timeout"),
+            env.peers.get("timeout"),
             |program| wrapped(program, &["5"]),
         )
         .maybe(
             "tini -s",
             "reaps orphans, leaves what outlives the program; no record",
-            lab.peers.get("tini"),
+            env.peers.get("tini"),
             |program| wrapped(program, &["-s", "--"]),
         )
         .maybe(
             "dumb-init",
             "signals its session; what has left that stays; no record",
-            lab.peers.get("dumb-init"),
+            env.peers.get("dumb-init"),
             |program| wrapped(program, &["--"]),
         )
         .maybe(
             "bwrap",
             "a PID namespace that dies with it; nothing polite first, no count, no record",
-            lab.peers.get("bwrap"),
+            env.peers.get("bwrap"),
             |program| {
                 wrapped(
                     program,
@@ -52,13 +52,13 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "agent-exec",
             "keeps record and output; signals a group; waits by looking again",
-            AgentExec::find(lab),
+            AgentExec::find(env),
             |agent| move || time(agent.call(&["run", "--", "/bin/true"])),
         )
         .maybe(
             "pueue",
             "keeps record and output; one daemon for all; `wait` looks every so often",
-            Pueue::start(lab, 0),
+            Pueue::start(env, 0),
             |pueue| {
                 move || {
                     let start = Instant::now();
@@ -78,12 +78,12 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             "subreaper and session, recorded, counted",
             quell(&["run", "--contain", "reaper", "--", "/bin/true"]),
         );
-    let Some(home) = InMemory::make(lab) else { return Ok(vec![row]) };
+    let Some(home) = InMemory::make(env) else { return Ok(vec![row]) };
     let row = row.quell(
         "quell run, home in memory",
         "as the first, with its record on a tmpfs: what is left is not the disk's",
         move || {
-            let mut command = lab.quell(&["run", "--", "/bin/true"]);
+            let mut command = env.quell(&["run", "--", "/bin/true"]);
             command.env("QUELL_HOME", &home.0);
             time(command)
         },
@@ -95,8 +95,8 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 struct InMemory(PathBuf);
 
 impl InMemory {
-    fn make(lab: &Lab<'_>) -> Option<Self> {
-        let path = Path::new("/dev/shm").join(lab.name());
+    fn make(env: &BenchEnv<'_>) -> Option<Self> {
+        let path = Path::new("/dev/shm").join(env.name());
         std::fs::create_dir(&path).ok().map(|()| Self(path))
     }
 }

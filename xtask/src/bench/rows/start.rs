@@ -1,27 +1,27 @@
 //! From the order to the printed id. What was started is ended before the next one's turn, outside of the figure.
 
+use crate::bench::bench_env::{BenchEnv, finish, output, ready, time, until};
 use crate::bench::daemons::{AgentExec, Pm2, Pueue, Supervisor};
-use crate::bench::lab::{Lab, finish, output, ready, time, until};
 use crate::bench::row::Row;
 use quell_core::Signal;
 use quell_sys::PidFd;
 
-pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
-    let told = lab.path("supervised");
+pub fn rows<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
+    let told = env.path("supervised");
     let row = Row::new("start", "start in the background until the id is printed", "ms")
         .bar("pueue", 1.0, None)
         .aim("setsid -f", 1.5)
         .maybe(
             "setsid -f",
             "says nothing of what it has started; keeps nothing; can't stop it",
-            lab.peers.get("setsid"),
+            env.peers.get("setsid"),
             |program| {
                 move || {
-                    let file = lab.fresh("ready");
-                    let mut command = lab.command(&program);
-                    command.arg("-f").args(lab.tree(1, &file));
+                    let file = env.fresh("ready");
+                    let mut command = env.command(&program);
+                    command.arg("-f").args(env.tree(1, &file));
                     let elapsed = time(command)?;
-                    end(lab, ready(&file)?)?;
+                    end(env, ready(&file)?)?;
                     Ok(elapsed)
                 }
             },
@@ -29,11 +29,11 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "pueue",
             "the daemon runs already; prints the number before the program runs",
-            Pueue::start(lab, 0),
+            Pueue::start(env, 0),
             |pueue| {
                 move || {
-                    let file = lab.fresh("ready");
-                    let (id, elapsed) = pueue.add(&lab.tree(1, &file))?;
+                    let file = env.fresh("ready");
+                    let (id, elapsed) = pueue.add(&env.tree(1, &file))?;
                     let pid = ready(&file)?;
                     finish(pueue.client(&["kill", &id]))?;
                     gone(pid)?;
@@ -44,11 +44,11 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "agent-exec",
             "a supervisor for each job; prints the id before the program runs",
-            AgentExec::find(lab),
+            AgentExec::find(env),
             |agent| {
                 move || {
-                    let file = lab.fresh("ready");
-                    let (id, elapsed) = agent.start(&lab.tree(1, &file))?;
+                    let file = env.fresh("ready");
+                    let (id, elapsed) = agent.start(&env.tree(1, &file))?;
                     let pid = ready(&file)?;
                     finish(agent.call(&["kill", &id]))?;
                     gone(pid)?;
@@ -59,7 +59,7 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
         .maybe(
             "supervisord",
             "the daemon runs already and knows the program by name",
-            Supervisor::start(lab, &lab.tree(1, &told)),
+            Supervisor::start(env, &env.tree(1, &told)),
             |supervisor| {
                 let file = told.clone();
                 move || {
@@ -70,10 +70,10 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
                 }
             },
         )
-        .maybe("pm2", "the daemon runs already", Pm2::start(lab), |pm2| {
+        .maybe("pm2", "the daemon runs already", Pm2::start(env), |pm2| {
             move || {
-                let file = lab.fresh("ready");
-                let words = lab.tree(1, &file);
+                let file = env.fresh("ready");
+                let words = env.tree(1, &file);
                 let mut command =
                     pm2.call(&["start", "--silent", "--no-autorestart", "--name", "job", &words[0], "--"]);
                 command.args(&words[1..]);
@@ -87,12 +87,12 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             "quell start",
             "no daemon; prints the id when the program runs, contained and on record",
             move || {
-                let file = lab.fresh("ready");
-                let mut command = lab.quell(&["start", "--"]);
-                command.args(lab.tree(1, &file));
+                let file = env.fresh("ready");
+                let mut command = env.quell(&["start", "--"]);
+                command.args(env.tree(1, &file));
                 let (id, elapsed) = output(command)?;
                 ready(&file)?;
-                finish(lab.quell(&["stop", "--now", &id]))?;
+                finish(env.quell(&["stop", "--now", &id]))?;
                 Ok(elapsed)
             },
         );
@@ -100,9 +100,9 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
 }
 
 /// Ends a job that no tool ends: it is the process that runs our own program.
-fn end(lab: &Lab<'_>, pid: u32) -> Result<(), String> {
+fn end(env: &BenchEnv<'_>, pid: u32) -> Result<(), String> {
     let pin = PidFd::open(pid).map_err(|why| format!("pid {pid}: {why}"))?;
-    if quell_sys::cmdline(pid).first().is_some_and(|program| *program == lab.job().to_string_lossy()) {
+    if quell_sys::cmdline(pid).first().is_some_and(|program| *program == env.job().to_string_lossy()) {
         pin.signal(Signal::KILL);
     }
     gone(pid)

@@ -3,44 +3,44 @@
 use std::fs;
 use std::path::Path;
 
+use crate::bench::bench_env::{BenchEnv, finish, monotonic};
 use crate::bench::daemons::{AgentExec, Pueue};
-use crate::bench::lab::{Lab, finish, monotonic};
 use crate::bench::row::{Outcome, Row};
 
 /// How long the job lives: long enough for the wait to be under way.
 const NAP_MS: u64 = 100;
 
-pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
+pub fn rows<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
     let row = Row::new("wait", "job's last instruction → `wait` returned", "ms")
         .bar("timeout", 3.0, 2.0)
-        .maybe("timeout", "waits for its child alone", lab.peers.get("timeout"), |program| {
+        .maybe("timeout", "waits for its child alone", env.peers.get("timeout"), |program| {
             move || {
-                let (words, file) = last(lab);
-                let mut command = lab.command(&program);
+                let (words, file) = last(env);
+                let mut command = env.command(&program);
                 command.arg("5").args(words);
                 finish(command)?;
                 since(&file)
             }
         })
-        .maybe("agent-exec wait", "looks again after a time", AgentExec::find(lab), |agent| {
+        .maybe("agent-exec wait", "looks again after a time", AgentExec::find(env), |agent| {
             move || {
-                let (words, file) = last(lab);
+                let (words, file) = last(env);
                 let (id, _) = agent.start(&words)?;
                 finish(agent.call(&["wait", "--poll", "0", &id]))?;
                 since(&file)
             }
         })
-        .maybe("pueue wait", "looks again after a time", Pueue::start(lab, 0), |pueue| {
+        .maybe("pueue wait", "looks again after a time", Pueue::start(env, 0), |pueue| {
             move || {
-                let (words, file) = last(lab);
+                let (words, file) = last(env);
                 let (id, _) = pueue.add(&words)?;
                 finish(pueue.client(&["wait", "--quiet", &id]))?;
                 since(&file)
             }
         })
         .quell("quell run", "counted to zero and recorded before it returns", move || {
-            let (words, file) = last(lab);
-            let mut command = lab.quell(&["run", "--"]);
+            let (words, file) = last(env);
+            let mut command = env.quell(&["run", "--"]);
             command.args(words);
             finish(command)?;
             since(&file)
@@ -49,21 +49,21 @@ pub fn rows<'a>(lab: &'a Lab<'_>) -> Result<Vec<Row<'a>>, String> {
             "quell wait",
             "counted to zero and recorded before it returns; synced to disk right after",
             move || {
-                let (words, file) = last(lab);
-                let mut command = lab.quell(&["start", "--"]);
+                let (words, file) = last(env);
+                let mut command = env.quell(&["start", "--"]);
                 command.args(words);
-                let (id, _) = crate::bench::lab::output(command)?;
-                finish(lab.quell(&["wait", &id]))?;
+                let (id, _) = crate::bench::bench_env::output(command)?;
+                finish(env.quell(&["wait", &id]))?;
                 since(&file)
             },
         );
     Ok(vec![row])
 }
 
-fn last(lab: &Lab<'_>) -> (Vec<String>, std::path::PathBuf) {
-    let file = lab.fresh("last");
+fn last(env: &BenchEnv<'_>) -> (Vec<String>, std::path::PathBuf) {
+    let file = env.fresh("last");
     let word = |path: &Path| path.to_string_lossy().into_owned();
-    (vec![word(lab.job()), "last".into(), NAP_MS.to_string(), word(&file)], file)
+    (vec![word(env.job()), "last".into(), NAP_MS.to_string(), word(&file)], file)
 }
 
 /// How long ago the job's last act was.

@@ -5,7 +5,7 @@ use quell::{Cursor, Entry, Error, Job, Line, LineOrCut, Lines, LogQuery, LogRead
 use super::Flow;
 use super::print::Printer;
 
-/// Prints what there is and what comes, until the job has ended or nobody reads; how far it came, and how many lines were
+/// Prints what there is and what comes, until the job has ended or there is no reader; how far it came, and how many lines were
 /// too long to be matched as a whole.
 pub fn follow(job: &Job, query: &LogQuery, printer: &mut Printer) -> Result<(Cursor, u64), Error> {
     let failed = || Error::io(job.dir().dir());

@@ -113,7 +113,7 @@ fn print_all(
     printer: &mut Printer,
 ) -> Result<(Cursor, u64), Error> {
     let failed = Error::io(job.dir().dir());
-    // Who wants the last lines alone knows that there are others.
+    // With only the last lines requested, it is known that there are others.
     let tail_alone = args.head.is_none() && args.budget.is_none() && args.tail.is_some();
     let mut before = Cursor::default();
     let query = &within_budget(job, args, query, printer)?;

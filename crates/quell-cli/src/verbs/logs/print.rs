@@ -110,7 +110,7 @@ impl Printer {
         }
     }
 
-    /// The last of it. The exit code, if something could not be written to a reader who wants it.
+    /// The last of it. The exit code, if something could not be written to a reader that wants it.
     pub fn close(mut self) -> Option<ExitCode> {
         // The prompt that comes next is to begin a line; a file is left as it is.
         if self.terminal && self.open.is_some() && self.trouble.is_none() {

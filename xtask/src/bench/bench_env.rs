@@ -15,9 +15,9 @@ use super::options::Options;
 use super::peers::Peers;
 use super::row::Outcome;
 
-/// The variable with the lab's token, in the environment of everything that is started here.
+/// The variable with the environment's token, in the environment of everything that is started here.
 const MARK: &str = "QUELL_BENCH";
-/// How long something may take that is no part of a figure.
+/// How long a step may take that is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command may take at all.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_micros(300);
 
 /// One row's place.
-pub struct Lab<'a> {
+pub struct BenchEnv<'a> {
     dir: PathBuf,
     token: String,
     quell: PathBuf,
@@ -49,7 +49,7 @@ pub fn monotonic() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-impl<'a> Lab<'a> {
+impl<'a> BenchEnv<'a> {
     pub fn new(quell: &Path, peers: &'a Peers, options: &'a Options) -> Result<Self, String> {
         let random = quell_sys::random_u128().map_err(|why| format!("chance: {why}"))?;
         let token = format!("{}-{random:032x}", std::process::id());
@@ -57,7 +57,7 @@ impl<'a> Lab<'a> {
         fs::create_dir(&dir).map_err(|why| format!("{}: {why}", dir.display()))?;
         let job = dir.join("job");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("job.c");
-        let lab = Self {
+        let env = Self {
             dir,
             token,
             quell: quell.to_owned(),
@@ -67,9 +67,9 @@ impl<'a> Lab<'a> {
             next: Cell::new(0),
             daemons: RefCell::default(),
         };
-        let cc = Command::new("cc").args(["-O2", "-static", "-o"]).arg(&lab.job).arg(source).status();
+        let cc = Command::new("cc").args(["-O2", "-static", "-o"]).arg(&env.job).arg(source).status();
         match cc {
-            Ok(status) if status.success() => Ok(lab),
+            Ok(status) if status.success() => Ok(env),
             Ok(status) => Err(format!("cc could not build the job: {status}")),
             Err(why) => Err(format!("cc: {why}")),
         }
@@ -80,7 +80,7 @@ impl<'a> Lab<'a> {
         self.dir.join(name)
     }
 
-    /// The name of its directory, which no other lab has.
+    /// The name of its directory, which no other environment has.
     pub fn name(&self) -> String {
         self.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl<'a> Lab<'a> {
         vec![word(&self.job), "tree".into(), count.to_string(), word(ready)]
     }
 
-    /// A program that goes on for the life of the lab.
+    /// A program that goes on for the life of the environment.
     pub fn daemon(&self, mut command: Command) -> Result<(), String> {
         let name = name(&command);
         let child = command.spawn().map_err(|why| format!("{name}: {why}"))?;
@@ -146,7 +146,7 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// The processes that carry the lab's token: pinned first, then read again.
+    /// The processes that carry the environment's token: pinned first, then read again.
     fn marked(&self) -> Vec<PidFd> {
         let is_marked = |pid: u32| quell_sys::variable_lists(pid, MARK, &self.token) == Some(true);
         let own = std::process::id();
