@@ -260,7 +260,7 @@ fn library_caller() {
 
 fn call_library(lab: &TestEnv, restart: Option<&str>) -> Child {
     let mut command = Command::new(env::current_exe().expect("the tests themselves"));
-    command.args(["--exact", "crash::library_caller", "--ignored"]).current_dir(lab.dir());
+    command.args(["--exact", "recovery::crash::library_caller", "--ignored"]).current_dir(lab.dir());
     command.env("QUELL_HOME", lab.home()).env("QUELL_TEST_PROGRAM", lab.quell_path());
     command.envs(restart.map(|job| ("QUELL_TEST_RESTART", job)));
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tests themselves")

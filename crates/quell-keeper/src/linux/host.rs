@@ -1,4 +1,4 @@
-//! What a keeper serves besides its tree: clients, output, input, the owner, readiness, the process that started the job.
+//! What a keeper serves in addition to its tree: clients, output, input, the owner, readiness, the process that started the job.
 //! It lasts over all runs of the program. A job in the foreground has `Host::default()`: each part is empty and does nothing.
 
 use std::os::fd::AsFd;

@@ -119,7 +119,10 @@ impl Rules<'_> {
 
     /// The path in a value of which it is not known whether it is one.
     pub fn possible_path(&self, option: &str, value: &str) -> Verdict<Option<PathWord>> {
-        let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file";
+        let is_scheme = |scheme: &str| {
+            let is_name = scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+            is_name && !scheme.eq_ignore_ascii_case("file")
+        };
         if value.starts_with('-') || value.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) {
             return Ok(None);
         }

@@ -1,0 +1,281 @@
+//! Tables: which command lines are allowed, and with which code others are refused.
+
+mod lines;
+mod names;
+mod targets;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use quell_core::{Background, JobRequest};
+use tempfile::TempDir;
+
+use lines::{FOREIGN, ORDINARY};
+
+use super::command::read_command;
+use super::scope::Resolved;
+use super::*;
+
+/// A directory in which only these files exist.
+fn cwd() -> &'static Path {
+    static DIR: OnceLock<(PathBuf, TempDir)> = OnceLock::new();
+    let made = DIR.get_or_init(|| {
+        let dir = TempDir::new().expect("a directory");
+        let path = dir.path().canonicalize().expect("a path");
+        for name in ["tests/pkg", "tests_evil", "src", "pkg"] {
+            fs::create_dir_all(path.join(name)).expect("mkdir");
+        }
+        for name in ["pytest.ini", "tests/x.toml"] {
+            fs::write(path.join(name), "").expect("a file");
+        }
+        fs::write(path.join("tests/a.py"), "class TestX(Case):\n    pass\n").expect("a file");
+        (path, dir)
+    });
+    &made.0
+}
+
+/// `ok`, or the code of the refusal, with these scopes. `/srv` in a line stands for the working directory.
+fn judge(line: &str, scope: &[&str]) -> String {
+    judge_by(line, scope, &[], false)
+}
+
+/// The same, with what the policy allows, and whether it lists the program.
+fn judge_by(line: &str, scope: &[&str], allow: &[&str], listed: bool) -> String {
+    let line = line.replace("/srv", &cwd().display().to_string());
+    let words: Vec<OsString> = split_words(&line).into_iter().map(OsString::from).collect();
+    let scope = scope.iter().map(PathBuf::from).collect();
+    let plan = TestPlan { scope, ..TestPlan::new(JobRequest::new(words, Background::default())) };
+    let policy = TestPolicy {
+        allow: allow.iter().map(ToString::to_string).collect(),
+        commands_lift_scope: listed,
+        ..TestPolicy::default()
+    };
+    let checked = check(&policy, &plan, cwd(), Path::new("/none"));
+    checked.map_or_else(|refusal| refusal.code, |_| "ok".into())
+}
+
+/// Judges each line, and shows those that are not judged as expected.
+fn hold<'l>(rows: impl IntoIterator<Item = (&'l str, &'l str)>, judge: impl Fn(&str) -> String) {
+    let judged = rows.into_iter().map(|(line, expected)| (line, expected, judge(line)));
+    let wrong = judged.filter(|(_, expected, judged)| judged != expected);
+    let wrong: Vec<String> =
+        wrong.map(|(line, expected, judged)| format!("{line}: {judged}, not {expected}")).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_wrapper_hides_no_target() {
+    let wrong: Vec<String> = [
+        (&[][..], "env pytest-3 /out", "PATH_ABSOLUTE"),
+        (&[], "env -i A=/x pytest tests", "ok"),
+        (&[], "timeout 5 pytest-3 /out", "PATH_ABSOLUTE"),
+        (&[], "env timeout -k 1 5 nice -n 5 pytest ../x", "PATH_TRAVERSAL"),
+        (&[], "uv run --with x pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "uv run --with=pytest pytest tests", "ok"),
+        (&[], "uv run -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "coverage run -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "poetry run python -m pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "pipenv run python3 -Om pytest /etc", "PATH_ABSOLUTE"),
+        (&[], "timeout 5 go test /etc", "PATH_ABSOLUTE"),
+        (&[], "nice cargo test --manifest-path=/x/Cargo.toml", "PATH_ABSOLUTE"),
+        (&[], "pnpm exec vitest run ../x", "PATH_TRAVERSAL"),
+        (&[], "npx jest@29 /etc", "PATH_ABSOLUTE"),
+        (&[], "pnpm --filter x exec vitest run tests", "PATH_OPTION"),
+        (&[], "yarn workspace x jest tests", "PATH_OPTION"),
+        (&[], "cargo -C .. test", "PATH_OPTION"),
+        (&[], "env -C /etc pytest tests", "PATH_OPTION"),
+        (&[], "env --chdir=src pytest tests", "PATH_OPTION"),
+        (&[], "uv run --directory src pytest tests", "PATH_OPTION"),
+        (&[], "env PYTEST_ADDOPTS=/out pytest tests", "PATH_OPTION"),
+        (&["tests"], "env A=/x pytest tests", "ok"),
+        (&["tests"], "uv run sh src/x.sh pytest tests", "COMMAND_NOT_ALLOWED"),
+        (&["tests"], "uv run --env-file=/x pytest tests", "OPTION_NOT_ALLOWED"),
+        (&["tests"], "env pytest", "TARGET_REQUIRED"),
+    ]
+    .iter()
+    .filter_map(|(dirs, line, expected)| {
+        let judged = judge(line, dirs);
+        (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
+    })
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn ordinary_command_lines_pass_with_a_scope() {
+    let wrong: Vec<String> = ORDINARY
+        .iter()
+        .map(|line| format!("{line}: {}", judge(line, &["tests"])))
+        .filter(|judged| !judged.ends_with(": ok"))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let whole = [
+        "cargo test -p crate --lib name -- --nocapture",
+        "cargo nextest run --workspace",
+        "pytest .",
+        "pytest",
+    ];
+    for line in whole {
+        assert!(judge(line, &["."]).starts_with("ok"), "{line}: {}", judge(line, &["."]));
+    }
+}
+
+#[test]
+fn what_runs_or_loads_something_else_is_refused_with_a_scope_and_free_without_one() {
+    let wrong: Vec<String> = FOREIGN
+        .iter()
+        .map(|(line, expected)| (line, expected, judge(line, &["tests"])))
+        .filter(|(_, expected, judged)| judged != *expected)
+        .map(|(line, expected, judged)| format!("{line}: {judged}, not {expected}"))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for (line, expected) in FOREIGN.iter().filter(|(_, code)| code.ends_with("NOT_ALLOWED")) {
+        // A scope that leaves nothing out is one all the same.
+        assert_eq!(judge(line, &["."]), *expected, "{line}");
+        let free = judge(line, &[]);
+        assert!(!free.contains("NOT_ALLOWED"), "{line}: {free}");
+    }
+}
+
+#[test]
+fn half_a_command_line_is_no_reason_to_fall_over() {
+    let lines = ORDINARY.iter().chain(FOREIGN.iter().map(|(line, _)| line));
+    for line in lines {
+        let words = split_words(line);
+        for length in 0..=words.len() {
+            for scope in [&["tests"][..], &[]] {
+                let quoted: Vec<String> = words[..length].iter().map(|word| format!("'{word}'")).collect();
+                judge(&quoted.join(" "), scope);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_policy_can_allow_what_is_refused_with_a_scope() {
+    let scope = &["tests"][..];
+    for (allow, line, expected) in [
+        ("-p", "pytest -p xdist tests", "ok"),
+        ("-o pythonpath=*", "pytest -o pythonpath=src tests", "ok"),
+        ("-p no:logging", "pytest -p no:logging tests", "ok"),
+        ("-p no:logging", "pytest -p no:terminal tests", "OPTION_NOT_ALLOWED"),
+        ("-o pythonpath=*", "pytest -o filterwarnings=x tests", "OPTION_NOT_ALLOWED"),
+        ("--alluredir", "pytest --alluredir=out tests", "ok"),
+        ("--alluredir", "pytest --alluredir=/out tests", "PATH_ABSOLUTE"),
+        ("--rootdir", "pytest --rootdir=src tests", "ok"),
+        ("--timeout", "pytest --timeout src tests", "PATH_OPTION"),
+        ("--timeout", "pytest --timeout src[x tests", "PATH_OPTION"),
+        ("--basetemp", "pytest --basetemp=src tests", "PATH_PROTECTED"),
+        ("--junitxml", "pytest --junitxml=out tests", "ok"),
+        ("--junitxml", "pytest --junitxml=quell.toml tests", "PATH_PROTECTED"),
+        ("--reporters", "jest --reporters=x tests", "PATH_OPTION"),
+        ("--config", "jest --config=tests/x.toml tests", "ok"),
+        ("PYTHONPATH", "env PYTHONPATH=src pytest tests", "ok"),
+        ("-C", "cargo -C src test --manifest-path tests/x.toml", "PATH_OPTION"),
+        ("*", "cargo run --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
+    ] {
+        assert_eq!(judge_by(line, scope, &[allow], false), expected, "{line}");
+    }
+    assert_eq!(judge_by("make tests", scope, &[], true), "ok");
+    assert_eq!(judge_by("cargo run --manifest-path tests/x.toml", scope, &[], true), "COMMAND_NOT_ALLOWED");
+}
+
+#[test]
+fn words_are_parted_as_shlex_does_it() {
+    for (text, expected) in [
+        ("a b\tc\rd\ne", &["a", "b", "c", "d", "e"][..]),
+        ("a\u{a0}b\u{b}c\u{c}d\u{2003}e", &["a\u{a0}b\u{b}c\u{c}d\u{2003}e"]),
+        (r#""a\b\"c\\d""#, &[r#"a\b"c\d"#]),
+        (r"a\ b\\c", &[r"a b\c"]),
+        (r"'a\b' ''", &[r"a\b", ""]),
+        ("--junitprefix=a\u{a0}-k /out", &["--junitprefix=a\u{a0}-k", "/out"]),
+    ] {
+        assert_eq!(split_words(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn who_is_refused_for_want_of_a_target_is_told_what_would_be_one() {
+    for (line, hint) in [
+        ("cargo test", "--manifest-path"),
+        ("cargo nextest run", "--manifest-path"),
+        ("pytest", "files or directories"),
+    ] {
+        let decided = check_presence(&scope(&["tests"]), read_command(&split_words(line)).runner, &[], false);
+        assert!(decided.expect_err(line).hint.contains(hint), "{line}");
+    }
+}
+
+fn scope(dirs: &[&str]) -> Scope {
+    let cwd = PathBuf::from("/srv");
+    let dirs = dirs.iter().map(|dir| (cwd.join(dir), cwd.join(dir))).collect();
+    Scope { cwd, dirs, rule: "--scope".into() }
+}
+
+#[test]
+fn without_a_scope_all_below_the_working_directory_is_free() {
+    for (line, expected) in [
+        ("pytest", "ok"),
+        ("pytest src tests", "ok"),
+        ("pytest ../x", "PATH_TRAVERSAL"),
+        ("pytest none", "PATH_MISSING"),
+        ("pytest -p xdist --cov-config x.ini -o cache_dir=out/x tests", "ok"),
+        ("pytest --x=/etc/a=b", "PATH_ABSOLUTE"),
+        ("pytest --x=html:/out", "PATH_ABSOLUTE"),
+        ("go test -ldflags='-X a/b.V=1' -coverpkg ./... -exec x ./pkg", "ok"),
+        ("cargo test --target-dir out --config x", "ok"),
+        ("go test ./...", "ok"),
+        ("cargo test name", "ok"),
+        ("vitest run some-pattern", "ok"),
+        ("make /etc/passwd", "ok"),
+        ("python -m unittest anything", "ok"),
+        ("pytest --basetemp=.", "PATH_PROTECTED"),
+    ] {
+        assert_eq!(judge(line, &[]), expected, "{line}");
+    }
+    assert_eq!(judge("pytest", &["."]), "ok", "a scope of all leaves nothing out");
+}
+
+#[test]
+fn what_leads_out_through_a_link_is_refused() {
+    let scope = scope(&["tests"]);
+    let word = PathWord { path: "tests/link".into(), place: Place::Target, exists: true };
+    let written = PathBuf::from("/srv/tests/link");
+    for (real, code) in [
+        ("/etc", "PATH_SYMLINK_ESCAPE"),
+        ("/srv/src", "PATH_SYMLINK_ESCAPE"),
+        ("/srv/tests_evil/x", "PATH_SYMLINK_ESCAPE"),
+        ("/srv", "PATH_SYMLINK_ESCAPE"),
+        ("/srv/tests/other", ""),
+    ] {
+        let found = Resolved { written: written.clone(), real: real.into(), exists: true };
+        let decided = check_place(&scope, &word, &found);
+        assert_eq!(decided.err().map(|decision| decision.code).unwrap_or_default(), code, "{real}");
+    }
+}
+
+#[test]
+fn approval_is_a_flag_or_a_word_that_means_yes() {
+    let policy = TestPolicy { approval: true, approval_variable: "V".into(), ..TestPolicy::default() };
+    for (flag, variable, approved) in [
+        (true, None, true),
+        (false, None, false),
+        (false, Some("true"), true),
+        (false, Some("TRUE"), true),
+        (false, Some("Yes"), true),
+        (false, Some("1"), true),
+        (false, Some("0"), false),
+        (false, Some(""), false),
+        (false, Some("on"), false),
+        (false, Some("truest"), false),
+        (true, Some("no"), true),
+    ] {
+        let decided = check_approval(&policy, flag, variable.unwrap_or_default());
+        assert_eq!(decided.is_ok(), approved, "{flag} {variable:?}");
+        if let Err(decision) = decided {
+            assert_eq!(decision.code, "APPROVAL_REQUIRED");
+        }
+    }
+    assert!(check_approval(&TestPolicy::default(), false, "").is_ok());
+}
