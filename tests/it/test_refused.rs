@@ -360,11 +360,7 @@ fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
     }
     let own = lab.write("own.toml", &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
     let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own);
-    assert_eq!(
-        quell.command(["./pytest", "etc/passwd"]).finish().code(),
-        Some(0),
-        "a trusted project does"
-    );
+    assert_eq!(quell.command(["./pytest", "etc/passwd"]).finish().code(), Some(0), "a trusted project does");
 }
 
 #[test]

@@ -133,6 +133,7 @@ pub enum StartError {
 }
 
 impl StartError {
+    #[cfg(target_os = "linux")]
     /// Something that has no variant of its own.
     pub(crate) fn other(error: std::io::Error) -> Self {
         Self::Start(error.to_string())
