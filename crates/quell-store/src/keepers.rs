@@ -1,5 +1,5 @@
-//! Which processes keep a job. The record and the lock file are the user's, and so a job can write to them and lock them
-//! too; what a process is called and what it has open is the kernel's knowledge.
+//! Which processes keep a job. A job can write to its record and lock its lock file, because they belong to the same user. It
+//! can't change what the kernel says: the names of processes and the files that they have open.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -28,21 +28,20 @@ const SAYING: Duration = Duration::from_secs(1);
 /// How often the lock is tried meanwhile: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The signal by which a keeper is asked to look at its files, and to make again what was deleted of them. Processes that
-/// are no keepers ignore it.
+/// The signal that asks a keeper to look at its files and to restore what was deleted. Other processes ignore it.
 pub const KNOCK: Signal = Signal::URG;
-/// How long a keeper may take to do that, and how often it is looked whether it has: nothing tells.
+/// How long a keeper may take to do that, and how often to look whether it has: there is no event for it.
 const RESTORING: Duration = Duration::from_secs(3);
-/// How long it may take where only the state is missing: a job that is just beginning has none yet.
+/// How long it may take if only the state is missing: a job that is being started has none yet.
 const BEGINNING: Duration = Duration::from_millis(200);
 const RESTORED_LOOK: Duration = Duration::from_millis(5);
-/// How long the last stroke may take after an end is on record, before its keeper is asked whether that is true.
+/// How long after its end is on record a job may keep its lock, before its keeper is asked whether the record is true.
 const ENDING: Duration = Duration::from_millis(50);
 
-/// How many descriptors a look at a job's keepers and the stop of a lost job need at once, and some more.
+/// How many descriptors are needed to look at a job's keepers and to stop a lost job, and some more.
 const ROOM: usize = 24;
 
-/// Fails if this process has too few descriptors left to say that a job is lost: a keeper that it can't read is not gone.
+/// Fails if this process has too few descriptors left to call a job lost: a keeper that can't be read is not gone.
 pub fn check_room() -> io::Result<()> {
     quell_sys::check_room(ROOM)
 }
@@ -100,17 +99,17 @@ impl Keeper {
 
 /// Which process holds the lock of a job.
 enum Holder {
-    /// One that keeps it; or one that can't be seen from here, because it is in another PID namespace.
+    /// A keeper; or a process that can't be seen from here, because it is in another PID namespace.
     Keeper,
-    /// One that finishes its stop.
+    /// A process that finishes its stop.
     Finisher,
-    /// None of them: any process of this user can lock any file of this user.
+    /// Another process: any process of this user can lock the file.
     Stranger,
 }
 
 impl JobDir {
-    /// The processes that keep the job, whatever the record says: those with a keeper's name that have the job's lock open,
-    /// also one that was deleted, and the front of a job in the foreground, which is a quell and the parent of its keeper.
+    /// The processes that keep the job, whatever the record says: processes with a keeper's name that have the job's lock open,
+    /// also a deleted one, and the front of a job in the foreground, which is a quell and the parent of its keeper.
     pub fn keepers(&self) -> Vec<Keeper> {
         let mut found: Vec<Keeper> = Vec::new();
         for pid in quell_sys::pids().unwrap_or_default() {
@@ -145,7 +144,7 @@ impl JobDir {
         holds(process) || keeper.is_some_and(parent)
     }
 
-    /// Whether `pid` has the job's lock open, also one that was deleted.
+    /// Whether `pid` has the job's lock open, also a deleted one.
     fn is_open_in(&self, pid: u32) -> bool {
         self.times_open_in(pid) > 0
     }
@@ -162,8 +161,7 @@ impl JobDir {
         quell_sys::open_files(pid).filter(is_lock).count()
     }
 
-    /// Has the job's keepers make again what was deleted of its files, and waits for that; false if it has no keepers, or
-    /// ends meanwhile.
+    /// Makes the job's keepers restore its deleted files, and waits for that; false if it has no keepers, or ends meanwhile.
     pub(crate) fn have_restored(&self) -> bool {
         let (mut keepers, began) = (self.keepers(), Instant::now());
         let found = || self.live_path().exists() && self.spec().is_ok();
@@ -182,15 +180,15 @@ impl JobDir {
         !keepers.is_empty()
     }
 
-    /// Whether a keeper holds the job's directory. A keeper that has put the end on record has released it, so the job has
-    /// not ended, whatever the record says and wherever the lock is.
+    /// Whether a keeper has locked the job's directory. It releases the lock after it has put the end on record, so the job has not
+    /// ended, whatever the record says and wherever the lock file is.
     pub fn is_dir_held(&self) -> bool {
         let held = |dir: File| matches!(dir.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
         open_dir(self.dir()).is_ok_and(held)
     }
 
-    /// Waits while the record of a job that is kept says that it has ended: it ends at this moment; or the record was
-    /// rewritten, and then its keepers are asked to put it right. Whether it has ended.
+    /// Waits while the record of a job with a keeper says that it has ended: it ends at this moment; or the record was rewritten,
+    /// and then its keepers are asked to correct it. Returns whether it has ended.
     pub fn wait_for_true_end(&self) -> bool {
         let (began, mut keepers) = (Instant::now(), None);
         while self.has_ended() {
@@ -200,7 +198,7 @@ impl JobDir {
             if began.elapsed() >= RESTORING {
                 return false;
             }
-            // One that ends its job has a moment for that.
+            // A keeper that is ending its job needs a moment.
             if began.elapsed() >= ENDING {
                 for keeper in keepers.get_or_insert_with(|| self.keepers()) {
                     keeper.signal(KNOCK);
@@ -211,8 +209,7 @@ impl JobDir {
         false
     }
 
-    /// Says of a lock that another process holds whether the job is kept. Where it is not, the lock is taken away from its
-    /// holder: it proves nothing.
+    /// The liveness of a job whose lock another process holds. If that process is not a keeper, the lock file is replaced.
     pub(crate) fn held(&self, file: File) -> io::Result<Liveness> {
         let began = Instant::now();
         loop {
@@ -245,7 +242,7 @@ impl JobDir {
         if self.finisher().is_some() {
             return Holder::Finisher;
         }
-        // Twice in this very process: another thread of it has the lock.
+        // Twice in this process: another thread of it has the lock.
         if self.times_open_in(own) > 1 || self.have_restored() {
             return Holder::Keeper;
         }
@@ -261,8 +258,8 @@ impl JobDir {
         (living(id).is_some() && self.is_open_in(id.pid)).then_some(id)
     }
 
-    /// Takes the lock of a job whose keepers are known to be gone, whatever process holds the file: a new file takes its
-    /// place, locked before it can be found.
+    /// Takes the lock of a job whose keepers are known to be gone, also if a process holds it: a new file, locked before other
+    /// processes can find it, replaces it.
     pub fn seize(&self) -> io::Result<Liveness> {
         match quell_sys::open_private(&self.live_path(), quell_sys::OpenMode::Read) {
             Ok(file) => match file.try_lock() {
@@ -279,7 +276,7 @@ impl JobDir {
         let path = self.live_path();
         let new = path.with_file_name(format!(".{}.{}", self.id(), quell_sys::pid()));
         let file = match private_file().create_new(true).open(&new) {
-            // Another thread of this process is at it.
+            // Another thread of this process is doing it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Liveness::Finishing),
             other => other?,
         };
@@ -289,10 +286,10 @@ impl JobDir {
             other => other.map_err(io::Error::from),
         };
         let taken = file.try_lock().map_err(io::Error::from).and_then(|()| {
-            // Whether the program has run is not for the holder of the old one to say.
+            // The holder of the old one must not decide whether the program has run.
             (&file).write_all(BEGUN)?;
             exchange()?;
-            // What was there may be the lock of another process that was quicker: then it gets it back.
+            // If another process was quicker, this was its lock: it is put back.
             let (there, judged) = (fs::symlink_metadata(&new).ok(), old.metadata()?);
             let same = there.is_none_or(|there| there.ino() == judged.ino());
             if !same {
@@ -311,8 +308,7 @@ impl JobDir {
 }
 
 impl Home {
-    /// The jobs of this home that living keepers say they keep, whatever is left of their files. It takes a look at every
-    /// process.
+    /// The jobs of this home that have keepers, whatever is left of their files. This looks at every process.
     pub fn kept(&self) -> Vec<JobId> {
         let id = |(_, path): (PathBuf, PathBuf)| {
             let (dir, id) = lock_in(&path)?;
@@ -324,20 +320,20 @@ impl Home {
         found.into_iter().collect()
     }
 
-    /// Whether locks of its jobs may be in `dir`, which the kernel names: any process of the user can move them.
+    /// Whether locks of its jobs may be in `dir`, by the kernel's name for it: any process of the user can move them.
     fn may_have_locks_in(&self, dir: &Path) -> bool {
         let is_below = |home: &Path| dir.starts_with(home) && dir != home.join("jobs");
         is_below(self.dir()) || fs::canonicalize(self.dir()).is_ok_and(|real| is_below(&real))
     }
 }
 
-/// The directory and the job of a lock, by the path that the kernel tells of an open file.
+/// The directory and the job of a lock, by the kernel's path of an open file.
 fn lock_in(path: &Path) -> Option<(&Path, JobId)> {
     let name = path.file_name()?.to_str()?;
     Some((path.parent()?, name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?))
 }
 
-/// Whether this very process lives and has a keeper's name.
+/// Whether the process with this identity lives and has a keeper's name.
 pub(crate) fn is_keeper(id: ProcId) -> bool {
     living(id).is_some_and(|stat| is_named(&stat))
 }

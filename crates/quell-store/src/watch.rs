@@ -1,4 +1,4 @@
-//! Waiting for something to happen in jobs' directories.
+//! Waiting for changes in jobs' directories.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,20 +12,19 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// How often directories are looked at again where the kernel can't tell of changes: a user has 128 inotify instances,
-/// and there is no other event for a file that grows.
+/// How often to look without inotify: a user has 128 instances of it, and there is no other event for a file that grows.
 const RELOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How long after a change it is looked once more where a lock is watched: the kernel tells that a file was closed before
-/// it lets go of the lock on it.
+/// When to look once more after a change if a lock is watched: the kernel reports that a file was closed before it releases the
+/// lock.
 const ECHO: Duration = Duration::from_millis(10);
 
-/// Waits for changes in directories: files made, written to, closed, moved in or removed. Add first, then look, then wait:
-/// what happens in between is not missed.
+/// Waits for changes in directories: files made, written to, closed, moved in or removed. Add first, then look, then wait, so
+/// that no change is missed.
 #[derive(Debug)]
 pub struct Watch {
     fd: OwnedFd,
-    /// Whether changes are told. If not, `fd` is a timer, and at each of its ticks there may be some.
+    /// Whether `fd` reports changes. If not, it is a timer, and at each of its ticks there may be some.
     told: bool,
     /// Whether a lock is watched.
     locks: bool,
@@ -55,8 +54,7 @@ impl Watch {
         self.add_for(dir, WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::DELETE)
     }
 
-    /// The same for those who want to know of records that are replaced and of locks that are let go, and not of output
-    /// that is written. `path` may be a file.
+    /// The same for changes of records and released locks only, and not for output. `path` may be a file.
     pub fn add_quietly(&mut self, path: &Path) -> io::Result<()> {
         self.locks = true;
         self.add_for(path, WatchFlags::empty())
@@ -71,7 +69,7 @@ impl Watch {
         let added = if self.told { inotify::add_watch(&self.fd, dir, flags).map(|_| ()) } else { Ok(()) };
         match added {
             Ok(()) => Ok(()),
-            // The user has no watches left. What this one has seen so far may be news: the first tick says so.
+            // The user has no watches left. Changes seen so far are reported at the first tick.
             Err(Errno::NOSPC | Errno::NOMEM) => {
                 *self = Self { locks: self.locks, ..Self::timed()? };
                 Ok(())
@@ -83,8 +81,8 @@ impl Watch {
         }
     }
 
-    /// Waits until something has changed since the last call, or until `deadline`; says whether something has (or, where
-    /// the kernel can't tell, may have). Many changes are one.
+    /// Waits until something has changed since the last call, or until `deadline`. Returns whether something has (or, without
+    /// inotify, may have). Many changes are one.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         loop {
             if self.drain()? {
@@ -102,8 +100,7 @@ impl Watch {
         }
     }
 
-    /// Says whether something has changed since the last call, without waiting. For callers who poll the descriptor
-    /// together with others.
+    /// Whether something has changed since the last call. Does not wait: for callers that poll the descriptor with others.
     pub fn drain(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let mut changed = false;

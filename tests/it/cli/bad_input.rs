@@ -105,7 +105,7 @@ fn a_name_that_could_hide_the_id_of_another_job_is_refused() {
             assert!(done.stderr.contains("looks like the beginning of a job id"), "{name}: {}", done.stderr);
         }
     }
-    assert_eq!(lab.ids("jobs"), vec![job.id.clone()]);
+    assert_eq!(lab.ids("jobs"), std::slice::from_ref(&job.id));
 }
 
 #[test]

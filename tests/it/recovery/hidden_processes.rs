@@ -257,7 +257,9 @@ fn a_process_that_poses_as_the_keeper_of_another_job_is_not_passed_over() {
 const NAMESPACE: &str = "unshare -fp sleep $1 <&- >&- 2>&- & until init=$(pgrep -P $!); do :; done";
 
 /// A script that leaves a process whose first thread has exited.
-const THREADS: &str = "env -i QUELL_TEST_READY=$PWD/ready setsid $A leader-thread $T <&- >&- 2>&- &";
+const THREADS: &str = "mkfifo in-place
+    env -i QUELL_TEST_READY=$PWD/in-place setsid $A leader-thread $T <&- >&- 2>&- &
+    read line <in-place; echo >ready";
 
 /// What a stop says of a job that has left an orphan in a PID namespace that is not its own. The script `namespace` sets `init` to the
 /// first process there; `orphan` is a script that the job runs there, and it makes the file `ready`.

@@ -503,7 +503,7 @@ fn another_user_that_can_reach_the_socket_is_not_heard() {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args([
             "--exact",
-            "secrets::a_caller_of_the_socket",
+            "security::secrets::a_caller_of_the_socket",
             "--ignored",
             "--nocapture",
         ]);

@@ -99,8 +99,7 @@ impl Supervisor {
             Err(error) => {
                 let failure = self.job.not_executed(&error);
                 self.run.evidence.step(StepKind::StartFailed, error.to_string(), vec![]);
-                self.step(LifecycleEvent::StartFailed(failure.to_string()));
-                self.run.failed = Some(failure);
+                self.fail_start(failure);
             }
         }
     }

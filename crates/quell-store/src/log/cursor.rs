@@ -7,8 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Stream;
 
-/// How far a reader has come. Reading takes nothing away: who reads from here gets exactly what comes after. As text it
-/// is `o1234e56`, so that it can be handed around in one word.
+/// How far a reader has come. A reading from here gets exactly what comes after it. As text it is `o1234e56`: one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// How many bytes of standard output are before it.
@@ -40,7 +39,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A text that is no cursor.
+/// A text that is not a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no cursor: it looks like `o1234e56`, and an earlier reading of the log gave it")]
 pub struct InvalidCursor(String);
@@ -49,7 +48,7 @@ impl FromStr for Cursor {
     type Err = InvalidCursor;
 
     fn from_str(text: &str) -> Result<Self, InvalidCursor> {
-        // `parse` alone would let a sign through.
+        // `parse` alone would accept a sign.
         let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok());
         let parts = text.strip_prefix('o').and_then(|rest| rest.split_once('e'));
         parts

@@ -20,7 +20,7 @@ pub struct Line {
     pub offset: u64,
     /// Its bytes, without the line end; at most [`MAX_LINE`].
     pub bytes: Vec<u8>,
-    /// Whether there was a line end behind them. If not, the line goes on, or was never ended, or its end was cut.
+    /// Whether a line end follows them. If not, the line continues, or was never ended, or its end was cut.
     pub ended: bool,
     /// Whether the line is longer than [`MAX_LINE`] and goes on with the next one of this stream.
     pub split: bool,
@@ -71,7 +71,7 @@ impl Lines {
         Self { reader, piece, at: 0, stream: Stream::Stdout, time: 0, offset: 0, begun, cut: None, given }
     }
 
-    /// What was given out ends here: who reads on from here gets what follows, no byte lost or twice.
+    /// The end of what was given out: a reading from here gets what follows, without a byte lost or twice.
     pub fn cursor(&self) -> Cursor {
         self.given
     }
@@ -83,7 +83,7 @@ impl Lines {
         (self.at, self.begun, self.cut, self.given) = (0, [None, None], None, cursor);
     }
 
-    /// The next line that is whole (or longer than [`MAX_LINE`], or ended by a gap), or gap; none if there is none yet.
+    /// The next complete line (or one longer than [`MAX_LINE`], or ended by a gap), or gap; none if there is none yet.
     pub fn next_line(&mut self) -> io::Result<Option<LineOrCut>> {
         if let Some(cut) = self.cut.take() {
             return Ok(Some(self.give_cut(cut)));

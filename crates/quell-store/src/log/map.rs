@@ -1,4 +1,4 @@
-//! What is there of one stream, by its index alone: answers about any place in it without reading up to there.
+//! What is kept of one stream, by its index: questions about any place are answered without reading up to there.
 
 use std::io;
 use std::path::Path;
@@ -125,7 +125,7 @@ impl StreamMap {
         Ok(self.first())
     }
 
-    /// Where the last lines begin that are no more than `count` bytes together; amidst a line if that is longer. If that
+    /// Where the last lines begin that are not more than `count` bytes together; within a line if that is longer. If that
     /// is before `from`, any place before it will do.
     pub fn back_bytes(&self, count: u64, from: u64) -> io::Result<u64> {
         let mut left = count;
