@@ -149,13 +149,14 @@ impl Doubt {
             true => pid > root.pid && pid <= last,
             false => pid > root.pid || pid <= last,
         };
-        let here = quell_sys::pid_namespace(quell_sys::pid()).ok()?;
+        let me = quell_sys::pid();
+        let here = quell_sys::pid_namespace(me).ok()?;
         for _ in 0..FEW_PASSES {
             let mut pids = match quell_sys::pids() {
                 Ok(pids) => pids,
                 Err(error) => return Some(format!("the processes of this host can't be listed: {error}")),
             };
-            pids.retain(|pid| *pid != quell_sys::pid() && (wrapped || in_turn(*pid)));
+            pids.retain(|pid| *pid != me && (wrapped || in_turn(*pid)));
             let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
             let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
             let found: Vec<&Stat> = stats.iter().filter(|stat| self.is_foreign_orphan(stat, homes)).collect();
