@@ -77,7 +77,7 @@ fn options() -> Result<Options, String> {
                 let text = value()?;
                 let kinds = [Kind::Plain, Kind::Recycle, Kind::Points];
                 let kind = kinds.into_iter().find(|kind| kind.word() == text);
-                options.kind = Some(kind.ok_or(format!("there is no kind {text}"))?);
+                options.kind = Some(kind.ok_or(format!("unknown kind {text}"))?);
             }
             other => return Err(format!("{other}?")),
         }

@@ -93,7 +93,7 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a message for people on stderr. A failure to print is ignored: there is no other place to report it.
+/// Prints a message for people on stderr. A failure to print is ignored, because it could not be reported anywhere else.
 pub fn to_stderr(text: &str) {
     let _ = io::stderr().write_all(printable_lines(&hidden(text)).as_bytes());
 }

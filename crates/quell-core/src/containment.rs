@@ -60,7 +60,7 @@ impl ContainmentKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
-    /// A session and group of its own: there is no terminal to share.
+    /// A session and group of its own. Used if the caller has no terminal.
     Own,
     /// The caller's, so that the terminal's keys and the shell's job control reach it as without quell.
     Shared,

@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether there is no limit.
+    /// Whether no limit is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

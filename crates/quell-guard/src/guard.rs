@@ -69,7 +69,7 @@ impl Guard {
         self.grant(verb, decision)
     }
 
-    /// Allows or refuses a verb where there is no home, so no log.
+    /// Allows or refuses a verb. Used without a home, so nothing is logged.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
         Ok(Permit { verb, decision, guard: None })
@@ -157,7 +157,7 @@ impl Guard {
 pub struct Permit {
     verb: Verb,
     decision: Decision,
-    /// Logs the result; none where there is no log.
+    /// Logs the result. Does nothing without a log.
     guard: Option<Guard>,
 }
 

@@ -34,6 +34,7 @@ pub const KNOCK: Signal = Signal::URG;
 const RESTORING: Duration = Duration::from_secs(3);
 /// How long it may take if only the state is missing: a job that is being started has none yet.
 const BEGINNING: Duration = Duration::from_millis(200);
+/// How often the files are checked while keepers restore them. A watch would need the files that are missing.
 const RESTORED_LOOK: Duration = Duration::from_millis(5);
 /// How long after its end is on record a job may keep its lock, before its keeper is asked whether the record is true.
 const ENDING: Duration = Duration::from_millis(50);

@@ -150,7 +150,7 @@ impl Unit {
         quell_sys::pids().unwrap_or_default().iter().filter(|pid| is_in(pid) && lives(pid)).count()
     }
 
-    /// Whether there is no such unit. A unit that runs without its file exists.
+    /// Whether the unit does not exist. A unit that runs without its file exists.
     pub(super) fn is_unknown(&self) -> bool {
         self.get("LoadState") == "not-found" && self.state() == "inactive"
     }

@@ -25,7 +25,7 @@ pub struct Backoff {
     rules: RestartRules,
     restarts: u32,
     delay: Duration,
-    /// Why there is no other run, once the end of the job was asked for.
+    /// The cause and the actor of a stop request. If set, the program is not started again.
     pub ending: Option<(Cause, Actor)>,
 }
 

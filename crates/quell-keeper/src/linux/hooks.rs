@@ -122,7 +122,7 @@ impl Helper<'_> {
 
     pub(super) fn hook_failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
         let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
-        // If this can't be written, there is no other place to report it to.
+        // A failure to write this could not be reported anywhere else.
         if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
             let _ = job.log_event(&JobEvent::new(&spec, now(), run, what));
         }

@@ -6,8 +6,8 @@ use quell::{Cursor, Error, Job};
 use super::Flow;
 use super::print::Printer;
 
-/// Prints what there is and what comes, until the job has ended or there is no reader; how far it came, and how many lines were
-/// too long to be matched as a whole.
+/// Prints the log and follows it until the job ends or the reader of our output is gone. Returns the position after the last
+/// line, and the number of lines that were too long to be matched as a whole.
 pub fn follow(job: &Job, query: &LogQuery, printer: &mut Printer) -> Result<(Cursor, u64), Error> {
     let failed = || Error::io(job.dir().dir());
     // Before the first look, so that nothing falls between the two.
