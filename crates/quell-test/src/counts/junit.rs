@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use quell_store::JobDir;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
@@ -35,6 +36,11 @@ impl ReportFile {
     pub fn before_run(cwd: &Path, name: PathBuf) -> Self {
         let path = cwd.join(&name);
         Self { before: state(&path), path, name }
+    }
+
+    /// The report in the directory of a job, which did not exist before the run.
+    pub fn of_job(job: &JobDir) -> Self {
+        Self { path: job.report(), name: PathBuf::new(), before: None }
     }
 
     /// Reads the report, if the run has written it.
@@ -119,7 +125,7 @@ pub(super) fn read(bytes: &[u8]) -> Suite {
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
     let counts = TestCounts { passed, failed, skipped, errors, complete, source: "junit".into() };
-    let found = FoundTests { counts, names, ..FoundTests::default() };
+    let found = FoundTests { counts, names, reported: complete, ..FoundTests::default() };
     Suite { found: suites.then_some(found), problem }
 }
 
@@ -139,7 +145,7 @@ enum CameTo {
 
 use CameTo::{Broke, Failed, Passed, Skipped};
 
-/// `class.name`, or the part of it that is there.
+/// `class.name`, or the part of it that is there; the node of pytest if the file is named: `tests/test_a.py::TestX::test_y`.
 fn name(element: &BytesStart<'_>) -> String {
     let value = |key: &str| {
         let attribute = element.attributes().flatten().find(|attribute| attribute.key.as_ref() == key)?;
@@ -149,6 +155,17 @@ fn name(element: &BytesStart<'_>) -> String {
         Some(text.unwrap_or(raw)).filter(|text| !text.is_empty())
     };
     let (class, name) = (value("classname"), value("name"));
+    if let (Some(file), Some(name)) = (value("file"), &name)
+        && let Some(module) = file.strip_suffix(".py").map(|stem| stem.replace('/', "."))
+    {
+        match class.as_deref().map(|class| class.strip_prefix(&module)) {
+            // The file itself can't be loaded.
+            None => return file,
+            Some(Some(classes)) => return format!("{file}{}::{name}", classes.replace('.', "::")),
+            // The test is inherited from a class of another file.
+            Some(None) => {}
+        }
+    }
     match (class, name) {
         (Some(class), Some(name)) => format!("{class}.{name}"),
         (class, name) => class.or(name).unwrap_or_else(|| "?".into()),
