@@ -66,9 +66,10 @@ impl Followed {
             for event in feed.read()? {
                 match event.what {
                     EventKind::RootExited { .. } if !self.is_stopping => self.exited_by_itself = true,
-                    EventKind::TimedOut | EventKind::StopAsked { .. } | EventKind::Asked { .. } => {
-                        self.is_stopping = true;
-                    }
+                    EventKind::TimedOut
+                    | EventKind::StopAsked { .. }
+                    | EventKind::Asked { .. }
+                    | EventKind::Lost { .. } => self.is_stopping = true,
                     _ => {}
                 }
             }
