@@ -18,7 +18,7 @@ fn lead(timeout: Duration) -> Duration {
 
 /// What was seen of a run.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
+pub(super) struct ObservedRun {
     /// The command exited before a stop was asked for.
     pub exited_by_itself: bool,
     /// Its other processes had to be stopped.
@@ -31,8 +31,8 @@ pub(super) struct Followed {
 }
 
 /// Follows the job until it has ended.
-pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<Followed> {
-    let mut seen = Followed::default();
+pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<ObservedRun> {
+    let mut seen = ObservedRun::default();
     let mut feed = EventFeed::new(job);
     let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
     if !seen.wait_for_root(job, &mut feed, soon)? {
@@ -56,7 +56,7 @@ pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Re
     Ok(seen)
 }
 
-impl Followed {
+impl ObservedRun {
     /// Waits until the command itself has exited, or a stop of the job is under way. False if `until` comes first.
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;

@@ -12,7 +12,7 @@ use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 use crate::check::Checked;
 use crate::counts::{Counter, ReportFile, TestCounts};
-use crate::follow::{Followed, follow};
+use crate::follow::{ObservedRun, follow};
 use crate::output::{self, StreamText};
 use crate::runners::Runner;
 use crate::status::{FinishedRun, status};
@@ -174,7 +174,7 @@ impl TestAnswer {
         self.error = Some(TestError { code: error.code().into(), message: error.to_string(), hint });
     }
 
-    fn take_receipt(&mut self, receipt: &Receipt, followed: &Followed) {
+    fn take_receipt(&mut self, receipt: &Receipt, followed: &ObservedRun) {
         self.duration = receipt.ended.at;
         self.ended = receipt.ended.wall;
         self.command.clone_from(&receipt.job.command);
