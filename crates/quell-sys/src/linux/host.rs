@@ -38,6 +38,7 @@ pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<V
         let left = deadline.saturating_duration_since(Instant::now());
         Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
     });
+    let _dropped = super::memory::drop_code_pages();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),

@@ -31,7 +31,7 @@ pub use host::{
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
 };
-pub use memory::drop_code_pages;
+pub use memory::drop_code_pages_in_wait;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
