@@ -70,8 +70,7 @@ impl JobDir {
 
 /// The last whole line; everything if there is none.
 fn last_line(bytes: &[u8]) -> &[u8] {
-    match bytes.iter().rposition(|byte| *byte == b'\n') {
-        Some(end) => bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
-        None => bytes,
-    }
+    let Some(end) = memchr::memrchr(b'\n', bytes) else { return bytes };
+    let start = memchr::memrchr(b'\n', &bytes[..end]).map_or(0, |before| before + 1);
+    &bytes[start..end]
 }
