@@ -1,5 +1,6 @@
 //! The small gc that `start` runs now and then.
 
+use std::fs::Metadata;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -23,19 +24,19 @@ impl Quell {
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
-        let old = match quell_sys::open_private(&path, OpenMode::Read) {
-            Ok(file) => Some(file),
+        let old = match quell_sys::open_private_found(&path, OpenMode::Read) {
+            Ok(old) => Some(old),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let Some(stamp) = old else {
+        let Some((stamp, found)) = old else {
             quell_sys::open_private(&path, OpenMode::Append).map_err(failed)?;
             return Ok(None);
         };
         // A time in the future comes from another clock.
         let due = |time: SystemTime| time.elapsed().map_or(true, |age| age >= EVERY);
-        let is_due = || stamp.metadata()?.modified().map(due);
-        if !is_due().map_err(failed)? || stamp.try_lock().is_err() || !is_due().map_err(failed)? {
+        let is_due = |found: Metadata| found.modified().map(due).map_err(failed);
+        if !is_due(found)? || stamp.try_lock().is_err() || !is_due(stamp.metadata().map_err(failed)?)? {
             return Ok(None);
         }
         // Where `gc` is refused, nothing is removed automatically either.

@@ -136,12 +136,15 @@ fn envelope(verb: &str, data: &impl Serialize) -> String {
 const AT_ONCE: usize = 64;
 
 /// Does the same with many jobs, some of them at a time, and shows what became of each to `each`, in their order and as soon
-/// as it is known. Where there can be no threads, one after the other.
+/// as it is known. Where there can be no threads, one after the other. A single one needs none.
 fn at_once<T: Send>(
     jobs: &[quell::Job],
     act: impl Fn(&quell::Job) -> Result<T, Error> + Sync,
     mut each: impl FnMut(&quell::Job, Result<T, Error>),
 ) {
+    if let [job] = jobs {
+        return each(job, act(job));
+    }
     let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
     let work = |tell: mpsc::Sender<(usize, Result<T, Error>)>| {
         while let at = next.fetch_add(1, Ordering::Relaxed)

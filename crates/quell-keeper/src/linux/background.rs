@@ -316,7 +316,7 @@ fn open_stdio(
     };
     let output = pipes.for_program();
     if let Some(master) = pipes.terminal() {
-        host.input = ProgramInput::open(master.try_clone().map_err(other)?, true).map_err(other)?;
+        host.input = ProgramInput::open(quell_sys::duplicate(master).map_err(other)?, true).map_err(other)?;
         let stdio = ChildStdio { descriptors: [output[0]; 3], terminal: true };
         return Ok((stdio, quell_sys::null().map_err(other)?));
     }
@@ -328,12 +328,12 @@ fn open_stdio(
         }
         Stdin::File(file) => {
             let first = supervisor.run.number == 1;
-            let read = if first { stdin.try_clone() } else { quell_sys::open_to_read(file) };
+            let read = if first { quell_sys::duplicate(stdin) } else { quell_sys::open_to_read(file) };
             let read = read.map_err(other)?;
             host.input = ProgramInput::from_file(&read).map_err(other)?;
             read
         }
-        Stdin::Null | Stdin::Inherited => stdin.try_clone().map_err(other)?,
+        Stdin::Null | Stdin::Inherited => quell_sys::duplicate(stdin).map_err(other)?,
     };
     let stdio = ChildStdio { descriptors: [input.as_raw_fd(), output[0], output[1]], terminal: false };
     Ok((stdio, input))

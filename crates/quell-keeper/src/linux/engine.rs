@@ -224,7 +224,7 @@ impl Supervisor {
             self.ask_stop(Cause::Timeout, Actor::Quell, mode);
         }
         if self.timers.take_due(KeeperTimer::TrimMemory, now) {
-            quell_sys::drop_code_pages();
+            quell_sys::drop_code_pages_in_wait();
         }
         if self.run.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.await_exec();

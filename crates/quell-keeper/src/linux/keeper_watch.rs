@@ -223,7 +223,7 @@ impl KeeperWatch {
             self.keeper.signal(Signal::CONT);
         }
         if self.timers.take_due(WatchTimer::TrimMemory, now) {
-            quell_sys::drop_code_pages();
+            quell_sys::drop_code_pages_in_wait();
         }
         let overdue = [WatchTimer::Answer, WatchTimer::Phase].map(|timer| self.timers.take_due(timer, now));
         if overdue.contains(&true) {

@@ -313,6 +313,9 @@ impl Environment {
     fn settings(&self, approval: &str) -> Result<Vec<(&'static Key, String, String)>, Error> {
         let mut settings = Vec::new();
         for (name, value) in &self.0 {
+            if !name.as_encoded_bytes().starts_with(b"QUELL_") {
+                continue;
+            }
             let name = one_line(&name.to_string_lossy());
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
             if name == approval
