@@ -97,6 +97,13 @@ impl MemberLog {
         self.members.insert(member.id, member);
     }
 
+    /// Notes a member that a lost keeper had reported. Its command is read again when it is seen: the report may have come
+    /// before it became its program.
+    pub fn recall(&mut self, member: Member) {
+        self.comms.entry(member.id).or_default();
+        self.add(member);
+    }
+
     /// The particulars of those of `ids` that were seen.
     pub fn of(&self, ids: &[ProcId]) -> Vec<Member> {
         ids.iter().filter_map(|id| self.members.get(id)).cloned().collect()
