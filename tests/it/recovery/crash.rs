@@ -464,7 +464,10 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             assert!(job.wait_over(PATIENCE), "{what}");
             let receipt = job.receipt().expect("a receipt");
             let members = receipt["members"].as_array().cloned().unwrap_or_default();
-            assert_eq!(members.len(), 3, "{what}: {receipt:#}");
+            // With its keeper a PID namespace ends. The keeper reports members when the root exits, and no process sees them
+            // later.
+            let all_known = root_exits || setting.contain != Contain::Pidns;
+            assert!(members.len() == 3 || !all_known, "{what}: {receipt:#}");
             let id = &receipt["root"]["id"];
             // In a PID namespace the record names its init.
             assert!(
@@ -476,7 +479,7 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             assert_eq!(of_root["fate"], died, "{what}: {receipt:#}");
             for other in members.iter().filter(|member| member["pid"] != id["pid"]) {
                 let command = other["command"].as_str().unwrap_or_default();
-                assert!(command.starts_with("sleep"), "{what}: {receipt:#}");
+                assert!(command.starts_with("sleep") || !all_known, "{what}: {receipt:#}");
                 assert_eq!(other["fate"], "killed", "{what}: {receipt:#}");
             }
             let kind = if root_exits { "exited" } else { "signaled" };
@@ -486,7 +489,7 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             let (exited, killed) = (place("root_exited").expect("an exit"), place("kill").expect("a kill"));
             assert_eq!(exited < killed, root_exits, "{what}: {receipt:#}");
             let tree = lab.quell("tree").args([&job.id]).finish().stdout;
-            assert!(tree.contains("3 processes were seen"), "{what}: {tree}");
+            assert!(tree.contains(&format!("{} process", members.len())), "{what}: {tree}");
         }
     }
 }

@@ -61,7 +61,11 @@ impl MemberLog {
             if let Some(comm) = self.comms.get_mut(&id).filter(|comm| **comm != stat.comm) {
                 comm.clone_from(&stat.comm);
                 member.uid = quell_sys::uid_of(stat.pid).unwrap_or(member.uid);
-                member.command = short_command(&quell_sys::cmdline(stat.pid), &stat.comm);
+                // The command line of a process that is exiting can't be read any more.
+                let words = quell_sys::cmdline(stat.pid);
+                if !words.is_empty() {
+                    member.command = short_command(&words, &stat.comm);
+                }
             }
             return;
         }
