@@ -80,8 +80,10 @@ fn is_gone_after_a_sweep(actor: Actor) {
             && (!actor.needs_hold || setting.contain != Contain::Reaper)
     };
     let settings: Vec<Setting> = Setting::all().into_iter().filter(fits).collect();
-    let cases: Vec<Case> =
-        (0..repeats().unwrap_or(1)).flat_map(|_| settings.clone()).map(|setting| Case { actor, setting }).collect();
+    let cases: Vec<Case> = (0..repeats().unwrap_or(1))
+        .flat_map(|_| settings.clone())
+        .map(|setting| Case { actor, setting })
+        .collect();
     all_hold(2, &cases, |case| check(case).map_err(|why| format!("{case}: {why}")));
 }
 
