@@ -282,10 +282,10 @@ impl Supervisor {
             return;
         }
         self.read_last_output();
-        self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
         self.report(&KeeperEvent::RootExited(outcome.clone()));
-        // A keeper that was lost since may have recorded it.
+        // A keeper that was lost since may have reported and recorded it.
         if self.run.engine.life.root().is_none() {
+            self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.record_event(EventKind::RootExited { outcome: outcome.clone() });
         }
         self.host.close_input();

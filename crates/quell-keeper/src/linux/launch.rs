@@ -48,7 +48,8 @@ impl Supervisor {
         if let Some(root) = containment.root() {
             let cgroup = containment.cgroup_path().map(|path| path.to_owned());
             let (held, inner) = (containment.kind(), containment.recorded().inner);
-            self.report(&KeeperEvent::Born { held, root, inner, cgroup });
+            let member = containment.root_member();
+            self.report(&KeeperEvent::Born { held, root, inner, cgroup, member });
         }
         fault_point(FaultPoint::BirthTold);
         let warnings = self.run.evidence.warnings.len();

@@ -58,12 +58,12 @@ pub fn open_private_found(path: &Path, to: OpenMode) -> io::Result<(File, Metada
     let file = open(path, flags).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => no_file("it is a link, which quell never makes there"),
         // A fifo without a reader, or a socket.
-        Some(libc::ENXIO) => no_file("it is no regular file"),
+        Some(libc::ENXIO) => no_file("it is not a regular file"),
         _ => error,
     })?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(no_file("it is no regular file"));
+        return Err(no_file("it is not a regular file"));
     }
     if !is_trusted(&found) {
         let why = format!("it belongs to another user (uid {})", found.uid());

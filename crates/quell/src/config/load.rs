@@ -245,7 +245,12 @@ impl Loaded {
             Form::Words => format!("{},{text}", self.config.start.mask.join(",")),
         };
         if (key.set)(&mut self.config, &text).is_ok() {
-            let text = if key.form == Form::Words { self.config.start.mask.join(",") } else { text };
+            let text = match key.form {
+                Form::Words => self.config.start.mask.join(","),
+                // A number without a unit is in seconds.
+                Form::Text if key.is_duration() && text.ends_with(|c: char| c.is_ascii_digit()) => text + "s",
+                Form::Text | Form::Flag | Form::Count => text,
+            };
             self.note(key.full, text, source);
         }
     }
