@@ -10,7 +10,7 @@ use quell_core::{Decision, Timestamp};
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
-use crate::Effect;
+use crate::{Effect, Error, Result};
 
 /// A log of this size is renamed and a new one begun. One old log is kept.
 const CAP: u64 = 16 << 20;
@@ -116,7 +116,17 @@ fn old_path(home: &Home) -> PathBuf {
     home.dir().join("audit.1.jsonl")
 }
 
-pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
+/// Adds a line. The error names the file that is in the way.
+pub(super) fn append(home: &Home, line: &AuditLine) -> Result<()> {
+    let (file, size) = write(home, line).map_err(Error::io(path(home)))?;
+    if size > CAP && file.try_lock().is_ok() {
+        rotate(home, &file).map_err(Error::io(old_path(home)))?;
+    }
+    Ok(())
+}
+
+/// Returns the file, and its size.
+fn write(home: &Home, line: &AuditLine) -> io::Result<(File, u64)> {
     let short = |text: &str| -> String { text.chars().take(LONGEST).collect() };
     let actor = Asker {
         job: line.actor.job.as_deref().map(short),
@@ -139,14 +149,15 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     bytes.push(b'\n');
     // Appended in one write, so lines that other processes write at the same time are not mixed with it.
     file.write_all(&bytes)?;
-    if size + bytes.len() as u64 > CAP && file.try_lock().is_ok() {
-        // Another process that finds the file too long waits for the lock, or finds a new file here: it is renamed once.
-        let is_it = |here: fs::Metadata, it: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
-        if is_it(fs::symlink_metadata(&path)?, file.metadata()?) {
-            fs::rename(&path, old_path(home))?;
-        }
-    }
-    Ok(())
+    Ok((file, size + bytes.len() as u64))
+}
+
+/// Renames the file that is too long, which this process has locked. Another process that finds it too long does not get the
+/// lock, or finds that it has been renamed.
+fn rotate(home: &Home, file: &File) -> io::Result<()> {
+    let (path, it) = (path(home), file.metadata()?);
+    let is_it = |here: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
+    if fs::symlink_metadata(&path).is_ok_and(is_it) { fs::rename(&path, old_path(home)) } else { Ok(()) }
 }
 
 /// Whether the last line of the file, which had this size, is cut. A line that another process is writing can be seen in parts,

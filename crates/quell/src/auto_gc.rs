@@ -4,7 +4,9 @@ use std::fs::Metadata;
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use quell_guard::{Guard, Verb};
 use quell_sys::OpenMode;
+use serde_json::json;
 
 use crate::gc::collect;
 use crate::{DryRun, Error, GcReport, GcRules, Quell, Result};
@@ -40,13 +42,18 @@ impl Quell {
             return Ok(None);
         }
         // Where `gc` is refused, nothing is removed automatically either.
-        let policy = crate::Config::load_here()?.config.guard;
-        if !quell_guard::decide_verb(&policy, quell_guard::Verb::Gc).allowed {
-            return Ok(None);
-        }
+        let config = crate::Config::load_here()?.config;
+        let guard = Guard::new(self.home(), config.guard.clone()).masking(config.mask());
+        let Ok(permit) = guard.permit_act(Verb::Gc) else { return Ok(None) };
         // Before the work, so that one that fails is not tried again at each start.
         let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
-        collect(self.home(), rules, DryRun::No, Some(AT_ONCE)).map(Some)
+        let report = collect(self.home(), rules, DryRun::No, Some(AT_ONCE))?;
+        let GcReport { removed, bytes, remains, .. } = &report;
+        if !removed.is_empty() || *remains > 0 {
+            let result = json!({ "removed": removed.len(), "bytes": bytes, "remains": remains });
+            permit.record("automatic", &result, None)?;
+        }
+        Ok(Some(report))
     }
 }

@@ -39,7 +39,7 @@ mod linux {
 
     pub use crate::admit::{AccessRequest, permit, record_start, record_stop};
     pub use crate::config::{Config, Loaded};
-    pub use crate::diagnostics::log_to_variable;
+    pub use crate::diagnostics::EventLog;
     pub use crate::list::list;
     pub use crate::logs::LogWatch;
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};

@@ -56,6 +56,17 @@ pub(crate) fn options_are_refused(cases: &[&[&str]]) {
 }
 
 #[test]
+fn a_very_long_word_is_not_echoed_whole() {
+    let lab = TestEnv::as_me();
+    let word = "x".repeat(100_000);
+    for words in [&["run", "--", &word][..], &["start", "--", &word], &["status", &word]] {
+        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        one_clear_line(&done, done.code().filter(|code| *code != 0).expect("a failure"));
+        assert!(done.stderr.len() < 10_000 && done.stderr.contains("xx…"), "{} bytes", done.stderr.len());
+    }
+}
+
+#[test]
 fn an_unknown_signal_is_an_error_and_never_a_kill() {
     options_are_refused(&[
         &["--signal", "NOPE"],
