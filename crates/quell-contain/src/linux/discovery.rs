@@ -5,7 +5,7 @@
 //!   not older than the job, the init of a PID namespace, or in a shared session at least the marker or the cgroup. A
 //!   record can be rewritten by any process of the user, a session can't;
 //! - it is in the job's cgroup;
-//! - it carries the job's marker, in a cgroup of the job's starter or keeper (`audit.rs`);
+//! - it carries the job's marker, in a cgroup of the job's starter or keeper (`marker_search.rs`);
 //! - its keeper has put it on record as a member: pid and start time. It is not older than the job and runs as this
 //!   user, so that a forged record leads nobody to another user's process;
 //! - its parent is a member;
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use quell_core::{ContainmentKind, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
-use super::audit::{self, Mark};
 use super::cgroup_fs::{Cgroup, cgroup2_mount, dir_of, v2_path};
-use super::doubt::Doubt;
 use super::keeper_cgroup::usual_homes;
+use super::marker_search::{self, Mark};
 use super::member_log::identity;
+use super::possible_members::Doubt;
 use super::walk::{Below, Pinned, ProcessRef, pin, walk_below};
 
 /// A chase ends when no process was born for this long and in this many looks.
@@ -279,7 +279,7 @@ impl<'a> Discovery<'a> {
         };
         let held = |dir: PathBuf| self.cgroups.iter().any(|cgroup| dir.starts_with(cgroup.path()));
         // In a threaded cgroup there may be a thread of it that is not the first.
-        let threads = || audit::threads(pid).filter_map(|thread| hierarchy.dir(thread));
+        let threads = || marker_search::threads(pid).filter_map(|thread| hierarchy.dir(thread));
         let is_inside = hierarchy.dir(pid).is_some_and(held) || threads().any(held);
         if is_inside { HeldVia::Cgroup } else { HeldVia::Loose }
     }
@@ -294,7 +294,7 @@ impl<'a> Discovery<'a> {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
         let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
-        leads || self.via(stat.pid) == HeldVia::Cgroup || audit::bears(stat.pid, self.mark.marker)
+        leads || self.via(stat.pid) == HeldVia::Cgroup || marker_search::bears(stat.pid, self.mark.marker)
     }
 
     /// Whether a process that the record names as a member may be signalled for that.
@@ -306,7 +306,7 @@ impl<'a> Discovery<'a> {
 
     /// Whether it is not older than the job: than its root, if the record and the id agree on when that started.
     fn is_young(&self, stat: &Stat) -> bool {
-        stat.start >= super::doubt::start_of(self.left.id, self.left.root)
+        stat.start >= super::possible_members::start_of(self.left.id, self.left.root)
     }
 
     fn is_at_home(&self, pid: u32) -> bool {

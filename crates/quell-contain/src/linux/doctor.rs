@@ -115,7 +115,7 @@ fn ability(name: &str, ok: bool, detail: String) -> Ability {
 
 /// Makes a cgroup as a job would, and removes it again.
 fn try_cgroup() -> Result<String, String> {
-    let id = super::birth::new_job_id().map_err(|error| error.to_string())?;
+    let id = super::job_id::new_job_id().map_err(|error| error.to_string())?;
     let made = cgroup_fs::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
     let found =
         made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));

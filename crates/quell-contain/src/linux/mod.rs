@@ -1,19 +1,19 @@
 //! Linux: reaper, cgroup, systemd scope, PID namespace.
 
-mod audit;
 mod backend;
-mod birth;
 mod cgroup_fs;
 mod containment;
 mod discovery;
 mod doctor;
-mod doubt;
+mod job_id;
 mod keeper_cgroup;
+mod marker_search;
 mod member_log;
 mod member_set;
-mod place;
+mod orphaned_cgroup;
+mod possible_members;
+mod recorded_cgroup;
 mod recover;
-mod remains;
 mod stale_cgroup;
 mod stop;
 mod stop_engine;
@@ -22,16 +22,16 @@ mod walk;
 
 use quell_core::ProcId;
 
-pub use audit::MARK_VARIABLE;
 pub use backend::defeated_by;
-pub use birth::new_job_id;
 pub use containment::{Birth, Containment, KeeperReport, SpawnError};
 pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;
-pub use doubt::earliest_start;
+pub use job_id::new_job_id;
 pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
+pub use marker_search::MARK_VARIABLE;
+pub use orphaned_cgroup::{Remains, living_keeper, note_home, remains};
+pub use possible_members::earliest_start;
 pub use recover::{Recovered, look_for, may_live, recover};
-pub use remains::{Remains, living_keeper, note_home, remains};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, Round};
 pub use stop_engine::{Pace, StopEngine, Tree};

@@ -15,7 +15,7 @@ use quell_sys::{Polled, Sent, Sources};
 use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
 use super::member_log::{MemberLog, identity};
-use super::place::RecordedCgroup;
+use super::recorded_cgroup::RecordedCgroup;
 use super::stop::Round;
 use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};

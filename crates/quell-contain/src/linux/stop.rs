@@ -7,13 +7,13 @@ use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
-use super::audit::{self, Mark};
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
 use super::containment::Containment;
-use super::doubt::{Doubt, named};
+use super::marker_search::{self, Mark};
 use super::member_log::{MemberLog, identity};
 use super::member_set::MemberSet;
+use super::possible_members::{Doubt, named};
 use super::walk::{Below, Pinned, pin};
 
 /// How often the set of those to be asked is taken down, because somebody had died meanwhile.
@@ -44,7 +44,7 @@ impl Containment {
     fn is_foreign(&self, pid: u32) -> bool {
         !self.preexisting_children.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
-            && !audit::bears(pid, &self.marker)
+            && !marker_search::bears(pid, &self.marker)
     }
 
     /// The living children that may be the job's, or orphans of what our caller had started: they don't carry the marker,
@@ -358,7 +358,7 @@ impl Containment {
     pub fn audit(&mut self, patience: Duration) -> (Round, io::Result<Vec<ProcId>>) {
         let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
         let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
-        audit::audit(&mark, &mut self.member_log, patience)
+        marker_search::audit(&mark, &mut self.member_log, patience)
     }
 
     /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.

@@ -89,7 +89,7 @@ pub fn keeper_main(
     let nested = request.as_background().is_some_and(|background| background.nested);
     let fork = || if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
     // The caller may live long and may not collect its children, so this process exits soon.
-    // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
+    // Until the standby has its lock, it looks like an orphan of another job (see `possible_members.rs`). So this process adopts it, and
     // waits for that.
     let forked =
         quell_sys::set_subreaper().and_then(|()| quell_sys::pipe()).and_then(|pipe| Ok((pipe, fork()?)));

@@ -14,7 +14,7 @@ use rustix::fs::XattrFlags;
 
 use super::cgroup_fs::{Cgroup, own_dir};
 use super::member_log::identity;
-use super::place::named_for_jobs;
+use super::recorded_cgroup::named_for_jobs;
 
 /// The attribute of a job's cgroup that names the home of the job.
 const HOME: &str = "user.quell.home";
@@ -122,7 +122,7 @@ fn is_held_open(id: JobId, path: &Path) -> bool {
             // Keepers, standbys and what they fork have names of their own.
             is_lock(&file) || (file.starts_with(path) && stat.comm.starts_with("quell-"))
         }),
-        Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(stat.pid),
+        Err(error) => !quell_sys::is_gone(&error) && super::possible_members::is_of_this_user(stat.pid),
     };
     // One that has exited has nothing open, and its parent may not have collected it yet.
     let is_living_quell = |stat: &Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(stat);

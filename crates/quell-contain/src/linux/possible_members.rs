@@ -37,7 +37,7 @@ const BIRTH: u64 = 3;
 /// An id of this boot has the kernel's clock in it, which cannot be set. Of another one only the wall clock is known; 0 if
 /// that can't be right.
 pub fn earliest_start(id: JobId) -> u64 {
-    let of_this_boot = super::birth::boot_bits().and_then(|boot| id.ticks_since(boot));
+    let of_this_boot = super::job_id::boot_bits().and_then(|boot| id.ticks_since(boot));
     if let Some(ticks) = of_this_boot.filter(|ticks| *ticks <= quell_sys::ticks_since_boot()) {
         return ticks;
     }
@@ -185,7 +185,7 @@ impl Doubt {
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
             && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
-            && !super::remains::keeps_a_job(stat)
+            && !super::orphaned_cgroup::keeps_a_job(stat)
     }
 
     /// Whether an orphan of the job can look like this.

@@ -21,7 +21,7 @@ pub(super) fn boot_bits() -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::doubt::earliest_start;
+    use super::super::possible_members::earliest_start;
     use super::*;
 
     #[test]
