@@ -70,7 +70,7 @@ pub fn own_dir() -> Result<PathBuf, CgroupError> {
 
 /// The same and the mount point, where the hierarchy is mounted as it usually is, without the list of all mounts, which takes
 /// the kernel longer than all else of this. It may not exist: where only a part of the hierarchy is mounted.
-pub fn usual_place() -> Option<(PathBuf, PathBuf)> {
+pub fn usual_dir_and_mount() -> Option<(PathBuf, PathBuf)> {
     let is_cgroup =
         |path: &&str| rustix::fs::statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC);
     let mount = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().find(is_cgroup)?;
@@ -80,11 +80,11 @@ pub fn usual_place() -> Option<(PathBuf, PathBuf)> {
 
 /// The directory of the cgroup v2 that the process `pid` (a number, or `self`) is in.
 pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
-    place_of_process(pid).map(|(dir, _)| dir)
+    dir_and_mount_of(pid).map(|(dir, _)| dir)
 }
 
 /// The same, and the mount point.
-pub fn place_of_process(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
+pub fn dir_and_mount_of(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
     let mounts = Path::new("/proc/self/mountinfo");
     let (root, mount) =
         cgroup2_mount(&quell_sys::read_text(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
@@ -136,7 +136,7 @@ impl Cgroup {
     pub fn create(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
         let mut own = match base {
             Some(base) => base.to_owned(),
-            None => usual_place().map_or_else(own_dir, |(dir, _)| Ok(dir))?,
+            None => usual_dir_and_mount().map_or_else(own_dir, |(dir, _)| Ok(dir))?,
         };
         let mut path = own.join(Self::name(id));
         if let Err(error) = fs::create_dir(&path) {

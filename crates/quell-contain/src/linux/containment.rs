@@ -15,8 +15,8 @@ use quell_sys::{ChildRules, Polled, Program};
 use super::Unavailable;
 use super::backend::{self, Backend, RootExit, Spawned};
 use super::cgroup_fs::Cgroup;
-use super::keeper_cgroup::home_cgroups;
-use super::member_log::{MemberLog, identity, short_command};
+use super::keeper_cgroup::starter_cgroups;
+use super::member_log::{MemberLog, short_command};
 use super::member_set::MemberSet;
 use super::walk::Below;
 
@@ -28,11 +28,11 @@ pub struct Containment {
     pub(super) session: SessionKind,
     pub(super) marker: String,
     /// The cgroups in which a process that carries the marker is the job's.
-    pub(super) homes: Vec<String>,
+    pub(super) starter_cgroups: Vec<String>,
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
     /// What the keeper before us has said of it.
-    told: KeeperReport,
+    reported: KeeperReport,
     /// The root below that init.
     pub(super) inner: Option<ProcId>,
     /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
@@ -127,8 +127,8 @@ impl Containment {
     }
 
     /// The cgroups in which a process that carries the job's marker is the job's, for the record.
-    pub fn homes(&self) -> &[String] {
-        &self.homes
+    pub fn starter_cgroups(&self) -> &[String] {
+        &self.starter_cgroups
     }
 
     /// The root's identity (of a PID namespace: its init's).
@@ -141,10 +141,10 @@ impl Containment {
     pub fn recorded(&self) -> KeeperReport {
         let cgroup = self.cgroup_path().map(ToOwned::to_owned);
         KeeperReport {
-            held: self.told.held.or(Some(self.kind())),
-            root: self.root.or(self.told.root),
+            held: self.reported.held.or(Some(self.kind())),
+            root: self.root.or(self.reported.root),
             inner: self.inner,
-            cgroup: cgroup.or_else(|| self.told.cgroup.clone()),
+            cgroup: cgroup.or_else(|| self.reported.cgroup.clone()),
             base: None,
         }
     }
@@ -155,7 +155,7 @@ impl Containment {
         let Spawned { pid, birth, held } = self.backend.spawn(self.id, program, rules)?;
         if let Err(why) = held {
             if !self.may_fall_back {
-                put_away(birth, pid);
+                discard_stub(birth, pid);
                 return Err(SpawnError::Containment(why));
             }
             let _ = self.release();
@@ -166,16 +166,16 @@ impl Containment {
         let mut stat = match quell_sys::stat(pid) {
             Ok(stat) => stat,
             Err(error) => {
-                put_away(birth, pid);
+                discard_stub(birth, pid);
                 return Err(SpawnError::Process(error));
             }
         };
-        self.root = Some(identity(&stat));
+        self.root = Some(stat.id());
         // A PID namespace's init is quell's own; the root is its one child, unless it has failed.
         if self.backend.has_init() {
             let below = quell_sys::children(pid, 1).unwrap_or_default();
             let inner = below.first().and_then(|&pid| quell_sys::stat(pid).ok());
-            self.inner = inner.as_ref().map(identity);
+            self.inner = inner.as_ref().map(quell_sys::Stat::id);
             match inner {
                 Some(inner) => stat = inner,
                 None => return Ok(birth),
@@ -186,7 +186,7 @@ impl Containment {
             program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let own = self.session == SessionKind::Own;
         self.member_log.add(Member {
-            id: identity(&stat),
+            id: stat.id(),
             ppid: stat.ppid,
             pgid: if own { pid } else { stat.pgid },
             sid: if own { pid } else { stat.sid },
@@ -217,7 +217,7 @@ impl Containment {
     /// its init has reaped it.
     pub fn has_executed(&self) -> bool {
         let stat = self.shown_root().and_then(|root| Some((root, quell_sys::stat(root.pid).ok()?)));
-        stat.is_some_and(|(root, stat)| identity(&stat) == root && stat.has_executed())
+        stat.is_some_and(|(root, stat)| stat.id() == root && stat.has_executed())
     }
 
     /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
@@ -226,33 +226,33 @@ impl Containment {
         id: JobId,
         session: SessionKind,
         marker: &str,
-        told: KeeperReport,
+        reported: KeeperReport,
         preexisting_children: Vec<ProcId>,
     ) -> Self {
-        let backend = Backend::reopen(id, &told);
-        let mut hold = Self { preexisting_children, ..Self::with(id, backend, session, marker) };
+        let backend = Backend::reopen(id, &reported);
+        let mut containment = Self { preexisting_children, ..Self::with(id, backend, session, marker) };
         // Only an unreaped child of ours pins its number.
-        hold.inner = told.inner;
-        hold.root = told.root.filter(|root| {
+        containment.inner = reported.inner;
+        containment.root = reported.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
-                && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
+                && quell_sys::stat(root.pid).is_ok_and(|stat| stat.id() == *root)
         });
-        hold.group = session == SessionKind::Own
-            && !hold.backend.has_init()
-            && hold
+        containment.group = session == SessionKind::Own
+            && !containment.backend.has_init()
+            && containment
                 .root
                 .is_some_and(|root| quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == root.pid));
-        hold.told = told;
-        hold
+        containment.reported = reported;
+        containment
     }
 
     /// Notes what a lost keeper had said of members: some of them may be gone by now.
-    pub fn recall(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
+    pub fn restore_members(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
         // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
-        let doomed = self.backend.has_init();
+        let killed_by_namespace = self.backend.has_init();
         for member in members {
-            if doomed {
-                self.member_log.doomed(member.id);
+            if killed_by_namespace {
+                self.member_log.killed_by_namespace(member.id);
             }
             self.member_log.add(member);
         }
@@ -265,12 +265,12 @@ impl Containment {
         if known.len() == ids.len() {
             return known;
         }
-        self.look();
+        self.note_living();
         self.member_log.of(ids)
     }
 
     /// A hold on nothing, for a job that could not be held as was asked.
-    pub fn nothing(id: JobId, marker: &str) -> Self {
+    pub fn empty(id: JobId, marker: &str) -> Self {
         Self::with(id, Backend::reaper(), SessionKind::Own, marker)
     }
 
@@ -280,9 +280,9 @@ impl Containment {
             backend,
             session,
             marker: marker.to_owned(),
-            homes: home_cgroups(),
+            starter_cgroups: starter_cgroups(),
             root: None,
-            told: KeeperReport::default(),
+            reported: KeeperReport::default(),
             inner: None,
             group: false,
             root_gone: false,
@@ -340,12 +340,12 @@ impl Containment {
     }
 
     /// Sends a signal to everyone in the tree; how many it reached.
-    pub fn pass_to_all(&mut self, signal: Signal) -> usize {
+    pub fn signal_all(&mut self, signal: Signal) -> usize {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut reached = 0;
         self.walk(|seen| {
             // Before the signal: of one that dies of it nothing can be read any more.
-            member_log.see(&seen.stat);
+            member_log.note(&seen.stat);
             reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
             Below::Visit
         });
@@ -364,7 +364,7 @@ impl Containment {
     /// Every living member.
     pub fn living(&self) -> Vec<ProcId> {
         let mut living = Vec::new();
-        self.each_member(|stat| living.push(identity(stat)));
+        self.each_member(|stat| living.push(stat.id()));
         living
     }
 
@@ -386,8 +386,8 @@ impl Containment {
     }
 
     /// Everyone who was seen, with their fates, and how many more there were. Those who were asked had this grace.
-    pub fn close_roll(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
-        self.member_log.close(survivors, grace)
+    pub fn members_with_fates(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
+        self.member_log.with_fates(survivors, grace)
     }
 
     /// Gives back what was made for the job, such as its cgroup. Fails while a process is in it.
@@ -397,7 +397,7 @@ impl Containment {
 }
 
 /// Without its go a stub exits; it has run nothing.
-fn put_away(birth: Birth, pid: u32) {
+fn discard_stub(birth: Birth, pid: u32) {
     drop(birth);
     let _ = quell_sys::wait_exit(pid);
     let _ = quell_sys::reap(pid);

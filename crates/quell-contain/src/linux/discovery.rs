@@ -21,10 +21,9 @@ use quell_core::{ContainmentKind, JobId, ProcId, SessionKind};
 use quell_sys::Stat;
 
 use super::cgroup_fs::{Cgroup, cgroup2_mount, dir_of, v2_path};
-use super::keeper_cgroup::usual_homes;
-use super::marker_search::{self, Mark};
-use super::member_log::identity;
-use super::possible_members::Doubt;
+use super::keeper_cgroup::usual_starter_cgroups;
+use super::marker_search::{self, MarkerRule};
+use super::possible_members::PossibleMembers;
 use super::walk::{Below, Pinned, ProcessRef, pin, walk_below};
 
 /// A chase ends when no process was born for this long and in this many looks.
@@ -53,7 +52,7 @@ pub struct OrphanedJob<'a> {
     /// The job's marker; empty where it is not known. Then no process is found by it.
     pub marker: &'a str,
     /// The cgroups in which a process that carries the marker is the job's; empty where they are not known.
-    pub homes: &'a [String],
+    pub starter_cgroups: &'a [String],
     /// Members that its keeper has seen.
     pub members: &'a [ProcId],
     /// Who was named as a survivor. A record can be rewritten, so nobody is signalled for being named there; but while one
@@ -74,8 +73,8 @@ impl OrphanedJob<'_> {
     }
 
     /// What is known of every process of the job.
-    pub(super) fn doubt(&self) -> Doubt {
-        Doubt::of(self.id, self.root, self.session)
+    pub(super) fn possible_members(&self) -> PossibleMembers {
+        PossibleMembers::of(self.id, self.root, self.session)
     }
 }
 
@@ -89,7 +88,7 @@ pub(super) enum HeldVia {
     /// It is below that, and goes with it.
     Namespace,
     /// Nothing holds it.
-    Loose,
+    Nothing,
 }
 
 /// The variable that names a job to its own processes.
@@ -97,18 +96,26 @@ pub const JOB_VARIABLE: &str = "QUELL_JOB";
 
 /// The search for one job's members.
 pub(super) struct Discovery<'a> {
-    left: &'a OrphanedJob<'a>,
+    job: &'a OrphanedJob<'a>,
     cgroups: &'a [Cgroup],
     hierarchy: Option<Hierarchy>,
     /// What the job's processes have in their environment.
-    mark: Mark<'a>,
+    marker_rule: MarkerRule<'a>,
 }
 
 impl<'a> Discovery<'a> {
-    pub(super) fn new(left: &'a OrphanedJob<'a>, cgroups: &'a [Cgroup]) -> Self {
-        let homes = if left.homes.is_empty() { usual_homes() } else { left.homes.to_vec() };
-        let mark = Mark { marker: left.marker, born: left.doubt().born, homes: homes.into() };
-        Self { left, cgroups, hierarchy: Hierarchy::find(), mark }
+    pub(super) fn new(job: &'a OrphanedJob<'a>, cgroups: &'a [Cgroup]) -> Self {
+        let starter_cgroups = if job.starter_cgroups.is_empty() {
+            usual_starter_cgroups()
+        } else {
+            job.starter_cgroups.to_vec()
+        };
+        let marker_rule = MarkerRule {
+            marker: job.marker,
+            not_before: job.possible_members().not_before,
+            starter_cgroups: starter_cgroups.into(),
+        };
+        Self { job, cgroups, hierarchy: Hierarchy::find(), marker_rule }
     }
 
     /// Shows every living member once. Like each walk it races with forks: only a pass that shows nobody new says anything.
@@ -117,43 +124,43 @@ impl<'a> Discovery<'a> {
     pub(super) fn pass(&self, mut show: impl FnMut(&Pinned, HeldVia)) -> io::Result<Vec<ProcId>> {
         let mut pass =
             Pass { discovery: self, known: BTreeSet::new(), seeds: Vec::new(), anchors: Vec::new() };
-        if let Some(root) = self.left.root
+        if let Some(root) = self.job.root
             && let Some(seen) = pin(root.pid, |stat| self.is_root(stat))
         {
-            let init = self.left.has_init();
+            let init = self.job.has_init();
             let via = if init { HeldVia::Init } else { self.via(root.pid) };
-            pass.meet(&seen, via, &mut show);
+            pass.add(&seen, via, &mut show);
             if init {
                 pass.descend(|_| HeldVia::Namespace, &mut show)?;
             }
         }
-        for id in self.left.members {
-            if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id && self.is_own_member(stat)) {
-                pass.meet(&seen, self.via(id.pid), &mut show);
+        for id in self.job.members {
+            if let Some(seen) = pin(id.pid, |stat| stat.id() == *id && self.is_own_member(stat)) {
+                pass.add(&seen, self.via(id.pid), &mut show);
             }
         }
         for pid in self.cgroups.iter().flat_map(Cgroup::members) {
             if let Some(seen) = pin(pid, |_| self.via(pid) == HeldVia::Cgroup) {
-                pass.meet(&seen, HeldVia::Cgroup, &mut show);
+                pass.add(&seen, HeldVia::Cgroup, &mut show);
             }
         }
         let mut elsewhere = Vec::new();
         for pid in quell_sys::pids()? {
             // The cheapest question first: most processes are older than the job.
-            let may_be = |stat: Stat| !stat.is_dead() && self.mark.is_on(&stat);
+            let may_be = |stat: Stat| !stat.is_dead() && self.marker_rule.matches(&stat);
             if !quell_sys::stat(pid).is_ok_and(may_be) {
                 continue;
             }
             // Asked again behind the pin.
-            let Some(seen) = pin(pid, |stat| self.mark.is_on(stat)) else { continue };
+            let Some(seen) = pin(pid, |stat| self.marker_rule.matches(stat)) else { continue };
             if self.is_at_home(pid) {
-                pass.meet(&seen, self.via(pid), &mut show);
+                pass.add(&seen, self.via(pid), &mut show);
             } else {
-                elsewhere.push(identity(&seen.stat));
+                elsewhere.push(seen.stat.id());
             }
         }
         pass.descend(|pid| self.via(pid), &mut show)?;
-        pass.meet_session(&mut show)?;
+        pass.add_session(&mut show)?;
         pass.descend(|pid| self.via(pid), &mut show)?;
         // What is below a member is the job's, wherever it is.
         elsewhere.retain(|id| !pass.known.contains(id));
@@ -174,27 +181,25 @@ impl<'a> Discovery<'a> {
         }
         let in_session = |stat: &Stat| self.own_session().is_some_and(|root| root.pid == stat.sid);
         if found.is_empty() && above.iter().any(in_session) {
-            let own: BTreeSet<ProcId> = above.iter().map(identity).collect();
-            self.pass(|seen, _| {
-                found.extend(own.contains(&identity(&seen.stat)).then(|| seen.stat.clone()))
-            })?;
+            let own: BTreeSet<ProcId> = above.iter().map(Stat::id).collect();
+            self.pass(|seen, _| found.extend(own.contains(&seen.stat.id()).then(|| seen.stat.clone())))?;
         }
         Ok(found)
     }
 
     /// Whether it is a member by what is known of it alone, without a look at others.
     fn is_member_by_itself(&self, stat: &Stat) -> bool {
-        let recorded = || self.left.members.contains(&identity(stat)) && self.is_own_member(stat);
+        let recorded = || self.job.members.contains(&stat.id()) && self.is_own_member(stat);
         self.is_root(stat)
             || recorded()
             || self.via(stat.pid) == HeldVia::Cgroup
-            || (self.mark.is_on(stat) && self.mark.is_at_home(stat.pid))
+            || (self.marker_rule.matches(stat) && self.marker_rule.is_in_starter_cgroup(stat.pid))
     }
 
     /// The root, if it made a session.
     fn own_session(&self) -> Option<ProcId> {
-        let own = self.left.session == SessionKind::Own && !self.left.has_init();
-        self.left.root.filter(|_| own)
+        let own = self.job.session == SessionKind::Own && !self.job.has_init();
+        self.job.root.filter(|_| own)
     }
 
     /// Looks for a chain of processes that fork and exit, each gone before a pass reads it: reads every pid that was given out
@@ -210,7 +215,7 @@ impl<'a> Discovery<'a> {
         // The chain must not get more of the processors than what chases it.
         let _priority = quell_sys::raise_priority();
         let (mut last, mut looks, mut strangers, mut traced) = (None, 0, 0, false);
-        let (mut born, mut trace) = (Instant::now(), Instant::now());
+        let (mut last_birth, mut last_trace) = (Instant::now(), Instant::now());
         // Pids that were given out and had no process yet, or none any more.
         let mut empty = Vec::new();
         // No event tells of a fork by another process's child; the loop is as tight as it can be, and short.
@@ -218,7 +223,7 @@ impl<'a> Discovery<'a> {
             let Some(newest) = quell_sys::newest_pid() else { return false };
             if last == Some(newest) {
                 looks += 1;
-                if looks <= QUIET_LOOKS || born.elapsed() <= QUIET {
+                if looks <= QUIET_LOOKS || last_birth.elapsed() <= QUIET {
                     continue;
                 }
                 // A fork that was under way is done by now.
@@ -226,18 +231,18 @@ impl<'a> Discovery<'a> {
                 if late.filter(|read| *read == Read::Marked).count() == 0 {
                     return false;
                 }
-                (looks, trace, traced) = (0, Instant::now(), true);
+                (looks, last_trace, traced) = (0, Instant::now(), true);
                 continue;
             }
             let oldest = newest.saturating_sub(LATEST);
             // After a wrap-around of the pids the last one is above the newest.
             let known = last.filter(|last| (oldest..newest).contains(last));
             let since = known.unwrap_or(oldest);
-            (last, looks, born) = (Some(newest), 0, Instant::now());
+            (last, looks, last_birth) = (Some(newest), 0, Instant::now());
             // The newest first: it has the most time left before it exits.
             for pid in (since + 1..=newest).rev() {
                 match self.read_fork(pid, &mut show) {
-                    Read::Marked => (strangers, trace, traced) = (0, Instant::now(), true),
+                    Read::Marked => (strangers, last_trace, traced) = (0, Instant::now(), true),
                     Read::Stranger => strangers += 1,
                     Read::Empty => {
                         strangers += 1;
@@ -247,7 +252,7 @@ impl<'a> Discovery<'a> {
                     }
                 }
             }
-            if strangers > STRANGERS && trace.elapsed() > cold {
+            if strangers > STRANGERS && last_trace.elapsed() > cold {
                 return false;
             }
         }
@@ -264,7 +269,7 @@ impl<'a> Discovery<'a> {
         }
         let mut marked = false;
         let seen = pin(pid, |stat| {
-            marked = self.mark.is_on(stat) && self.is_at_home(pid);
+            marked = self.marker_rule.matches(stat) && self.is_at_home(pid);
             marked
         });
         if let Some(seen) = seen {
@@ -275,26 +280,28 @@ impl<'a> Discovery<'a> {
 
     fn via(&self, pid: u32) -> HeldVia {
         let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| !self.cgroups.is_empty()) else {
-            return HeldVia::Loose;
+            return HeldVia::Nothing;
         };
         let held = |dir: PathBuf| self.cgroups.iter().any(|cgroup| dir.starts_with(cgroup.path()));
         // In a threaded cgroup there may be a thread of it that is not the first.
         let threads = || marker_search::threads(pid).filter_map(|thread| hierarchy.dir(thread));
         let is_inside = hierarchy.dir(pid).is_some_and(held) || threads().any(held);
-        if is_inside { HeldVia::Cgroup } else { HeldVia::Loose }
+        if is_inside { HeldVia::Cgroup } else { HeldVia::Nothing }
     }
 
     /// Whether it is the recorded root. The identity is what the record says, and anyone can be named there; the rest is
     /// what the program can't undo.
     fn is_root(&self, stat: &Stat) -> bool {
-        if self.left.root != Some(identity(stat)) || stat.pid == 1 {
+        if self.job.root != Some(stat.id()) || stat.pid == 1 {
             return false;
         }
-        if self.left.has_init() {
+        if self.job.has_init() {
             return quell_sys::inner_pid(stat.pid) == Some(1);
         }
-        let leads = self.left.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
-        leads || self.via(stat.pid) == HeldVia::Cgroup || marker_search::bears(stat.pid, self.mark.marker)
+        let leads = self.job.session == SessionKind::Own && stat.sid == stat.pid && self.is_young(stat);
+        leads
+            || self.via(stat.pid) == HeldVia::Cgroup
+            || marker_search::has_marker(stat.pid, self.marker_rule.marker)
     }
 
     /// Whether a process that the record names as a member may be signalled for that.
@@ -306,11 +313,11 @@ impl<'a> Discovery<'a> {
 
     /// Whether it is not older than the job: than its root, if the record and the id agree on when that started.
     fn is_young(&self, stat: &Stat) -> bool {
-        stat.start >= super::possible_members::start_of(self.left.id, self.left.root)
+        stat.start >= super::possible_members::start_of(self.job.id, self.job.root)
     }
 
     fn is_at_home(&self, pid: u32) -> bool {
-        self.via(pid) == HeldVia::Cgroup || self.mark.is_at_home(pid)
+        self.via(pid) == HeldVia::Cgroup || self.marker_rule.is_in_starter_cgroup(pid)
     }
 }
 
@@ -335,11 +342,11 @@ struct Pass<'s, 'a> {
 }
 
 impl Pass<'_, '_> {
-    fn meet(&mut self, seen: &Pinned, via: HeldVia, show: &mut impl FnMut(&Pinned, HeldVia)) -> Below {
-        if !self.known.insert(identity(&seen.stat)) {
+    fn add(&mut self, seen: &Pinned, via: HeldVia, show: &mut impl FnMut(&Pinned, HeldVia)) -> Below {
+        if !self.known.insert(seen.stat.id()) {
             return Below::Skip;
         }
-        let root = self.discovery.left.root;
+        let root = self.discovery.job.root;
         if via != HeldVia::Init && root.is_some_and(|root| root.pid == seen.stat.sid) {
             self.anchors.push(ProcessRef::of(seen));
         }
@@ -354,16 +361,16 @@ impl Pass<'_, '_> {
         show: &mut impl FnMut(&Pinned, HeldVia),
     ) -> io::Result<()> {
         let seeds = std::mem::take(&mut self.seeds);
-        let walked = walk_below(seeds, |seen| self.meet(seen, via(seen.stat.pid), show));
+        let walked = walk_below(seeds, |seen| self.add(seen, via(seen.stat.pid), show));
         // The walk has been below all of them.
         self.seeds.clear();
         walked
     }
 
-    fn meet_session(&mut self, show: &mut impl FnMut(&Pinned, HeldVia)) -> io::Result<()> {
+    fn add_session(&mut self, show: &mut impl FnMut(&Pinned, HeldVia)) -> io::Result<()> {
         let Some(root) = self.discovery.own_session() else { return Ok(()) };
         // A number that a process bears is no longer that of an older session.
-        if quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) != root) {
+        if quell_sys::stat(root.pid).is_ok_and(|stat| stat.id() != root) {
             return Ok(());
         }
         let anchors = std::mem::take(&mut self.anchors);
@@ -373,7 +380,7 @@ impl Pass<'_, '_> {
             if quell_sys::stat(pid).is_ok_and(may_be)
                 && let Some(seen) = pin(pid, |stat| stat.sid == root.pid && anchor.is_alive())
             {
-                self.meet(&seen, self.discovery.via(pid), show);
+                self.add(&seen, self.discovery.via(pid), show);
             }
         }
         Ok(())
@@ -400,7 +407,7 @@ fn lineage() -> Vec<Stat> {
 
 /// The identities of these.
 pub(super) fn ourselves() -> BTreeSet<ProcId> {
-    lineage().iter().map(identity).collect()
+    lineage().iter().map(Stat::id).collect()
 }
 
 /// Where the cgroup v2 hierarchy is.
@@ -429,7 +436,7 @@ mod tests {
     fn we_are_among_ourselves_and_so_is_our_parent() {
         let own = ourselves();
         let stat = quell_sys::stat(quell_sys::pid()).unwrap();
-        assert!(own.contains(&identity(&stat)));
+        assert!(own.contains(&stat.id()));
         assert!(own.iter().any(|id| id.pid == stat.ppid));
     }
 }

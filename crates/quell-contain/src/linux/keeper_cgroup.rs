@@ -15,7 +15,7 @@ use quell_core::JobId;
 use quell_sys::Forked;
 
 use super::backend::BUS_PATIENCE;
-use super::cgroup_fs::{Cgroup, place_of_process, processes_in, usual_place};
+use super::cgroup_fs::{Cgroup, dir_and_mount_of, processes_in, usual_dir_and_mount};
 use super::systemd::{self, ScopeRequest};
 
 /// What the cgroup of keepers is called.
@@ -110,8 +110,8 @@ impl Origin {
         // We are in it, or it is another one.
         let is_ours =
             |(own, _): &(PathBuf, PathBuf)| processes_in(own).is_some_and(|pids| pids.contains(&me));
-        let place = usual_place().filter(is_ours);
-        let place = place.or_else(|| place_of_process("self").ok().filter(is_ours));
+        let place = usual_dir_and_mount().filter(is_ours);
+        let place = place.or_else(|| dir_and_mount_of("self").ok().filter(is_ours));
         Self { place, cgroups: cgroups_of(me) }
     }
 
@@ -144,23 +144,23 @@ pub(super) fn cgroups_of(pid: u32) -> String {
 }
 
 /// The cgroups in which a marked process is the job's that this process keeps: where it is itself, and where it came from.
-pub(super) fn home_cgroups() -> Vec<String> {
+pub(super) fn starter_cgroups() -> Vec<String> {
     let here = cgroups_of(quell_sys::pid());
     let from = ORIGIN.get().map(|origin| origin.cgroups.clone()).filter(|from| *from != here);
     from.into_iter().chain([here]).collect()
 }
 
 /// The same for a job whose record doesn't say: where jobs that are started from here have their processes.
-pub(super) fn usual_homes() -> Vec<String> {
+pub(super) fn usual_starter_cgroups() -> Vec<String> {
     let Origin { place, cgroups } = origin();
     let top = place.map(|(_, top)| top).unwrap_or_default();
-    let in_nest = |keeper_cgroup: PathBuf| {
+    let with_path = |keeper_cgroup: PathBuf| {
         let below = keeper_cgroup.strip_prefix(&top).ok()?.display().to_string();
         let line =
             |line: &str| if line.starts_with("0::") { format!("0::/{below}") } else { line.to_owned() };
         Some(cgroups.lines().map(line).collect::<Vec<_>>().join("\n"))
     };
-    keeper_cgroups().into_iter().filter_map(in_nest).chain([cgroups.clone()]).collect()
+    keeper_cgroups().into_iter().filter_map(with_path).chain([cgroups.clone()]).collect()
 }
 
 /// The cgroups of keepers that this process would use. What their hooks run is below them.

@@ -11,8 +11,8 @@ use quell_sys::{Polled, Stat};
 
 use super::cgroup_fs::processes_in;
 use super::keeper_cgroup::{Origin, cgroups_of, origin};
-use super::member_log::{MemberLog, identity};
-use super::stop::Round;
+use super::member_log::MemberLog;
+use super::stop::SignalRound;
 use super::walk::{Pinned, pin};
 
 /// The variable that marks a job's processes: the markers of all jobs that they are in, the outermost first, with colons
@@ -25,29 +25,29 @@ pub const MARK_VARIABLE: &str = "QUELL_MARK";
 /// manager, which gives it to services that are not the job's: a process in another cgroup than those of the job's
 /// starter and keeper is left alone.
 #[derive(Clone, Debug)]
-pub(super) struct Mark<'a> {
+pub(super) struct MarkerRule<'a> {
     /// The secret.
     pub marker: &'a str,
     /// No process of the job started earlier.
-    pub born: u64,
+    pub not_before: u64,
     /// The cgroups in which a marked process is the job's, as [`cgroups_of`] gives them.
-    pub homes: Cow<'a, [String]>,
+    pub starter_cgroups: Cow<'a, [String]>,
 }
 
-impl Mark<'_> {
+impl MarkerRule<'_> {
     /// Whether it carries the marker and is not older than the job. A hint until it is asked again behind a pin.
-    pub fn is_on(&self, stat: &Stat) -> bool {
-        stat.start >= self.born && bears(stat.pid, self.marker)
+    pub fn matches(&self, stat: &Stat) -> bool {
+        stat.start >= self.not_before && has_marker(stat.pid, self.marker)
     }
 
     /// Whether a process that carries the marker is the job's.
-    pub fn is_at_home(&self, pid: u32) -> bool {
-        self.homes.contains(&cgroups_of(pid))
+    pub fn is_in_starter_cgroup(&self, pid: u32) -> bool {
+        self.starter_cgroups.contains(&cgroups_of(pid))
     }
 }
 
 /// Whether the environment of `pid` has this marker.
-pub(super) fn bears(pid: u32, marker: &str) -> bool {
+pub(super) fn has_marker(pid: u32, marker: &str) -> bool {
     let listed = |pid: u32| quell_sys::variable_lists(pid, MARK_VARIABLE, marker);
     // The environment can't be read through a leader thread that has exited while other threads live.
     let by_threads = || {
@@ -71,13 +71,13 @@ pub(super) fn threads(pid: u32) -> impl Iterator<Item = u32> {
 /// Those that are still alive then are returned, or why the processes could not be listed.
 ///
 /// Each process is pinned first and read again behind the pin, so that a number that was reused in between does no harm.
-pub(super) fn audit(
-    mark: &Mark<'_>,
+pub(super) fn kill_marked(
+    marker_rule: &MarkerRule<'_>,
     member_log: &mut MemberLog,
     patience: Duration,
-) -> (Round, io::Result<Vec<ProcId>>) {
+) -> (SignalRound, io::Result<Vec<ProcId>>) {
     let deadline = Instant::now() + patience;
-    let mut round = Round::default();
+    let mut round = SignalRound::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
     let here = origin();
     // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
@@ -92,33 +92,31 @@ pub(super) fn audit(
             if pid == me
                 || quell_sys::is_keeper_or_kernel_thread(pid)
                 || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
-                || !bears(pid, mark.marker)
+                || !has_marker(pid, marker_rule.marker)
             {
                 continue;
             }
-            let is_marked = |stat: &Stat| mark.is_on(stat) && mark.is_at_home(pid);
+            let is_marked = |stat: &Stat| marker_rule.matches(stat) && marker_rule.is_in_starter_cgroup(pid);
             found.extend(pin(pid, is_marked).map(|Pinned { stat, pidfd }| (stat, pidfd)));
         }
         if found.is_empty() {
             return (round, Ok(Vec::new()));
         }
         for (stat, pidfd) in &found {
-            member_log.see(stat);
-            member_log.killed(identity(stat), pidfd);
+            member_log.note(stat);
+            member_log.killed(stat.id(), pidfd);
             let result = pidfd.signal(Signal::KILL);
-            round.push(Signal::KILL, identity(stat), result);
+            round.push(Signal::KILL, stat.id(), result);
         }
         let mut left = Vec::new();
         for (stat, pidfd) in &found {
             // A refused signal will not work for being waited for.
-            let refused = round
-                .signals
-                .iter()
-                .any(|sent| sent.to == identity(stat) && sent.result == SignalResult::Refused);
+            let refused =
+                round.signals.iter().any(|sent| sent.to == stat.id() && sent.result == SignalResult::Refused);
             let until = if refused { Instant::now() } else { deadline };
             let _ = quell_sys::poll_until(&[Polled::Read(pidfd.as_fd())], Some(until));
             if pidfd.is_alive() {
-                left.push(identity(stat));
+                left.push(stat.id());
             }
         }
         if !left.is_empty() {

@@ -29,12 +29,7 @@ pub struct MemberLog {
     room: Option<usize>,
     ends: BTreeMap<ProcId, RootOutcome>,
     /// Those that the kernel has killed with their PID namespace, unless they had ended before.
-    doomed: BTreeSet<ProcId>,
-}
-
-/// The identity in a stat line.
-pub fn identity(stat: &Stat) -> ProcId {
-    stat.id()
+    killed_by_namespace: BTreeSet<ProcId>,
 }
 
 /// Cuts a command line to what is kept of it.
@@ -53,8 +48,8 @@ pub fn short_command(words: &[String], comm: &str) -> String {
 
 impl MemberLog {
     /// Notes a process that is proven to be of the tree.
-    pub fn see(&mut self, stat: &Stat) {
-        let id = identity(stat);
+    pub fn note(&mut self, stat: &Stat) {
+        let id = stat.id();
         if let Some(member) = self.members.get_mut(&id) {
             // As it stands now: it may have gone to another session, lost its parent or become another program.
             (member.ppid, member.pgid, member.sid) = (stat.ppid, stat.pgid, stat.sid);
@@ -103,8 +98,8 @@ impl MemberLog {
     }
 
     /// Notes that the kernel kills `id` together with its PID namespace.
-    pub fn doomed(&mut self, id: ProcId) {
-        self.doomed.insert(id);
+    pub fn killed_by_namespace(&mut self, id: ProcId) {
+        self.killed_by_namespace.insert(id);
     }
 
     /// Notes that `id` was asked to end with `signal`.
@@ -158,7 +153,7 @@ impl MemberLog {
 
     /// Everyone seen, in the order of being seen, with their fates; and how many more there were. Those who were asked had
     /// this whole `grace` before the kill; none, if that was wanted.
-    pub fn close(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
+    pub fn with_fates(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
         let mut names = BTreeMap::new();
         let members = self.order.iter().filter_map(|id| self.members.get(id)).map(|member| {
             let user = names.entry(member.uid).or_insert_with(|| quell_sys::user_name(member.uid)).clone();
@@ -171,7 +166,7 @@ impl MemberLog {
     /// How one that is gone has ended. A signal that was sent decides nothing: what the process died of does.
     fn fate(&self, id: ProcId, grace: Duration) -> Fate {
         let (asked, end) = (self.asked.get(&id).copied(), self.end_of(id));
-        let killed = self.killed.contains(&id) || self.doomed.contains(&id);
+        let killed = self.killed.contains(&id) || self.killed_by_namespace.contains(&id);
         match (asked, end) {
             (Some(_), Some(RootOutcome::Signaled { signal: Signal::KILL, .. }))
                 if killed && !grace.is_zero() =>
@@ -224,7 +219,7 @@ mod tests {
                 fate: Fate::Exited,
             });
         }
-        let (members, omitted) = member_log.close(&[], Duration::ZERO);
+        let (members, omitted) = member_log.with_fates(&[], Duration::ZERO);
         assert_eq!((members.len(), omitted), (CAPACITY, 10_000 - CAPACITY as u64));
     }
 

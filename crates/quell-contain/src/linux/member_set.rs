@@ -9,7 +9,6 @@ use std::time::Instant;
 use quell_core::{ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 
-use super::member_log::identity;
 use super::walk::{Below, Pinned, ProcessRef, pin, pin_hidden_child};
 
 /// How many pins are kept at most; who is beyond that is pinned again when it is needed.
@@ -35,7 +34,7 @@ pub struct MemberSet {
 struct Known {
     id: ProcId,
     threads: u32,
-    grip: Grip,
+    pin_state: PinState,
     below: Below,
     /// Whether it was looked below.
     listed: bool,
@@ -44,21 +43,21 @@ struct Known {
 }
 
 #[derive(Debug)]
-enum Grip {
-    Kept(Rc<PidFd>),
-    Again(ProcessRef),
+enum PinState {
+    Held(Rc<PidFd>),
+    Reopen(ProcessRef),
 }
 
 impl Known {
-    fn new(id: ProcId, threads: u32, grip: Grip, below: Below) -> Self {
-        Self { id, threads, grip, below, listed: false, killed: false }
+    fn new(id: ProcId, threads: u32, pin_state: PinState, below: Below) -> Self {
+        Self { id, threads, pin_state, below, listed: false, killed: false }
     }
 
     /// Its pin; none if it had to be made again and is dead.
     fn pin(&self) -> Option<Rc<PidFd>> {
-        match &self.grip {
-            Grip::Kept(pin) => Some(pin.clone()),
-            Grip::Again(proven) => proven.pin_again().map(Rc::new),
+        match &self.pin_state {
+            PinState::Held(pin) => Some(pin.clone()),
+            PinState::Reopen(proven) => proven.pin_again().map(Rc::new),
         }
     }
 }
@@ -82,7 +81,7 @@ impl MemberSet {
                 continue;
             }
             match pin(pid, |stat| stat.ppid == me).or_else(|| pin_hidden_child(pid)) {
-                Some(seen) if mine(pid) => self.meet(seen, &mut visit, &mut queue),
+                Some(seen) if mine(pid) => self.add(seen, &mut visit, &mut queue),
                 Some(_) => {}
                 None => self.lost = true,
             }
@@ -100,7 +99,7 @@ impl MemberSet {
         for proven in from {
             let (id, threads) = (proven.id, proven.threads);
             queue.push_back(id.pid);
-            self.known.insert(id.pid, Known::new(id, threads, Grip::Again(proven), Below::Visit));
+            self.known.insert(id.pid, Known::new(id, threads, PinState::Reopen(proven), Below::Visit));
         }
         self.descend(queue, None, visit);
         self.unlisted.take().map_or(Ok(()), Err)
@@ -143,9 +142,9 @@ impl MemberSet {
 
     /// Forgets who is dead: its number may be another one's by now.
     pub fn drop_exited(&mut self) {
-        let kept = |known: &Known| match &known.grip {
-            Grip::Kept(pin) => Some(pin.clone()),
-            Grip::Again(_) => None,
+        let kept = |known: &Known| match &known.pin_state {
+            PinState::Held(pin) => Some(pin.clone()),
+            PinState::Reopen(_) => None,
         };
         let pins: Vec<Rc<PidFd>> = self.known.values().filter_map(kept).collect();
         let polled: Vec<Polled<'_>> = pins.iter().map(|pin| Polled::Read(pin.as_fd())).collect();
@@ -154,13 +153,13 @@ impl MemberSet {
         let ended = if polled.is_empty() { Ok(vec![]) } else { quell_sys::poll_until(&polled, now) };
         let mut ended = ended.ok().map(Vec::into_iter);
         let before = self.known.len();
-        self.known.retain(|_, known| match (&known.grip, &mut ended) {
-            (Grip::Kept(_), Some(ended)) => !ended.next().unwrap_or(true),
-            (Grip::Kept(pin), None) => pin.is_alive(),
-            (Grip::Again(proven), _) => proven.pin_again().is_some(),
+        self.known.retain(|_, known| match (&known.pin_state, &mut ended) {
+            (PinState::Held(_), Some(ended)) => !ended.next().unwrap_or(true),
+            (PinState::Held(pin), None) => pin.is_alive(),
+            (PinState::Reopen(proven), _) => proven.pin_again().is_some(),
         });
         self.lost |= self.known.len() < before;
-        self.pins = self.known.values().filter(|known| matches!(known.grip, Grip::Kept(_))).count();
+        self.pins = self.known.values().filter(|known| matches!(known.pin_state, PinState::Held(_))).count();
     }
 
     /// `reaper` is who adopts the children of whoever dies meanwhile, if that is known.
@@ -177,15 +176,15 @@ impl MemberSet {
                 let children = self.children_by_scan();
                 for parent in std::mem::take(&mut queue) {
                     let of_this = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
-                    self.meet_children(parent, Some(of_this), reaper, &mut visit, &mut queue);
+                    self.add_children(parent, Some(of_this), reaper, &mut visit, &mut queue);
                 }
             } else if let Some(parent) = queue.pop_front() {
-                self.meet_children(parent, None, reaper, &mut visit, &mut queue);
+                self.add_children(parent, None, reaper, &mut visit, &mut queue);
             }
         }
     }
 
-    fn meet_children(
+    fn add_children(
         &mut self,
         parent: u32,
         children: Option<&[u32]>,
@@ -210,15 +209,15 @@ impl MemberSet {
             }
             let ours = |stat: &Stat| reaper == Some(stat.ppid) || (stat.ppid == parent && pinned.is_alive());
             match pin(pid, ours) {
-                Some(seen) => self.meet(seen, visit, queue),
+                Some(seen) => self.add(seen, visit, queue),
                 None => self.lost = true,
             }
         }
     }
 
-    fn meet(&mut self, seen: Pinned, visit: &mut impl FnMut(&Pinned) -> Below, queue: &mut VecDeque<u32>) {
+    fn add(&mut self, seen: Pinned, visit: &mut impl FnMut(&Pinned) -> Below, queue: &mut VecDeque<u32>) {
         let below = visit(&seen);
-        let (id, threads) = (identity(&seen.stat), seen.stat.threads);
+        let (id, threads) = (seen.stat.id(), seen.stat.threads);
         if below == Below::Visit {
             queue.push_back(id.pid);
         }
@@ -226,13 +225,13 @@ impl MemberSet {
             let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
             (allowed / 2).saturating_sub(FOR_OURSELVES).min(PINS)
         });
-        let grip = if self.pins < room {
+        let pin_state = if self.pins < room {
             self.pins += 1;
-            Grip::Kept(seen.pidfd)
+            PinState::Held(seen.pidfd)
         } else {
-            Grip::Again(ProcessRef::of(&seen))
+            PinState::Reopen(ProcessRef::of(&seen))
         };
-        self.known.insert(id.pid, Known::new(id, threads, grip, below));
+        self.known.insert(id.pid, Known::new(id, threads, pin_state, below));
     }
 
     fn note_unlisted(&mut self, error: io::Error) -> Vec<u32> {

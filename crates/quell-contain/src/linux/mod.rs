@@ -29,11 +29,11 @@ pub use doctor::doctor;
 pub use job_id::new_job_id;
 pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use marker_search::MARK_VARIABLE;
-pub use orphaned_cgroup::{Remains, living_keeper, note_home, remains};
+pub use orphaned_cgroup::{OrphanedCgroup, living_keeper, note_home, orphaned_cgroups};
 pub use possible_members::earliest_start;
-pub use recover::{Recovered, look_for, may_live, recover};
+pub use recover::{Recovered, living_members, recover, why_maybe_alive};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
-pub use stop::{KEEPER_NAME, Round};
+pub use stop::{KEEPER_NAME, SignalRound};
 pub use stop_engine::{Pace, StopEngine, Tree};
 
 /// Something was asked for that this host can't give.
@@ -69,16 +69,12 @@ impl Unavailable {
 /// nobody's business here.
 pub fn preexisting_children() -> Vec<ProcId> {
     let children = quell_sys::own_children().unwrap_or_default();
-    children
-        .iter()
-        .filter_map(|&pid| quell_sys::stat(pid).ok())
-        .map(|stat| member_log::identity(&stat))
-        .collect()
+    children.iter().filter_map(|&pid| quell_sys::stat(pid).ok()).map(|stat| stat.id()).collect()
 }
 
 /// Who has the number `pid` now. Only good for oneself, or for somebody who can't have been reaped.
 pub fn identify(pid: u32) -> Option<ProcId> {
-    quell_sys::stat(pid).ok().map(|stat| member_log::identity(&stat))
+    quell_sys::stat(pid).ok().map(|stat| stat.id())
 }
 
 /// Whether this very process is alive.

@@ -13,7 +13,6 @@ use quell_sys::Stat;
 use rustix::fs::XattrFlags;
 
 use super::cgroup_fs::{Cgroup, own_dir};
-use super::member_log::identity;
 use super::recorded_cgroup::named_for_jobs;
 
 /// The attribute of a job's cgroup that names the home of the job.
@@ -23,7 +22,7 @@ const PATH: usize = 4096;
 
 /// A cgroup of a job that no process keeps, with processes in it.
 #[derive(Clone, Debug)]
-pub struct Remains {
+pub struct OrphanedCgroup {
     /// The job.
     pub id: JobId,
     /// The home that its keeper has named; none where the kernel can't note that.
@@ -37,12 +36,12 @@ pub fn note_home(cgroup: &Path, home: &Path) -> io::Result<()> {
 }
 
 /// This user's cgroups that are named for a job and populated, and whose job has no keeper, in any home.
-pub fn remains() -> Vec<Remains> {
+pub fn orphaned_cgroups() -> Vec<OrphanedCgroup> {
     let uid = quell_sys::uid();
     let is_own = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
     let mut found: Vec<(JobId, PathBuf)> = named_for_jobs();
     found.retain(|(id, path)| is_own(path) && is_lost(*id, path));
-    found.into_iter().map(|(id, path)| Remains { id, home: home_of(&path) }).collect()
+    found.into_iter().map(|(id, path)| OrphanedCgroup { id, home: home_of(&path) }).collect()
 }
 
 fn home_of(cgroup: &Path) -> Option<PathBuf> {
@@ -99,7 +98,7 @@ fn job_of_lock(path: &Path) -> Option<JobId> {
 /// The keeper of job `id`, if it lives: the parent of its root, and a quell that has a lock of the job open, in whatever
 /// home; and that home. A copy of a home names the same processes as the home itself.
 pub fn living_keeper(id: JobId, root: ProcId) -> Option<(u32, PathBuf)> {
-    let root = quell_sys::stat(root.pid).ok().filter(|stat| identity(stat) == root)?;
+    let root = quell_sys::stat(root.pid).ok().filter(|stat| stat.id() == root)?;
     let keeper = Some(root.ppid).filter(|pid| quell_sys::is_quell(*pid))?;
     let lock = quell_sys::open_files(keeper).find(|(_, path)| job_of_lock(path) == Some(id))?.1;
     Some((keeper, lock.parent()?.parent()?.to_owned()))

@@ -56,26 +56,26 @@ pub(super) fn start_of(id: JobId, root: Option<ProcId>) -> u64 {
 
 /// What is known of every process of a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doubt {
+pub(super) struct PossibleMembers {
     /// None of them started earlier.
-    pub born: u64,
+    pub not_before: u64,
     /// Its root was born before this, and those above it before the root.
-    pub begun: u64,
+    pub root_before: u64,
     /// Whether the root made a session of its own.
     pub session: SessionKind,
 }
 
-impl Doubt {
+impl PossibleMembers {
     /// What is known of job `id`, whose root is said to be this one. That may be forged, so it is the id that counts where
     /// it can tell.
     pub fn of(id: JobId, root: Option<ProcId>, session: SessionKind) -> Self {
         let (by_id, start) = (earliest_start(id), root.map(|root| root.start));
         if by_id == 0 {
-            return Self { born: start.unwrap_or(0), begun: start.unwrap_or(u64::MAX), session };
+            return Self { not_before: start.unwrap_or(0), root_before: start.unwrap_or(u64::MAX), session };
         }
         // A root that is older than the id is forged, or the clock was set back: then the id is too young.
-        let born = start.map_or(by_id, |start| start.min(by_id));
-        Self { born, begun: by_id + BIRTH * quell_sys::ticks_per_second(), session }
+        let not_before = start.map_or(by_id, |start| start.min(by_id));
+        Self { not_before, root_before: by_id + BIRTH * quell_sys::ticks_per_second(), session }
     }
 
     /// Looks at all processes of this host after the job's keepers were lost. Why the job may have processes; none if it
@@ -103,7 +103,7 @@ impl Doubt {
                 return None;
             }
             // One that has exited since may have left a child.
-            let (alive, gone): (Vec<&Stat>, Vec<&Stat>) = found.iter().partition(|stat| lives(stat));
+            let (alive, gone): (Vec<&Stat>, Vec<&Stat>) = found.iter().partition(|stat| is_still_alive(stat));
             if !alive.is_empty() {
                 return Some(format!(
                     "its keepers were lost, and {} that started after it can't be told from its own: {}",
@@ -120,7 +120,8 @@ impl Doubt {
     fn may_be_ours(&self, stat: &Stat, host: &Snapshot) -> bool {
         // A parent that has died since has left it to a process that adopts orphans.
         let parent = host.all.get(&stat.ppid).filter(|parent| !parent.is_dead());
-        let adopts = |parent: &Stat| parent.start < self.begun || quell_sys::inner_pid(parent.pid) == Some(1);
+        let adopts =
+            |parent: &Stat| parent.start < self.root_before || quell_sys::inner_pid(parent.pid) == Some(1);
         self.fits(stat, parent)
             && parent.is_none_or(adopts)
             // This command ends by itself. What it was called from may be the job's.
@@ -134,7 +135,7 @@ impl Doubt {
     /// cost next to nothing where no process was started after the `root`.
     ///
     /// `homes` are the cgroups of the job's starter and keeper.
-    pub fn in_other_namespaces(&self, root: ProcId, homes: &[String]) -> Option<String> {
+    pub fn in_other_namespaces(&self, root: ProcId, starter_cgroups: &[String]) -> Option<String> {
         let newest = quell_sys::newest_pid()?;
         if newest == root.pid {
             return None;
@@ -159,9 +160,10 @@ impl Doubt {
             pids.retain(|pid| *pid != me && (wrapped || in_turn(*pid)));
             let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
             let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
-            let found: Vec<&Stat> = stats.iter().filter(|stat| self.is_foreign_orphan(stat, homes)).collect();
+            let found: Vec<&Stat> =
+                stats.iter().filter(|stat| self.is_foreign_orphan(stat, starter_cgroups)).collect();
             // What is read of a process that exits meanwhile does not fit together: then all are looked at again.
-            if found.iter().all(|stat| lives(stat)) {
+            if found.iter().all(|stat| is_still_alive(stat)) {
                 return (!found.is_empty()).then(|| {
                     format!(
                         "{} in another PID namespace started after the job and can't be told from its orphans: {}",
@@ -175,16 +177,16 @@ impl Doubt {
     }
 
     /// Whether a process in another PID namespace can be an orphan of the job there.
-    fn is_foreign_orphan(&self, stat: &Stat, homes: &[String]) -> bool {
+    fn is_foreign_orphan(&self, stat: &Stat, starter_cgroups: &[String]) -> bool {
         let parent = quell_sys::stat(stat.ppid).ok();
         let own = quell_sys::pid();
         // A process whose first thread has exited is asked by another one.
         let thread = quell_sys::living_thread(stat.pid, stat);
-        let settled = || Some((Settled::of(thread)?, Settled::of(stat.ppid)?, Settled::of(own)?));
+        let placements = || Some((Placement::of(thread)?, Placement::of(stat.ppid)?, Placement::of(own)?));
         self.fits(stat, parent.as_ref())
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
-            && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
+            && placements().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, starter_cgroups))
             && !super::orphaned_cgroup::keeps_a_job(stat)
     }
 
@@ -192,13 +194,13 @@ impl Doubt {
     fn fits(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
         // A process whose parent is outside of our PID namespace was not adopted by it.
         let inside = stat.ppid != 0 && !stat.is_kernel_thread();
-        stat.start >= self.born && inside && !stat.is_dead() && !self.is_in_older_session(stat, parent)
+        stat.start >= self.not_before && inside && !stat.is_dead() && !self.is_in_older_session(stat, parent)
     }
 
     /// Whether it is in a session that the job has not made. A process can leave its session for a new one, and for no
     /// other.
     fn is_in_older_session(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
-        let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.born);
+        let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.not_before);
         self.session == SessionKind::Own && (parent.is_some_and(|parent| parent.sid == stat.sid) || older())
     }
 }
@@ -215,7 +217,7 @@ fn is_foreign(pid: u32, here: u64) -> bool {
 }
 
 /// Whether this very process has neither exited since it was read, nor is about to. If it is, this waits for that a moment.
-fn lives(stat: &Stat) -> bool {
+fn is_still_alive(stat: &Stat) -> bool {
     let now = quell_sys::stat(stat.pid).ok().filter(|now| now.start == stat.start && !now.is_dead());
     let leaves = now.as_ref().is_some_and(|now| now.is_exiting() && now.state != b'Z');
     if leaves && let Ok(pidfd) = PidFd::open(stat.pid) {
@@ -225,13 +227,13 @@ fn lives(stat: &Stat) -> bool {
 }
 
 /// Where a process is settled besides its PID namespace.
-struct Settled {
+struct Placement {
     cgroups: String,
     /// None where it may not be asked.
     mounts: Option<u64>,
 }
 
-impl Settled {
+impl Placement {
     /// None if it is gone, or has nothing left to do but that.
     fn of(pid: u32) -> Option<Self> {
         let mounts = match quell_sys::mount_namespace(pid) {
@@ -245,15 +247,15 @@ impl Settled {
     /// Whether a process in the PID namespace of `init` is as that one's own processes are, and not as one that came from
     /// a job of ours: it is in init's cgroup or below, and in init's own mount namespace, or at least in no mount namespace
     /// of ours where that cgroup is not the job's.
-    fn is_native(&self, init: &Self, ours: &Self, homes: &[String]) -> bool {
+    fn is_native(&self, init: &Self, ours: &Self, starter_cgroups: &[String]) -> bool {
         let below = |own: &str, top: &str| {
             own.strip_prefix(top.trim_end_matches('/'))
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let v2 = |settled: &Self| v2_path(&settled.cgroups).map(str::to_owned);
+        let v2 = |placement: &Self| v2_path(&placement.cgroups).map(str::to_owned);
         let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| below(&own, &top));
         let own_mounts = self.mounts.is_some() && self.mounts == init.mounts && init.mounts != ours.mounts;
-        let apart = !homes.contains(&init.cgroups) && self.mounts != ours.mounts;
+        let apart = !starter_cgroups.contains(&init.cgroups) && self.mounts != ours.mounts;
         inside && (own_mounts || apart)
     }
 }
@@ -353,21 +355,21 @@ mod tests {
 
     #[test]
     fn a_process_in_the_session_of_an_older_parent_is_not_an_orphan_of_the_job() {
-        let doubt = Doubt { born: 100, begun: 100, session: SessionKind::Own };
+        let doubt = PossibleMembers { not_before: 100, root_before: 100, session: SessionKind::Own };
         // No process has these numbers, so the leader of a session can't be asked.
         let parent = stat(5_000_000, 1, 5_000_000, 50);
         assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
         assert!(doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 150), Some(&parent)));
         assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 99), Some(&parent)), "older than the job");
-        let shared = Doubt { session: SessionKind::Shared, ..doubt };
+        let shared = PossibleMembers { session: SessionKind::Shared, ..doubt };
         assert!(shared.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
     }
 
     #[test]
     fn a_containers_own_process_is_told_from_one_that_entered_it() {
-        let at = |cgroups: &str, mounts| Settled { cgroups: format!("0::{cgroups}"), mounts: Some(mounts) };
-        let (ours, homes) = (at("/session", 1), ["0::/session".to_owned()]);
-        let native = |own: Settled, init: Settled| own.is_native(&init, &ours, &homes);
+        let at = |cgroups: &str, mounts| Placement { cgroups: format!("0::{cgroups}"), mounts: Some(mounts) };
+        let (ours, starter_cgroups) = (at("/session", 1), ["0::/session".to_owned()]);
+        let native = |own: Placement, init: Placement| own.is_native(&init, &ours, &starter_cgroups);
         assert!(native(at("/box", 2), at("/box", 2)) && native(at("/box/a", 3), at("/box", 2)));
         assert!(!native(at("/session", 2), at("/box", 2)), "in the job's cgroup");
         assert!(!native(at("/boxes", 2), at("/box", 2)), "in a third cgroup");
@@ -383,8 +385,11 @@ mod tests {
         let (now, id) = (quell_sys::ticks_since_boot(), JobId::new(quell_sys::unix_ms(), 1));
         let root = |start| Some(ProcId { pid: 1, start });
         let older = now.saturating_sub(5 * quell_sys::ticks_per_second()).max(1);
-        assert_eq!(Doubt::of(id, root(older), SessionKind::Own).born, older);
-        assert!(Doubt::of(id, root(u64::MAX), SessionKind::Own).born <= now, "later than the job");
+        assert_eq!(PossibleMembers::of(id, root(older), SessionKind::Own).not_before, older);
+        assert!(
+            PossibleMembers::of(id, root(u64::MAX), SessionKind::Own).not_before <= now,
+            "later than the job"
+        );
     }
 
     #[test]

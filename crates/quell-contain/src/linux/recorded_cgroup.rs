@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
 
-use super::cgroup_fs::{Cgroup, place_of_process};
+use super::cgroup_fs::{Cgroup, dir_and_mount_of};
 use super::discovery::OrphanedJob;
 use super::walk::Below;
 
@@ -15,31 +15,31 @@ use super::walk::Below;
 const LOOKED_AT: usize = 100_000;
 
 /// The job's cgroups. Usually there is one; a record can be rewritten to name another of the same name.
-pub(super) struct RecordedCgroup {
+pub(super) struct RecordedCgroups {
     pub found: Vec<Cgroup>,
     /// Why one that is on record or bears the job's name can't be used.
-    pub closed: Option<String>,
+    pub unusable: Option<String>,
 }
 
-impl RecordedCgroup {
-    pub(super) fn of(left: &OrphanedJob<'_>) -> Self {
-        let mut place = Self { found: Vec::new(), closed: None };
-        let mut paths: BTreeSet<PathBuf> = named_for(left.id).into_iter().collect();
-        match left.cgroup {
-            Some(path) if is_named_for(path, left.id) => drop(paths.insert(path.to_owned())),
+impl RecordedCgroups {
+    pub(super) fn of(job: &OrphanedJob<'_>) -> Self {
+        let mut recorded = Self { found: Vec::new(), unusable: None };
+        let mut paths: BTreeSet<PathBuf> = named_for(job.id).into_iter().collect();
+        match job.cgroup {
+            Some(path) if is_named_for(path, job.id) => drop(paths.insert(path.to_owned())),
             Some(path) => {
-                place.closed = Some(format!("{} is not named as a cgroup of this job", path.display()));
+                recorded.unusable = Some(format!("{} is not named as a cgroup of this job", path.display()));
             }
             None => {}
         }
         for path in paths {
             match Cgroup::open(&path) {
-                Ok(cgroup) => place.found.push(cgroup),
+                Ok(cgroup) => recorded.found.push(cgroup),
                 Err(_) if is_removed(&path) => {}
-                Err(error) => place.closed = Some(error.to_string()),
+                Err(error) => recorded.unusable = Some(error.to_string()),
             }
         }
-        place
+        recorded
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn named_for_jobs() -> Vec<(JobId, PathBuf)> {
 
 /// Shows every cgroup.
 fn walk(mut show: impl FnMut(&Path) -> Below) {
-    let Ok((_, mount)) = place_of_process("self") else { return };
+    let Ok((_, mount)) = dir_and_mount_of("self") else { return };
     let (mut unread, mut looked_at) = (vec![mount], 0);
     while let Some(dir) = unread.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {

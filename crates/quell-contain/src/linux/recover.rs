@@ -14,9 +14,9 @@ use quell_sys::{Polled, Sent, Sources};
 
 use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
-use super::member_log::{MemberLog, identity};
-use super::recorded_cgroup::RecordedCgroup;
-use super::stop::Round;
+use super::member_log::MemberLog;
+use super::recorded_cgroup::RecordedCgroups;
+use super::stop::SignalRound;
 use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};
 
@@ -59,22 +59,22 @@ pub struct Recovered {
 }
 
 /// Who of the job is alive now. Nobody is touched. An error says that /proc could not be read to the end.
-pub fn look_for(left: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
-    let place = RecordedCgroup::of(left);
+pub fn living_members(job: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
+    let recorded = RecordedCgroups::of(job);
     let mut member_log = MemberLog::default();
-    Discovery::new(left, &place.found).pass(|seen, via| {
+    Discovery::new(job, &recorded.found).pass(|seen, via| {
         if via != HeldVia::Init {
-            member_log.see(&seen.stat);
+            member_log.note(&seen.stat);
         }
     })?;
-    let members = member_log.close(&[], Duration::ZERO).0.into_iter();
+    let members = member_log.with_fates(&[], Duration::ZERO).0.into_iter();
     Ok(members.map(|member| Member { fate: Fate::Alive, ..member }).collect())
 }
 
 /// Why the job may have living processes; none if it can have none. Nothing is touched.
-pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
-    match look_for(left).map(|members| members.len()) {
-        Ok(0) => left.doubt().after_loss(),
+pub fn why_maybe_alive(job: &OrphanedJob<'_>) -> Option<String> {
+    match living_members(job).map(|members| members.len()) {
+        Ok(0) => job.possible_members().after_loss(),
         Ok(alive) => Some(format!("{alive} of its processes are alive")),
         Err(error) => Some(unlisted(&error)),
     }
@@ -85,24 +85,24 @@ pub fn may_live(left: &OrphanedJob<'_>) -> Option<String> {
 /// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the
 /// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
 /// count. It can be broken off at any instant and begun again.
-pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
-    let place = RecordedCgroup::of(left);
+pub fn recover(job: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
+    let recorded = RecordedCgroups::of(job);
     let rules = LifecycleRules { plan: *plan, until: Until::Tree, timeout: None };
     let (life, actions) = Lifecycle::orphaned(rules, LastKnown::default());
     let mut work = Recovery {
-        discovery: Discovery::new(left, &place.found),
-        left,
-        cgroups: &place.found,
+        discovery: Discovery::new(job, &recorded.found),
+        job,
+        cgroups: &recorded.found,
         now,
-        tally: Tally::default(),
+        findings: Findings::default(),
         steps: Vec::new(),
         own: ourselves(),
         refused: BTreeSet::new(),
         elsewhere: Vec::new(),
-        inside: Vec::new(),
+        members_above_us: Vec::new(),
         unlisted: None,
-        looks: 0,
-        fleeing: false,
+        searches: 0,
+        chase_timed_out: false,
         engine: StopEngine::new(life),
         caught: VecDeque::new(),
         caught_at: None,
@@ -110,32 +110,32 @@ pub fn recover(left: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment
         is_empty: false,
     };
     work.find_members_above_us();
-    if work.inside.is_empty() {
+    if work.members_above_us.is_empty() {
         StopEngine::run_to_end(&mut work, actions);
     } else {
         work.step(
             StepKind::Kill,
             "not done: this quell is itself a process of the job".into(),
-            Round::default(),
+            SignalRound::default(),
         );
     }
-    let mut survivors = if work.looks == 0 { Vec::new() } else { work.survivors() };
-    survivors.extend(std::mem::take(&mut work.inside));
+    let mut survivors = if work.searches == 0 { Vec::new() } else { work.survivors() };
+    survivors.extend(std::mem::take(&mut work.members_above_us));
     survivors.sort_unstable();
     survivors.dedup();
-    let verdict = work.verdict(&place, &survivors);
+    let verdict = work.verdict(&recorded, &survivors);
     let note = match &verdict {
         Verdict::Gone => "0 left".into(),
         Verdict::Survivors { count } => format!("{count} left"),
         Verdict::Unproven { why } => why.clone(),
     };
-    work.step(StepKind::Verify, note, Round::default());
+    work.step(StepKind::Verify, note, SignalRound::default());
     work.close(survivors, verdict)
 }
 
 /// Who was met.
 #[derive(Default)]
-struct Tally {
+struct Findings {
     member_log: MemberLog,
     /// The root below a PID namespace's init.
     inner: Option<ProcId>,
@@ -146,11 +146,11 @@ struct Tally {
 /// Who is met in one round.
 struct Caught<'a> {
     root: Option<ProcId>,
-    tally: &'a mut Tally,
+    findings: &'a mut Findings,
     /// This process and those above it.
     own: &'a BTreeSet<ProcId>,
     /// Those of them that are of the job.
-    inside: &'a mut Vec<ProcId>,
+    members_above_us: &'a mut Vec<ProcId>,
     /// Whether what holds a PID namespace's members did not end them.
     init_is_held: bool,
     known: BTreeSet<ProcId>,
@@ -161,30 +161,30 @@ impl Caught<'_> {
     /// Notes a member that is about to be killed, and stops it if nothing holds it. Whether it is new, and may have been
     /// making others.
     fn take(&mut self, seen: &Pinned, via: HeldVia) -> bool {
-        let id = identity(&seen.stat);
+        let id = seen.stat.id();
         if !self.known.insert(id) {
             return false;
         }
         // Found only now, as their parents or what they carry has changed. They are never signalled.
         if self.own.contains(&id) {
-            self.tally.member_log.see(&seen.stat);
-            self.inside.push(id);
+            self.findings.member_log.note(&seen.stat);
+            self.members_above_us.push(id);
             return false;
         }
         // The first below init.
         if via == HeldVia::Namespace {
-            self.tally.inner.get_or_insert(id);
+            self.findings.inner.get_or_insert(id);
         }
-        let is_loose = via == HeldVia::Loose || (via == HeldVia::Namespace && self.init_is_held);
+        let is_loose = via == HeldVia::Nothing || (via == HeldVia::Namespace && self.init_is_held);
         if is_loose {
             seen.pidfd.signal(Signal::STOP);
         }
         if via != HeldVia::Init {
-            self.tally.member_log.see(&seen.stat);
-            self.tally.member_log.killed(id, &seen.pidfd);
+            self.findings.member_log.note(&seen.stat);
+            self.findings.member_log.killed(id, &seen.pidfd);
         }
-        if self.root == Some(id) || self.tally.inner == Some(id) {
-            self.tally.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
+        if self.root == Some(id) || self.findings.inner == Some(id) {
+            self.findings.outcome = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
         }
         self.found.push((ProcessRef::of(seen), via));
         is_loose
@@ -193,15 +193,15 @@ impl Caught<'_> {
 
 struct Recovery<'a> {
     discovery: Discovery<'a>,
-    left: &'a OrphanedJob<'a>,
+    job: &'a OrphanedJob<'a>,
     cgroups: &'a [Cgroup],
     now: &'a dyn Fn() -> Moment,
-    tally: Tally,
+    findings: Findings,
     steps: Vec<Step>,
     /// This process and those above it.
     own: BTreeSet<ProcId>,
     /// Those of them that are of the job: quell was called from within it.
-    inside: Vec<ProcId>,
+    members_above_us: Vec<ProcId>,
     /// Whom we may not signal: trying again is of no use.
     refused: BTreeSet<ProcId>,
     /// Those that carry the marker in a cgroup that is not the job's.
@@ -209,9 +209,9 @@ struct Recovery<'a> {
     /// Why the processes could not be listed to the end.
     unlisted: Option<String>,
     /// How often the members were searched for.
-    looks: usize,
+    searches: usize,
     /// Whether the time was over before a chain of those who fork and die could be stopped.
-    fleeing: bool,
+    chase_timed_out: bool,
     engine: StopEngine,
     /// Those that the last search has found and that may be alive, and when it began.
     caught: VecDeque<(ProcessRef, HeldVia)>,
@@ -238,7 +238,7 @@ impl Tree for Recovery<'_> {
         while self.caught.front().is_some_and(|(member, _)| !self.is_waited_for(member)) {
             self.caught.pop_front();
         }
-        if self.caught.is_empty() && !self.cgroups.iter().any(is_filled) && !self.is_empty {
+        if self.caught.is_empty() && !self.cgroups.iter().any(may_be_populated) && !self.is_empty {
             self.search();
         }
         match (self.is_empty, self.caught.len()) {
@@ -250,11 +250,11 @@ impl Tree for Recovery<'_> {
     fn kill_round(&mut self) -> bool {
         let is_waited_for = self.killed_at.is_some_and(|since| !self.is_overdue(since));
         // The members have their KILL, and are waited for. A cgroup's kill may have missed a fork, so it is repeated.
-        let kill_again = |cgroup: &Cgroup| !is_filled(cgroup) || cgroup.kill().is_ok();
+        let kill_again = |cgroup: &Cgroup| !may_be_populated(cgroup) || cgroup.kill().is_ok();
         if is_waited_for && self.cgroups.iter().all(kill_again) {
             return true;
         }
-        if self.looks == 0 || self.killed_at.is_some() {
+        if self.searches == 0 || self.killed_at.is_some() {
             self.search();
         }
         self.kill_caught();
@@ -266,7 +266,7 @@ impl Tree for Recovery<'_> {
         let first = self.caught.front().and_then(|(member, _)| member.pin_again());
         let mut sources = Sources::default();
         sources.add_any((), first.as_ref().map(|first| Polled::Read(first.as_fd())));
-        for news in self.cgroups.iter().filter(|cgroup| is_filled(cgroup)).filter_map(Cgroup::events) {
+        for news in self.cgroups.iter().filter(|cgroup| may_be_populated(cgroup)).filter_map(Cgroup::events) {
             sources.add((), Polled::Priority(news));
         }
         let _ = sources.wait(until);
@@ -278,8 +278,8 @@ impl Recovery<'_> {
         match self.discovery.members_above_us() {
             Ok(found) => {
                 for stat in found {
-                    self.tally.member_log.see(&stat);
-                    self.inside.push(identity(&stat));
+                    self.findings.member_log.note(&stat);
+                    self.members_above_us.push(stat.id());
                 }
             }
             Err(error) => self.unlisted = Some(unlisted(&error)),
@@ -294,23 +294,23 @@ impl Recovery<'_> {
     /// Whether the init of a PID namespace should have ended by now with all that is below it. A tracer there can keep it
     /// from its end: then those are killed one by one.
     fn is_overdue(&self, killed: Instant) -> bool {
-        self.left.has_init() && killed.elapsed() > INIT_EXIT
+        self.job.has_init() && killed.elapsed() > INIT_EXIT
     }
 
     fn search(&mut self) {
         self.caught_at = Some((self.now)());
-        self.looks += 1;
+        self.searches += 1;
         self.killed_at = None;
         let deadline = self.engine.deadline().unwrap_or_else(Instant::now);
         self.caught = self.brake(deadline).into();
         // Trying again is of no use for those that may not be signalled.
         let is_refused = |(member, _): &(ProcessRef, HeldVia)| self.refused.contains(&member.id);
-        self.is_empty = self.caught.iter().all(is_refused) && !self.cgroups.iter().any(is_filled);
+        self.is_empty = self.caught.iter().all(is_refused) && !self.cgroups.iter().any(may_be_populated);
         fault_point(FaultPoint::LostBraked);
     }
 
     fn kill_caught(&mut self) {
-        let mut round = Round::default();
+        let mut round = SignalRound::default();
         for cgroup in self.cgroups {
             match cgroup.kill() {
                 Ok(()) => round.note = "cgroup.kill".into(),
@@ -325,11 +325,11 @@ impl Recovery<'_> {
         for (member, via) in self.caught.iter().rev().filter(|(_, via)| is_signalled(*via)) {
             let sent = member.pin_again().map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
             match via {
-                HeldVia::Loose if sent == Sent::Refused => {
+                HeldVia::Nothing if sent == Sent::Refused => {
                     self.refused.insert(member.id);
                 }
                 HeldVia::Init => round.note = "KILL to the namespace's init".into(),
-                HeldVia::Loose | HeldVia::Cgroup | HeldVia::Namespace => {}
+                HeldVia::Nothing | HeldVia::Cgroup | HeldVia::Namespace => {}
             }
             round.push(Signal::KILL, member.id, sent);
         }
@@ -345,21 +345,21 @@ impl Recovery<'_> {
     /// holds is stopped, over and over, until neither a pass nor a chase finds anybody new.
     fn brake(&mut self, deadline: Instant) -> Vec<(ProcessRef, HeldVia)> {
         self.cgroups.iter().for_each(Cgroup::brake);
-        let may_flee = self.cgroups.is_empty() && !self.left.has_init();
+        let needs_chase = self.cgroups.is_empty() && !self.job.has_init();
         let init_is_held = self.is_init_held();
         let mut caught = Caught {
-            root: self.left.root,
-            tally: &mut self.tally,
+            root: self.job.root,
+            findings: &mut self.findings,
             own: &self.own,
-            inside: &mut self.inside,
+            members_above_us: &mut self.members_above_us,
             init_is_held,
             known: BTreeSet::new(),
             found: vec![],
         };
         // A chain leaves thousands of dead processes in a second, each of which makes a pass slower: it comes first.
-        if may_flee && self.looks == 1 {
+        if needs_chase && self.searches == 1 {
             let mut show = |seen: &Pinned| {
-                caught.take(seen, HeldVia::Loose);
+                caught.take(seen, HeldVia::Nothing);
             };
             self.discovery.chase_forks(COLD_AT_FIRST, deadline, &mut show);
         }
@@ -369,9 +369,9 @@ impl Recovery<'_> {
                 Ok(elsewhere) => (self.elsewhere, self.unlisted) = (elsewhere, None),
                 Err(error) => self.unlisted = Some(unlisted(&error)),
             }
-            if !new && may_flee {
-                let mut show = |seen: &Pinned| new |= caught.take(seen, HeldVia::Loose);
-                self.fleeing = self.discovery.chase_forks(COLD, deadline, &mut show);
+            if !new && needs_chase {
+                let mut show = |seen: &Pinned| new |= caught.take(seen, HeldVia::Nothing);
+                self.chase_timed_out = self.discovery.chase_forks(COLD, deadline, &mut show);
             }
             if !new || Instant::now() >= deadline {
                 break;
@@ -382,28 +382,28 @@ impl Recovery<'_> {
 
     /// Whether the init of the job's PID namespace has outlived a KILL.
     fn is_init_held(&self) -> bool {
-        self.left.has_init() && self.looks > 1
+        self.job.has_init() && self.searches > 1
     }
 
     fn survivors(&mut self) -> Vec<ProcId> {
         let mut alive = Vec::new();
-        let Self { discovery, tally, left, .. } = self;
+        let Self { discovery, findings, job, .. } = self;
         let passed = discovery.pass(|seen, _| {
-            tally.member_log.see(&seen.stat);
-            alive.push(identity(&seen.stat));
+            findings.member_log.note(&seen.stat);
+            alive.push(seen.stat.id());
         });
         if let Err(error) = passed {
             self.unlisted = Some(unlisted(&error));
         }
         // A member that may not be signalled is not forgotten either.
-        for id in left.members.iter().chain(left.survivors) {
+        for id in job.members.iter().chain(job.survivors) {
             if alive.contains(id) {
                 continue;
             }
-            if let Some(seen) = pin(id.pid, |stat| identity(stat) == *id) {
-                tally.member_log.see(&seen.stat);
+            if let Some(seen) = pin(id.pid, |stat| stat.id() == *id) {
+                findings.member_log.note(&seen.stat);
                 alive.push(*id);
-            } else if left.survivors.contains(id) && is_unseen(*id) {
+            } else if job.survivors.contains(id) && is_unseen(*id) {
                 alive.push(*id);
             }
         }
@@ -412,12 +412,12 @@ impl Recovery<'_> {
 
     /// What is proven. After a loss no keeper has seen which processes left the cgroup or the session, and the record may
     /// be rewritten: the job is gone only if no process of this host can be its own.
-    fn verdict(&self, place: &RecordedCgroup, survivors: &[ProcId]) -> Verdict {
-        if !survivors.is_empty() || self.fleeing {
+    fn verdict(&self, recorded: &RecordedCgroups, survivors: &[ProcId]) -> Verdict {
+        if !survivors.is_empty() || self.chase_timed_out {
             return Verdict::Survivors { count: survivors.len().max(1) };
         }
-        let closed = place.closed.as_ref().map(|why| format!("its cgroup can't be used: {why}"));
-        let populated = || place.found.iter().find_map(unlike_empty);
+        let closed = recorded.unusable.as_ref().map(|why| format!("its cgroup can't be used: {why}"));
+        let populated = || recorded.found.iter().find_map(why_not_empty);
         let elsewhere = || {
             let pids: Vec<String> = self.elsewhere.iter().map(|id| id.pid.to_string()).collect();
             (!pids.is_empty()).then(|| {
@@ -429,15 +429,15 @@ impl Recovery<'_> {
         };
         let unlisted = || self.unlisted.clone();
         let why = closed.or_else(populated).or_else(elsewhere).or_else(unlisted);
-        let why = why.or_else(|| self.left.doubt().after_loss());
+        let why = why.or_else(|| self.job.possible_members().after_loss());
         why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
     }
 
-    fn step(&mut self, step: StepKind, note: String, round: Round) {
-        self.step_at((self.now)(), step, Round { note, ..round });
+    fn step(&mut self, step: StepKind, note: String, round: SignalRound) {
+        self.step_at((self.now)(), step, SignalRound { note, ..round });
     }
 
-    fn step_at(&mut self, moment: Moment, step: StepKind, round: Round) {
+    fn step_at(&mut self, moment: Moment, step: StepKind, round: SignalRound) {
         if self.steps.len() < STEPS || step == StepKind::Verify {
             self.steps.push(Step { moment, step, note: round.note, signals: round.signals });
         }
@@ -446,10 +446,10 @@ impl Recovery<'_> {
     fn close(self, survivors: Vec<ProcId>, verdict: Verdict) -> Recovered {
         let mut warnings = Vec::new();
         let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
-        let scope = self.left.held.is_some_and(ContainmentKind::is_removed_by_systemd);
+        let scope = self.job.held.is_some_and(ContainmentKind::is_removed_by_systemd);
         // A scope's directory is systemd's to remove, when it sees it empty.
         for cgroup in self.cgroups.iter().filter(|_| survivors.is_empty() && !scope) {
-            if unlike_empty(cgroup).is_none()
+            if why_not_empty(cgroup).is_none()
                 && let Err(error) = cgroup.remove()
             {
                 let path = cgroup.path().display();
@@ -457,19 +457,19 @@ impl Recovery<'_> {
             }
         }
         let found = self.cgroups.first().map(Cgroup::path);
-        let containment = self.left.kind(found);
-        let path = found.or(self.left.cgroup);
-        let (members, members_omitted) = self.tally.member_log.close(&survivors, Duration::ZERO);
-        let alive = survivors.iter().any(|id| Some(*id) == self.left.root || Some(*id) == self.tally.inner);
+        let containment = self.job.kind(found);
+        let path = found.or(self.job.cgroup);
+        let (members, members_omitted) = self.findings.member_log.with_fates(&survivors, Duration::ZERO);
+        let alive = survivors.iter().any(|id| Some(*id) == self.job.root || Some(*id) == self.findings.inner);
         Recovered {
             held: ContainmentInfo {
                 containment,
-                session: self.left.session,
+                session: self.job.session,
                 cgroup: path.map(|path| path.display().to_string()),
                 defeated_by: super::defeated_by(containment),
             },
-            root: if containment.has_init() { self.tally.inner } else { self.left.root },
-            outcome: self.tally.outcome.filter(|_| !alive),
+            root: if containment.has_init() { self.findings.inner } else { self.job.root },
+            outcome: self.findings.outcome.filter(|_| !alive),
             steps: self.steps,
             members,
             members_omitted,
@@ -482,7 +482,7 @@ impl Recovery<'_> {
 }
 
 /// Whether somebody is in `cgroup`, of which there is news when it is empty.
-fn is_filled(cgroup: &Cgroup) -> bool {
+fn may_be_populated(cgroup: &Cgroup) -> bool {
     cgroup.populated().unwrap_or(true) && cgroup.events().is_some()
 }
 
@@ -498,7 +498,7 @@ fn unlisted(error: &io::Error) -> String {
 }
 
 /// Why `cgroup` is not known to be empty.
-fn unlike_empty(cgroup: &Cgroup) -> Option<String> {
+fn why_not_empty(cgroup: &Cgroup) -> Option<String> {
     match cgroup.populated() {
         Ok(false) => None,
         Ok(true) => Some("its cgroup is not empty, and its members can't be seen".into()),

@@ -10,10 +10,10 @@ use quell_sys::{Sent, Stat};
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
 use super::containment::Containment;
-use super::marker_search::{self, Mark};
-use super::member_log::{MemberLog, identity};
+use super::marker_search::{self, MarkerRule};
+use super::member_log::MemberLog;
 use super::member_set::MemberSet;
-use super::possible_members::{Doubt, named};
+use super::possible_members::{PossibleMembers, named};
 use super::walk::{Below, Pinned, pin};
 
 /// How often the set of those to be asked is taken down, because somebody had died meanwhile.
@@ -29,7 +29,7 @@ pub const KEEPER_NAME: &str = "quell-keeper";
 
 /// What one round of the kill did.
 #[derive(Debug, Default)]
-pub struct Round {
+pub struct SignalRound {
     /// The signals that it sent.
     pub signals: Vec<SentSignal>,
     /// What else it did, in words.
@@ -44,7 +44,7 @@ impl Containment {
     fn is_foreign(&self, pid: u32) -> bool {
         !self.preexisting_children.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
-            && !marker_search::bears(pid, &self.marker)
+            && !marker_search::has_marker(pid, &self.marker)
     }
 
     /// The living children that may be the job's, or orphans of what our caller had started: they don't carry the marker,
@@ -56,20 +56,20 @@ impl Containment {
         let since = self.recorded().root.map_or(0, |root| root.start);
         let me = quell_sys::pid();
         let late = |stat: &Stat| {
-            stat.ppid == me && stat.start >= since && !self.preexisting_children.contains(&identity(stat))
+            stat.ppid == me && stat.start >= since && !self.preexisting_children.contains(&stat.id())
         };
         let children = quell_sys::own_children().unwrap_or_default().into_iter();
         let ambiguous_children =
             children.filter(|pid| self.is_foreign(*pid)).filter_map(|pid| pin(pid, late));
-        ambiguous_children.map(|seen| identity(&seen.stat)).collect()
+        ambiguous_children.map(|seen| seen.stat.id()).collect()
     }
 
     /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
-    pub fn doubt(&self) -> Option<String> {
+    pub fn why_unproven(&self) -> Option<String> {
         // A process in a PID namespace can't enter one that is outside of it.
         let root = self.recorded().root.filter(|_| !self.backend.has_init())?;
-        Doubt { born: root.start, begun: root.start, session: self.session }
-            .in_other_namespaces(root, &self.homes)
+        PossibleMembers { not_before: root.start, root_before: root.start, session: self.session }
+            .in_other_namespaces(root, &self.starter_cgroups)
     }
 
     /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
@@ -182,7 +182,7 @@ impl Containment {
         let init = self.init();
         member_set.walk(
             |pid| !self.is_foreign(pid),
-            |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
+            |seen| if init == Some(seen.stat.id()) { Below::Visit } else { visit(seen) },
         );
     }
 
@@ -191,12 +191,12 @@ impl Containment {
     }
 
     /// Every member that is alive now. All are noted in the log of members.
-    pub fn look(&mut self) -> Vec<ProcId> {
+    pub fn note_living(&mut self) -> Vec<ProcId> {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut living = Vec::new();
         self.walk(|seen| {
-            member_log.see(&seen.stat);
-            living.push(identity(&seen.stat));
+            member_log.note(&seen.stat);
+            living.push(seen.stat.id());
             Below::Visit
         });
         self.member_log = member_log;
@@ -211,19 +211,19 @@ impl Containment {
     /// The set is taken down before the first signal, as whoever obeys leaves children to be looked for elsewhere. The
     /// root's own group hears it as one, which no fork can slip through; everyone else through its pin. Whoever is born
     /// later than that may be the work of somebody's own handler, and is left to finish it.
-    pub fn ask(&mut self, signal: Signal, to: AskScope) -> Round {
-        let mut round = Round::default();
+    pub fn ask(&mut self, signal: Signal, to: AskScope) -> SignalRound {
+        let mut round = SignalRound::default();
         let mut member_log = std::mem::take(&mut self.member_log);
         let whole = to == AskScope::Tree;
         let group = self.root.filter(|_| self.group && whole).map(|root| root.pid);
         let (mut member_set, mut set) = (MemberSet::default(), Vec::new());
         for _ in 0..ASK_PASSES {
             self.walk_on(&mut member_set, |seen| {
-                member_log.see(&seen.stat);
+                member_log.note(&seen.stat);
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
-                let id = identity(&seen.stat);
+                let id = seen.stat.id();
                 member_log.keep_pin(id, &seen.pidfd);
                 if whole || Some(id) == self.shown_root() {
                     set.push((id, group == Some(seen.stat.pgid)));
@@ -263,8 +263,8 @@ impl Containment {
     }
 
     /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
-    pub fn kill_round(&mut self) -> Round {
-        let mut round = Round::default();
+    pub fn kill_round(&mut self) -> SignalRound {
+        let mut round = SignalRound::default();
         self.kill_rounds += 1;
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut member_set = std::mem::take(&mut self.member_set);
@@ -297,8 +297,8 @@ impl Containment {
         let mut new = 0;
         self.walk_on(member_set, |seen| {
             new += 1;
-            member_log.see(&seen.stat);
-            member_log.killed(identity(&seen.stat), &seen.pidfd);
+            member_log.note(&seen.stat);
+            member_log.killed(seen.stat.id(), &seen.pidfd);
             act(seen);
             Below::Visit
         });
@@ -327,7 +327,7 @@ impl Containment {
     ///
     /// Who has got a KILL makes no more children, so it is looked below each of them once after that. What it had made
     /// until then and left behind is our child: each pass looks at all of those.
-    fn sweep(&self, member_log: &mut MemberLog, member_set: &mut MemberSet, round: &mut Round) {
+    fn sweep(&self, member_log: &mut MemberLog, member_set: &mut MemberSet, round: &mut SignalRound) {
         member_set.drop_exited();
         member_set.list_again();
         for id in member_set.not_killed().into_iter().filter(|id| Some(*id) != self.init()) {
@@ -341,7 +341,7 @@ impl Containment {
             let mut killed = Vec::new();
             let new = self.each_new(member_set, member_log, |seen| {
                 let result = seen.pidfd.signal(Signal::KILL);
-                round.push(Signal::KILL, identity(&seen.stat), result);
+                round.push(Signal::KILL, seen.stat.id(), result);
                 killed.extend((result == Sent::Yes).then_some(seen.stat.pid));
             });
             killed.into_iter().for_each(|pid| member_set.mark_killed(pid));
@@ -355,10 +355,14 @@ impl Containment {
 
     /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards, or why
     /// the processes could not be listed.
-    pub fn audit(&mut self, patience: Duration) -> (Round, io::Result<Vec<ProcId>>) {
-        let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
-        let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
-        marker_search::audit(&mark, &mut self.member_log, patience)
+    pub fn kill_marked_outside(&mut self, patience: Duration) -> (SignalRound, io::Result<Vec<ProcId>>) {
+        let not_before = self.recorded().root.map_or(u64::MAX, |root| root.start);
+        let marker_rule = MarkerRule {
+            marker: &self.marker,
+            not_before,
+            starter_cgroups: self.starter_cgroups.as_slice().into(),
+        };
+        marker_search::kill_marked(&marker_rule, &mut self.member_log, patience)
     }
 
     /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
@@ -383,15 +387,15 @@ impl Containment {
 
 /// Kills the processes in the cgroup one by one that no walk has found: its own kill passes over a process whose first thread
 /// has exited, and one that the init of another PID namespace has adopted is not below us.
-fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut Round) {
+fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut SignalRound) {
     let unknown = cgroup.members().into_iter().filter(|pid| !known.knows(*pid));
     let pinned: Vec<Pinned> = unknown.filter_map(|pid| pin(pid, |_| true)).collect();
     // Listed again behind the pins: what is alive then was in the cgroup.
     let members = if pinned.is_empty() { Vec::new() } else { cgroup.members() };
     for seen in pinned.iter().filter(|seen| members.contains(&seen.stat.pid) && seen.pidfd.is_alive()) {
-        member_log.see(&seen.stat);
-        member_log.killed(identity(&seen.stat), &seen.pidfd);
-        round.push(Signal::KILL, identity(&seen.stat), seen.pidfd.signal(Signal::KILL));
+        member_log.note(&seen.stat);
+        member_log.killed(seen.stat.id(), &seen.pidfd);
+        round.push(Signal::KILL, seen.stat.id(), seen.pidfd.signal(Signal::KILL));
     }
 }
 
@@ -402,7 +406,7 @@ impl Containment {
     }
 }
 
-impl Round {
+impl SignalRound {
     /// How many signals one step of a receipt lists.
     const LISTED: usize = 4096;
 

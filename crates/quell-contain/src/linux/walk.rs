@@ -7,7 +7,6 @@ use std::rc::Rc;
 use quell_core::ProcId;
 use quell_sys::{PidFd, Stat};
 
-use super::member_log::identity;
 use super::member_set::MemberSet;
 
 /// A living descendant. The descriptor pins it, so what is sent there can reach nobody else.
@@ -48,7 +47,7 @@ pub struct ProcessRef {
 impl ProcessRef {
     /// What is needed to find it again.
     pub fn of(seen: &Pinned) -> Self {
-        Self { id: identity(&seen.stat), inode: seen.pidfd.inode(), threads: seen.stat.threads }
+        Self { id: seen.stat.id(), inode: seen.pidfd.inode(), threads: seen.stat.threads }
     }
 
     /// The same process, pinned again, if it is alive: by its inode, which no other has in this boot, and by its start

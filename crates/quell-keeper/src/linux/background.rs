@@ -297,7 +297,7 @@ fn new_run(
 ) -> (Run, Option<StartError>) {
     let (containment, failure) = match job.acquire(base) {
         Ok(containment) => (containment, None),
-        Err(failure) => (Containment::nothing(job.spec.id, &job.spec.marker), Some(failure)),
+        Err(failure) => (Containment::empty(job.spec.id, &job.spec.marker), Some(failure)),
     };
     fault_point(FaultPoint::PlaceAcquired);
     (Run::new(number, Lifecycle::new(job.rules), containment, evidence), failure)

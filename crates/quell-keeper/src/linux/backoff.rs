@@ -75,7 +75,7 @@ impl Supervisor {
             return false;
         };
         // The pins and the cgroup of the ended run are not needed any more.
-        self.run.containment = Containment::nothing(self.job.spec.id, &self.job.spec.marker);
+        self.run.containment = Containment::empty(self.job.spec.id, &self.job.spec.marker);
         self.timers.arm(KeeperTimer::NextRun, delay);
         loop {
             // It can have been asked for when the run had just ended.
@@ -191,7 +191,7 @@ mod tests {
         life.step(LifecycleEvent::StartFailed("it is a test".into()));
         let receipt = sample::receipt(&job, &life);
         let signals = SignalFd::new(&[Signal::CHLD]).unwrap();
-        let containment = Containment::nothing(job.spec.id, &job.spec.marker);
+        let containment = Containment::empty(job.spec.id, &job.spec.marker);
         let mut run = Run::new(1, life, containment, Evidence::new());
         run.restart_after = Some(delay);
         let state = RecordedState::after(&receipt, None, None).before_next_run();

@@ -13,7 +13,7 @@ use super::channel::{KeeperEvent, RunResult};
 use super::engine::Supervisor;
 
 /// How long the search for marked processes waits for those that it has killed.
-pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+pub const MARKER_SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the end of a job waits for room on a full disk. No process of the job is left by then.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -60,14 +60,14 @@ impl Supervisor {
     fn prove(&mut self) -> (Verdict, Vec<ProcId>) {
         let run = &mut self.run;
         let verdict = run.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
-        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.look() };
+        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.note_living() };
         survivors.extend(run.containment.ambiguous_children());
         let mut unlisted = None;
         if run.evidence.acted() {
-            let (round, left) = run.containment.audit(AUDIT_PATIENCE);
+            let (round, left) = run.containment.kill_marked_outside(MARKER_SEARCH_PATIENCE);
             let note = format!("{} marked processes outside the tree", round.signals.len());
             run.evidence.step(StepKind::Audit, note, round.signals);
-            fault_point(FaultPoint::Audited);
+            fault_point(FaultPoint::MarkedKilled);
             match left {
                 Ok(left) => {
                     let new: Vec<_> = left.into_iter().filter(|id| !survivors.contains(id)).collect();
@@ -80,7 +80,7 @@ impl Supervisor {
             (Verdict::Gone, Err(why)) => Verdict::Unproven { why },
             (Verdict::Gone, Ok(())) if !survivors.is_empty() => Verdict::Survivors { count: survivors.len() },
             (Verdict::Gone, Ok(())) => {
-                let why = unlisted.or_else(|| run.containment.doubt());
+                let why = unlisted.or_else(|| run.containment.why_unproven());
                 why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
             }
             (Verdict::Survivors { .. }, _) => Verdict::Survivors { count: survivors.len().max(1) },

@@ -106,7 +106,7 @@ impl Evidence {
         let grace = self.hurried.unwrap_or(life.grace());
         // A kill that was asked for before its end has cut it short for all.
         let had = if life.kill_reason() == Some(KillReason::GraceOver) { grace } else { Duration::ZERO };
-        let (members, members_omitted) = containment.close_roll(&survivors, had);
+        let (members, members_omitted) = containment.members_with_fates(&survivors, had);
         let mut usage = quell_sys::rusage_children();
         usage.peak_tree_memory = containment.peak_memory();
         let mut receipt = Receipt {

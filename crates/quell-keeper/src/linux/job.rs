@@ -159,7 +159,7 @@ pub mod sample {
     }
 
     pub fn receipt(job: &SupervisedJob, life: &Lifecycle) -> Receipt {
-        let nothing = Containment::nothing(job.spec.id, &job.spec.marker);
+        let nothing = Containment::empty(job.spec.id, &job.spec.marker);
         Evidence::new().receipt(&job.spec, life, &nothing, Verdict::Gone, Vec::new())
     }
 }

@@ -11,7 +11,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Timers};
 
 use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult};
-use super::conclude::AUDIT_PATIENCE;
+use super::conclude::MARKER_SEARCH_PATIENCE;
 use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, system};
@@ -309,7 +309,7 @@ impl KeeperWatch {
                 self.known.leaked = leaked;
                 // The kill follows the grace; proof, search and receipt follow the kill. Each of the two is reported.
                 let verify = self.job.request.stop.verify;
-                let phase = if killing { verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
+                let phase = if killing { verify + MARKER_SEARCH_PATIENCE + READER_PATIENCE } else { grace };
                 self.timers.arm(WatchTimer::Phase, phase + SILENCE);
             }
             KeeperEvent::RootStopped => {

@@ -68,7 +68,7 @@ impl Tree for Supervisor {
 
     fn outlived(&mut self) {
         if self.run.evidence.left.is_empty() {
-            let left = self.run.containment.look();
+            let left = self.run.containment.note_living();
             self.run.evidence.left.clone_from(&left);
             let members = left.len();
             self.note_members(left, None);

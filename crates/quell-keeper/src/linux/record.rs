@@ -73,7 +73,7 @@ impl Supervisor {
             keeper: self.keeper,
             standby: self.job.standby,
             marker: self.job.spec.marker.clone(),
-            home_cgroups: self.run.containment.homes().to_vec(),
+            home_cgroups: self.run.containment.starter_cgroups().to_vec(),
             state,
         }
     }

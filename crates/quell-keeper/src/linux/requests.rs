@@ -33,7 +33,7 @@ impl Supervisor {
             }
             Call::Signal { signal, tree } => {
                 let sent = if tree {
-                    self.run.containment.pass_to_all(signal)
+                    self.run.containment.signal_all(signal)
                 } else {
                     usize::from(self.run.containment.forward_signal(signal))
                 };

@@ -109,7 +109,7 @@ fn recall(
     lost: Option<RootOutcome>,
 ) {
     for (members, asked) in reported {
-        containment.recall(members, asked.as_ref().map_or(&[], |step| &step.signals));
+        containment.restore_members(members, asked.as_ref().map_or(&[], |step| &step.signals));
         asked.into_iter().for_each(|step| evidence.recall(step));
     }
     let how = match lost {

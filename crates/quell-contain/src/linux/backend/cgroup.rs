@@ -8,7 +8,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Program};
 
 use super::super::cgroup_fs::{Cgroup, CgroupError};
-use super::super::stop::Round;
+use super::super::stop::SignalRound;
 use super::{ENTERED, SpawnError, Spawned, launch};
 
 pub(super) const DEFEATED_BY: &[&str] =
@@ -46,7 +46,7 @@ impl JobCgroup {
 }
 
 /// Kills all members of a cgroup, of our own making or systemd's.
-pub(super) fn kill(cgroup: &Cgroup, round: &mut Round) {
+pub(super) fn kill(cgroup: &Cgroup, round: &mut SignalRound) {
     match cgroup.kill() {
         Ok(()) => round.note = "cgroup.kill".into(),
         Err(error) => round.note = format!("cgroup.kill failed: {error}"),

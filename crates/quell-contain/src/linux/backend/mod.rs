@@ -14,7 +14,7 @@ use quell_sys::{ChildRules, Launch, Polled, Program};
 
 use super::cgroup_fs::{Cgroup, own_dir};
 use super::containment::{Birth, KeeperReport, SpawnError};
-use super::stop::Round;
+use super::stop::SignalRound;
 use cgroup::JobCgroup;
 pub(super) use ladder::acquire;
 use pidns::Pidns;
@@ -153,7 +153,7 @@ impl Backend {
     }
 
     /// Kills what the kernel kills as one; `child` is our direct child.
-    pub fn kill(&self, child: Option<ProcId>, round: &mut Round) {
+    pub fn kill(&self, child: Option<ProcId>, round: &mut SignalRound) {
         match self {
             Self::Reaper(_) => {}
             Self::Cgroup(_) | Self::Scope(_) => {

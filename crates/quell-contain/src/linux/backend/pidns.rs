@@ -9,7 +9,7 @@ use quell_sys::{ChildRules, PidFd, Polled, Program, Report, Sent};
 
 use super::super::Unavailable;
 use super::super::containment::Birth;
-use super::super::stop::Round;
+use super::super::stop::SignalRound;
 use super::{RootExit, SpawnError, Spawned};
 
 pub(super) const DEFEATED_BY: &[&str] = &[];
@@ -89,7 +89,7 @@ impl Pidns {
         std::mem::take(&mut self.root_stopped)
     }
 
-    pub fn kill(&self, init: Option<ProcId>, round: &mut Round) {
+    pub fn kill(&self, init: Option<ProcId>, round: &mut SignalRound) {
         let Some(init) = init else { return };
         // Our unreaped child: its PID can't be reused.
         let sent = PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
