@@ -1,5 +1,5 @@
-//! The audit: processes that carry the job's marker but are not descendants of ours, such as what another daemon started
-//! with the job's environment.
+//! The search for processes that carry the job's marker and are not our descendants. Another daemon can have started them with
+//! the job's environment.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,38 +15,38 @@ use super::member_log::MemberLog;
 use super::stop::SignalRound;
 use super::walk::{Pinned, pin};
 
-/// The variable that marks a job's processes: the markers of all jobs that they are in, the outermost first, with colons
-/// between them.
+/// The variable that marks a job's processes. It lists the markers of all jobs that they are in, outermost first, separated by
+/// colons.
 pub const MARK_VARIABLE: &str = "QUELL_MARK";
 
-/// How processes of a job that are outside its tree are recognized: the one rule, for the keeper and after a loss.
+/// How members outside the tree are recognized. The keeper and a recovery use the same rule.
 ///
-/// The marker is unguessable and was given to no other process. But a job may have handed its environment to a service
-/// manager, which gives it to services that are not the job's: a process in another cgroup than those of the job's
-/// starter and keeper is left alone.
+/// The marker can't be guessed, and only the job's processes get it. But a job can pass its environment to a service manager,
+/// which passes it to services that are not the job's. So a marked process is left alone unless it is in a cgroup of the job's
+/// starter or keeper.
 #[derive(Clone, Debug)]
 pub(super) struct MarkerRule<'a> {
-    /// The secret.
+    /// The secret that the job's processes have in their environment.
     pub marker: &'a str,
-    /// No process of the job started earlier.
+    /// No process of the job has an earlier start time.
     pub not_before: u64,
-    /// The cgroups in which a marked process is the job's, as [`cgroups_of`] gives them.
+    /// The cgroups of the job's starter and keeper, in the form of [`cgroups_of`].
     pub starter_cgroups: Cow<'a, [String]>,
 }
 
 impl MarkerRule<'_> {
-    /// Whether it carries the marker and is not older than the job. A hint until it is asked again behind a pin.
+    /// Whether the process carries the marker and is not older than the job. Only a hint, unless the process is pinned.
     pub fn matches(&self, stat: &Stat) -> bool {
         stat.start >= self.not_before && has_marker(stat.pid, self.marker)
     }
 
-    /// Whether a process that carries the marker is the job's.
+    /// Whether a process that carries the marker is a member.
     pub fn is_in_starter_cgroup(&self, pid: u32) -> bool {
         self.starter_cgroups.contains(&cgroups_of(pid))
     }
 }
 
-/// Whether the environment of `pid` has this marker.
+/// Whether the environment of `pid` lists this marker.
 pub(super) fn has_marker(pid: u32, marker: &str) -> bool {
     let listed = |pid: u32| quell_sys::variable_lists(pid, MARK_VARIABLE, marker);
     // The environment can't be read through a leader thread that has exited while other threads live.
@@ -57,7 +57,7 @@ pub(super) fn has_marker(pid: u32, marker: &str) -> bool {
     is_marker(marker) && listed(pid).unwrap_or_else(by_threads)
 }
 
-/// Whether it is a marker as quell makes them.
+/// Whether the text has the form of a marker. Other texts could occur in any environment.
 fn is_marker(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -67,10 +67,10 @@ pub(super) fn threads(pid: u32) -> impl Iterator<Item = u32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }
 
-/// Kills the processes outside the tree that are the job's by `mark`, and waits for their ends for `patience` at most.
-/// Those that are still alive then are returned, or why the processes could not be listed.
+/// Kills the members outside the tree and waits up to `patience` for them to exit. Returns those that are still alive, or an
+/// error if the processes can't be listed.
 ///
-/// Each process is pinned first and read again behind the pin, so that a number that was reused in between does no harm.
+/// Each process is pinned and then read again, so that a reused PID does no harm.
 pub(super) fn kill_marked(
     marker_rule: &MarkerRule<'_>,
     member_log: &mut MemberLog,
@@ -80,7 +80,7 @@ pub(super) fn kill_marked(
     let mut round = SignalRound::default();
     let (me, uid) = (quell_sys::pid(), quell_sys::uid());
     let here = origin();
-    // Whoever is found may have forked meanwhile; a pass that finds nobody ends the search.
+    // A process that was found can have forked in the meantime, so only a pass without a find ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
         let pids = match candidates(&here) {
@@ -88,7 +88,7 @@ pub(super) fn kill_marked(
             Err(error) => return (round, Err(error)),
         };
         for pid in pids {
-            // The cheapest question first: of most of them it is the only one.
+            // The cheapest check first: for most processes it is the only one.
             if pid == me
                 || quell_sys::is_keeper_or_kernel_thread(pid)
                 || (uid != 0 && quell_sys::uid_of(pid).ok() != Some(uid))
@@ -110,7 +110,7 @@ pub(super) fn kill_marked(
         }
         let mut left = Vec::new();
         for (stat, pidfd) in &found {
-            // A refused signal will not work for being waited for.
+            // Waiting does not help if the signal was refused.
             let refused =
                 round.signals.iter().any(|sent| sent.to == stat.id() && sent.result == SignalResult::Refused);
             let until = if refused { Instant::now() } else { deadline };
@@ -126,7 +126,7 @@ pub(super) fn kill_marked(
     (round, Ok(Vec::new()))
 }
 
-/// Who may be in the cgroups `here`: the members of its cgroup v2, if they can be listed, else everybody.
+/// The processes that may be in the cgroups `here`: the members of its cgroup v2 if they can be listed, else all processes.
 fn candidates(here: &Origin) -> io::Result<Vec<u32>> {
     here.dir().and_then(processes_in).map_or_else(quell_sys::pids, Ok)
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_everybody_bears_is_no_marker() {
+    fn an_ordinary_word_is_not_a_marker() {
         for text in ["", "PATH=", "HOME=/root", "/usr/local/sbin:/usr/local/bin:/", "0", &"0".repeat(33)] {
             assert!(!is_marker(text), "{text}");
         }

@@ -1,4 +1,4 @@
-//! The stop of a job that nobody keeps any more, from its record alone.
+//! The stop of a job that has no keeper, from its record alone.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -13,52 +13,49 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Polled, Sent, Sources};
 
 use super::cgroup_fs::Cgroup;
-use super::discovery::{Discovery, HeldVia, OrphanedJob, ourselves};
+use super::discovery::{Discovery, HeldVia, OrphanedJob, own_lineage};
 use super::member_log::MemberLog;
 use super::recorded_cgroup::RecordedCgroups;
-use super::stop::SignalRound;
+use super::stop::{SignalRound, describe_verdict};
 use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};
 
-/// How often the brake goes over the members in one round before the kill comes anyway.
+/// How many passes the brake makes in one round, at most, before the kill.
 const BRAKE_PASSES: usize = 64;
-/// How long the init of a PID namespace may take to its end.
+/// How long the init of a PID namespace may take to exit.
 const INIT_EXIT: Duration = Duration::from_millis(200);
-/// How often a cgroup is killed again while it is not empty: before Linux 6.14 a kill could miss a fork, and no event
-/// tells of that.
+/// How often a cgroup is killed again while it is not empty: before Linux 6.14 a kill could miss a fork, and no event reports
+/// that.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// How long the search for a chain of forks goes on that has left no trace: first of all, and when all else was found.
+/// How long a chase goes on without a trace of a chain: before the first pass, and after all other members were found.
 const COLD_AT_FIRST: Duration = Duration::from_millis(100);
 const COLD: Duration = Duration::from_millis(500);
-/// How many steps are listed; a kill that takes its whole time has many rounds, all alike.
+/// How many steps are listed. A kill that uses all its time has many rounds, all alike.
 const STEPS: usize = 64;
 
-/// What a recovery came to.
+/// The result of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
-    /// What held the job.
     pub held: ContainmentInfo,
-    /// The root itself, as far as it is known (in a PID namespace the record knows only its init).
+    /// The root itself, if it is known. In a PID namespace the record has only its init.
     pub root: Option<ProcId>,
     /// How the root ended, if it was alive until now.
     pub outcome: Option<RootOutcome>,
-    /// What was done.
     pub steps: Vec<Step>,
-    /// Everyone who was still there, with their fates.
+    /// Every member that was still there, with its fate.
     pub members: Vec<Member>,
-    /// How many more there were than are listed.
+    /// How many more members there were.
     pub members_omitted: u64,
-    /// Who is not proven dead.
+    /// Members that are not proven dead.
     pub survivors: Vec<ProcId>,
-    /// What was proven.
     pub verdict: Verdict,
-    /// The tree's peak of memory, where its cgroup knows it.
+    /// The tree's peak memory, if its cgroup tells it.
     pub peak_memory: Option<u64>,
-    /// What went wrong without harm to the stop, such as a cgroup that could not be removed.
+    /// Problems that did not affect the stop, such as a cgroup that could not be removed.
     pub warnings: Vec<String>,
 }
 
-/// Who of the job is alive now. Nobody is touched. An error says that /proc could not be read to the end.
+/// The living members of the job. Signals nothing. Fails if /proc could not be read completely.
 pub fn living_members(job: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
     let recorded = RecordedCgroups::of(job);
     let mut member_log = MemberLog::default();
@@ -71,7 +68,7 @@ pub fn living_members(job: &OrphanedJob<'_>) -> io::Result<Vec<Member>> {
     Ok(members.map(|member| Member { fate: Fate::Alive, ..member }).collect())
 }
 
-/// Why the job may have living processes; none if it can have none. Nothing is touched.
+/// Why the job may have living processes, or None if it can't have any. Signals nothing.
 pub fn why_maybe_alive(job: &OrphanedJob<'_>) -> Option<String> {
     match living_members(job).map(|members| members.len()) {
         Ok(0) => job.possible_members().after_loss(),
@@ -82,9 +79,9 @@ pub fn why_maybe_alive(job: &OrphanedJob<'_>) -> Option<String> {
 
 /// Kills what is left of a job whose keeper and standby are gone, and counts. `now` is the job's clock.
 ///
-/// Before: the caller holds the job's lock, and the record is of this boot. After: nobody of the job is alive, or the
-/// survivors are named, or the verdict says why nobody can know. It takes `plan.verify` at most, and a moment for the last
-/// count. It can be broken off at any instant and begun again.
+/// Before: the caller holds the job's lock, and the record is of this boot. After: no process of the job is alive, or the
+/// survivors are named, or the verdict says why that is unknown. Takes at most `plan.verify` and the time of the last count. It
+/// can be interrupted at any point and started again.
 pub fn recover(job: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment) -> Recovered {
     let recorded = RecordedCgroups::of(job);
     let rules = LifecycleRules { plan: *plan, until: Until::Tree, timeout: None };
@@ -96,7 +93,7 @@ pub fn recover(job: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment)
         now,
         findings: Findings::default(),
         steps: Vec::new(),
-        own: ourselves(),
+        own: own_lineage(),
         refused: BTreeSet::new(),
         elsewhere: Vec::new(),
         members_above_us: Vec::new(),
@@ -124,54 +121,49 @@ pub fn recover(job: &OrphanedJob<'_>, plan: &StopPlan, now: &dyn Fn() -> Moment)
     survivors.sort_unstable();
     survivors.dedup();
     let verdict = work.verdict(&recorded, &survivors);
-    let note = match &verdict {
-        Verdict::Gone => "0 left".into(),
-        Verdict::Survivors { count } => format!("{count} left"),
-        Verdict::Unproven { why } => why.clone(),
-    };
-    work.step(StepKind::Verify, note, SignalRound::default());
+    work.step(StepKind::Verify, describe_verdict(&verdict), SignalRound::default());
     work.close(survivors, verdict)
 }
 
-/// Who was met.
+/// What all rounds have found.
 #[derive(Default)]
 struct Findings {
     member_log: MemberLog,
     /// The root below a PID namespace's init.
     inner: Option<ProcId>,
-    /// How the root ended, if it was met alive.
+    /// How the root ended, if it was found alive.
     outcome: Option<RootOutcome>,
 }
 
-/// Who is met in one round.
+/// The members that one round finds.
 struct Caught<'a> {
     root: Option<ProcId>,
     findings: &'a mut Findings,
-    /// This process and those above it.
+    /// This process and its ancestors.
     own: &'a BTreeSet<ProcId>,
-    /// Those of them that are of the job.
+    /// Those of them that are members.
     members_above_us: &'a mut Vec<ProcId>,
-    /// Whether what holds a PID namespace's members did not end them.
+    /// Whether the namespace's init survived its KILL.
     init_is_held: bool,
     known: BTreeSet<ProcId>,
     found: Vec<(ProcessRef, HeldVia)>,
 }
 
 impl Caught<'_> {
-    /// Notes a member that is about to be killed, and stops it if nothing holds it. Whether it is new, and may have been
-    /// making others.
+    /// Notes a member that is about to be killed, and stops it if nothing holds it. Returns whether it is new and could have
+    /// forked until now.
     fn take(&mut self, seen: &Pinned, via: HeldVia) -> bool {
         let id = seen.stat.id();
         if !self.known.insert(id) {
             return false;
         }
-        // Found only now, as their parents or what they carry has changed. They are never signalled.
+        // They were not found before, because their parents or their environment have changed. They are never signalled.
         if self.own.contains(&id) {
             self.findings.member_log.note(&seen.stat);
             self.members_above_us.push(id);
             return false;
         }
-        // The first below init.
+        // The first process below init is the root.
         if via == HeldVia::Namespace {
             self.findings.inner.get_or_insert(id);
         }
@@ -198,33 +190,33 @@ struct Recovery<'a> {
     now: &'a dyn Fn() -> Moment,
     findings: Findings,
     steps: Vec<Step>,
-    /// This process and those above it.
+    /// This process and its ancestors.
     own: BTreeSet<ProcId>,
-    /// Those of them that are of the job: quell was called from within it.
+    /// Those of them that are members: quell was called from within the job.
     members_above_us: Vec<ProcId>,
-    /// Whom we may not signal: trying again is of no use.
+    /// Members that may not be signalled: trying again does not help.
     refused: BTreeSet<ProcId>,
-    /// Those that carry the marker in a cgroup that is not the job's.
+    /// Processes that carry the marker in another cgroup.
     elsewhere: Vec<ProcId>,
-    /// Why the processes could not be listed to the end.
+    /// Why the processes could not be listed completely.
     unlisted: Option<String>,
-    /// How often the members were searched for.
+    /// How many searches there were.
     searches: usize,
-    /// Whether the time was over before a chain of those who fork and die could be stopped.
+    /// Whether the deadline came before a chain of forking processes was stopped.
     chase_timed_out: bool,
     engine: StopEngine,
-    /// Those that the last search has found and that may be alive, and when it began.
+    /// The members that the last search found and that may be alive, and when it began.
     caught: VecDeque<(ProcessRef, HeldVia)>,
     caught_at: Option<Moment>,
-    /// When they got their KILL.
+    /// When they were killed.
     killed_at: Option<Instant>,
-    /// Whether the last search has found nobody: then it is over.
+    /// Whether the last search found no member: then the recovery is complete.
     is_empty: bool,
 }
 
 impl Tree for Recovery<'_> {
     fn pace(&self) -> Pace {
-        // Searches don't follow one another: there is none while one that was caught lives.
+        // There is no search while a member that was found is alive, so no rest between searches is needed.
         Pace { again: KILL_AGAIN, look: None, rest_factor: 0, longest_rest: Duration::ZERO }
     }
 
@@ -232,8 +224,8 @@ impl Tree for Recovery<'_> {
         &mut self.engine
     }
 
-    /// While one that was caught lives, or a cgroup is not empty, nobody is searched for. Then only a search can say that
-    /// none was born meanwhile.
+    /// Searches only when all members that were found are dead and the cgroups are empty. Then only a search can tell whether
+    /// new members have started meanwhile.
     fn count(&mut self) -> Count {
         while self.caught.front().is_some_and(|(member, _)| !self.is_waited_for(member)) {
             self.caught.pop_front();
@@ -249,7 +241,7 @@ impl Tree for Recovery<'_> {
 
     fn kill_round(&mut self) -> bool {
         let is_waited_for = self.killed_at.is_some_and(|since| !self.is_overdue(since));
-        // The members have their KILL, and are waited for. A cgroup's kill may have missed a fork, so it is repeated.
+        // The members were killed and are waited for. The kill of a cgroup may have missed a fork, so it is repeated.
         let kill_again = |cgroup: &Cgroup| !may_be_populated(cgroup) || cgroup.kill().is_ok();
         if is_waited_for && self.cgroups.iter().all(kill_again) {
             return true;
@@ -261,7 +253,7 @@ impl Tree for Recovery<'_> {
         true
     }
 
-    /// Waits for the first of those that were caught, and for the cgroups.
+    /// Waits for the first member that was found, and for the cgroups.
     fn wait(&mut self, until: Option<Instant>) {
         let first = self.caught.front().and_then(|(member, _)| member.pin_again());
         let mut sources = Sources::default();
@@ -286,13 +278,13 @@ impl Recovery<'_> {
         }
     }
 
-    /// Whether it lives, and may be signalled.
+    /// Whether it is alive and may be signalled.
     fn is_waited_for(&self, member: &ProcessRef) -> bool {
         !self.refused.contains(&member.id) && member.pin_again().is_some()
     }
 
-    /// Whether the init of a PID namespace should have ended by now with all that is below it. A tracer there can keep it
-    /// from its end: then those are killed one by one.
+    /// Whether the init of a PID namespace should have exited by now, with all processes below it. A tracer can keep it from
+    /// exiting: then those are killed one by one.
     fn is_overdue(&self, killed: Instant) -> bool {
         self.job.has_init() && killed.elapsed() > INIT_EXIT
     }
@@ -303,7 +295,7 @@ impl Recovery<'_> {
         self.killed_at = None;
         let deadline = self.engine.deadline().unwrap_or_else(Instant::now);
         self.caught = self.brake(deadline).into();
-        // Trying again is of no use for those that may not be signalled.
+        // Members that may not be signalled don't count: trying again does not help.
         let is_refused = |(member, _): &(ProcessRef, HeldVia)| self.refused.contains(&member.id);
         self.is_empty = self.caught.iter().all(is_refused) && !self.cgroups.iter().any(may_be_populated);
         fault_point(FaultPoint::LostBraked);
@@ -318,8 +310,8 @@ impl Recovery<'_> {
             }
             fault_point(FaultPoint::CgroupKilled);
         }
-        // The last found goes first: if we are killed in the midst, whoever is left still hangs from somebody who can be
-        // found again. Those in the cgroup too, as its kill passes over a process whose leader thread has exited.
+        // In reverse order: if this process is killed meanwhile, the rest still has an ancestor that can be found again.
+        // Members of a cgroup are included, because cgroup.kill skips a process whose leader thread has exited.
         let init_is_held = self.is_init_held();
         let is_signalled = |via: HeldVia| via != HeldVia::Namespace || init_is_held;
         for (member, via) in self.caught.iter().rev().filter(|(_, via)| is_signalled(*via)) {
@@ -341,8 +333,8 @@ impl Recovery<'_> {
         fault_point(FaultPoint::KillRoundDone);
     }
 
-    /// Keeps the tree from growing while it is killed, and takes down who is there: everyone whom no cgroup or namespace
-    /// holds is stopped, over and over, until neither a pass nor a chase finds anybody new.
+    /// Keeps the tree from growing, and returns the members. Members that no cgroup or namespace holds are stopped, in repeated
+    /// passes, until neither a pass nor a chase finds a new one.
     fn brake(&mut self, deadline: Instant) -> Vec<(ProcessRef, HeldVia)> {
         self.cgroups.iter().for_each(Cgroup::brake);
         let needs_chase = self.cgroups.is_empty() && !self.job.has_init();
@@ -356,7 +348,7 @@ impl Recovery<'_> {
             known: BTreeSet::new(),
             found: vec![],
         };
-        // A chain leaves thousands of dead processes in a second, each of which makes a pass slower: it comes first.
+        // A chain leaves thousands of dead processes per second, and each makes a pass slower. So the chase comes first.
         if needs_chase && self.searches == 1 {
             let mut show = |seen: &Pinned| {
                 caught.take(seen, HeldVia::Nothing);
@@ -380,7 +372,7 @@ impl Recovery<'_> {
         caught.found
     }
 
-    /// Whether the init of the job's PID namespace has outlived a KILL.
+    /// Whether the init of the job's PID namespace survived a KILL.
     fn is_init_held(&self) -> bool {
         self.job.has_init() && self.searches > 1
     }
@@ -395,7 +387,7 @@ impl Recovery<'_> {
         if let Err(error) = passed {
             self.unlisted = Some(unlisted(&error));
         }
-        // A member that may not be signalled is not forgotten either.
+        // A member that may not be signalled counts too.
         for id in job.members.iter().chain(job.survivors) {
             if alive.contains(id) {
                 continue;
@@ -410,8 +402,8 @@ impl Recovery<'_> {
         alive
     }
 
-    /// What is proven. After a loss no keeper has seen which processes left the cgroup or the session, and the record may
-    /// be rewritten: the job is gone only if no process of this host can be its own.
+    /// The verdict. Without a keeper it is unknown which processes left the cgroup or the session, and the record can be
+    /// forged: the job is gone only if no process of this host can be a member.
     fn verdict(&self, recorded: &RecordedCgroups, survivors: &[ProcId]) -> Verdict {
         if !survivors.is_empty() || self.chase_timed_out {
             return Verdict::Survivors { count: survivors.len().max(1) };
@@ -447,7 +439,7 @@ impl Recovery<'_> {
         let mut warnings = Vec::new();
         let peak_memory = self.cgroups.first().and_then(Cgroup::peak_memory);
         let scope = self.job.held.is_some_and(ContainmentKind::is_removed_by_systemd);
-        // A scope's directory is systemd's to remove, when it sees it empty.
+        // systemd removes the directory of a scope when it is empty.
         for cgroup in self.cgroups.iter().filter(|_| survivors.is_empty() && !scope) {
             if why_not_empty(cgroup).is_none()
                 && let Err(error) = cgroup.remove()
@@ -481,23 +473,23 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether somebody is in `cgroup`, of which there is news when it is empty.
+/// Whether a process may be in `cgroup`, and an event will report when it is empty.
 fn may_be_populated(cgroup: &Cgroup) -> bool {
     cgroup.populated().unwrap_or(true) && cgroup.events().is_some()
 }
 
-/// Whether a process has this number, and /proc does not show which: it is hidden, or another directory is mounted over its own.
+/// Whether a process has this PID and /proc does not show which one: it is hidden, or a mount covers its directory.
 fn is_unseen(id: ProcId) -> bool {
     let is_hidden = quell_sys::stat(id.pid).is_err() || quell_sys::is_mounted_over(id.pid);
     is_hidden && quell_sys::PidFd::open(id.pid).is_ok_and(|pidfd| pidfd.is_alive())
 }
 
-/// Why nothing is proven without the processes of the host.
+/// The reason for an unproven verdict if the processes can't be listed.
 fn unlisted(error: &io::Error) -> String {
     format!("the processes of this host can't be listed: {error}")
 }
 
-/// Why `cgroup` is not known to be empty.
+/// Why `cgroup` is not proven to be empty.
 fn why_not_empty(cgroup: &Cgroup) -> Option<String> {
     match cgroup.populated() {
         Ok(false) => None,

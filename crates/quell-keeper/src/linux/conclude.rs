@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quell_contain::describe_verdict;
 use quell_core::{
     EventKind, JobEvent, ProcId, Receipt, RecordedState, RootOutcome, StateRecord, StepKind, Verdict,
 };
@@ -178,13 +179,5 @@ impl Supervisor {
             let _ = front.send(&KeeperEvent::Done(Box::new(result.clone())));
             fault_point(FaultPoint::EndTold);
         }
-    }
-}
-
-fn describe_verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Gone => "0 left".into(),
-        Verdict::Survivors { count } => format!("{count} left"),
-        Verdict::Unproven { why } => why.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! Held by a cgroup v2 that quell made: the stub is born in it, one write kills all members, and the kernel counts them.
+//! Held by a cgroup v2 that quell made. The stub starts inside it, one write kills all members, and the kernel counts them.
 
 use std::io;
 use std::path::Path;
@@ -14,12 +14,11 @@ use super::{ENTERED, SpawnError, Spawned, launch};
 pub(super) const DEFEATED_BY: &[&str] =
     &["a descendant that moved to another cgroup and became another user, where quell is not root", ENTERED];
 
-/// A cgroup of the job's own.
 #[derive(Debug)]
 pub struct JobCgroup(Cgroup);
 
 impl JobCgroup {
-    /// Makes it below `base`, or else below this process's own cgroup.
+    /// Makes the cgroup below `base`, or below this process's own cgroup.
     pub fn acquire(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
         Cgroup::create(id, base, limits).map(Self)
     }
@@ -45,7 +44,7 @@ impl JobCgroup {
     }
 }
 
-/// Kills all members of a cgroup, of our own making or systemd's.
+/// Kills all members of a cgroup, whether quell or systemd made it.
 pub(super) fn kill(cgroup: &Cgroup, round: &mut SignalRound) {
     match cgroup.kill() {
         Ok(()) => round.note = "cgroup.kill".into(),
