@@ -50,7 +50,7 @@ pub enum EndStep<'a> {
     /// This event is in the history.
     Logged(&'a JobEvent),
     /// Nothing more is written that a client waits for: the job counts as ended, or the end can't be written.
-    Told,
+    ClientsReleased,
 }
 
 /// How a run ended, to be put on record. The state is `ended`, `waiting` for the next run, or `stopping` if there are
@@ -91,7 +91,7 @@ impl JobEnd<'_> {
         });
         // A job that waits for its next run keeps its clients.
         if !matches!(self.record.state, RecordedState::Waiting { .. }) {
-            tell(EndStep::Told);
+            tell(EndStep::ClientsReleased);
         }
         if self.sync == SyncWhen::AfterMark {
             sync(self.job);

@@ -29,7 +29,7 @@ const SAYING: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The signal that asks a keeper to look at its files and to restore what was deleted. Other processes ignore it.
-pub const KNOCK: Signal = Signal::URG;
+pub const RESTORE_FILES_SIGNAL: Signal = Signal::URG;
 /// How long a keeper may take to do that, and how often to look whether it has: there is no event for it.
 const RESTORING: Duration = Duration::from_secs(3);
 /// How long it may take if only the state is missing: a job that is being started has none yet.
@@ -175,7 +175,7 @@ impl JobDir {
             if !self.live_path().exists() && self.has_ended() && !self.is_dir_held() {
                 return false;
             }
-            keepers.retain(|keeper| keeper.signal(KNOCK) != Sent::Gone);
+            keepers.retain(|keeper| keeper.signal(RESTORE_FILES_SIGNAL) != Sent::Gone);
             std::thread::sleep(RESTORED_LOOK);
         }
         !keepers.is_empty()
@@ -202,7 +202,7 @@ impl JobDir {
             // A keeper that is ending its job needs a moment.
             if began.elapsed() >= ENDING {
                 for keeper in keepers.get_or_insert_with(|| self.keepers()) {
-                    keeper.signal(KNOCK);
+                    keeper.signal(RESTORE_FILES_SIGNAL);
                 }
             }
             std::thread::sleep(RESTORED_LOOK);

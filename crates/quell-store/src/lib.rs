@@ -30,7 +30,7 @@ mod watch;
 pub use end::{DiskFull, EndStep, JobEnd, SyncWhen};
 pub use home::Home;
 pub use job::{JobDir, now};
-pub use keepers::{KNOCK, Keeper, KeeperRole, check_room};
+pub use keepers::{Keeper, KeeperRole, RESTORE_FILES_SIGNAL, check_room};
 pub use liveness::{Liveness, Lock};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,

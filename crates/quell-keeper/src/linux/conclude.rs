@@ -56,8 +56,7 @@ impl Supervisor {
         self.run.result = Some(RunResult { receipt, leaked, failed, unwritten });
     }
 
-    /// Searches for members outside the tree, and collects the root. The verdict of the lifecycle can become weaker here, never
-    /// stronger.
+    /// Searches for members outside the tree, and reaps the root. The lifecycle's verdict can only become weaker here.
     fn prove(&mut self) -> (Verdict, Vec<ProcId>) {
         let run = &mut self.run;
         let verdict = run.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
@@ -153,17 +152,17 @@ impl Supervisor {
                 (true, None) => SyncWhen::BeforeMark,
                 (true, Some(_)) => SyncWhen::AfterMark,
             },
-            // Only the record tells the end of a background job.
+            // The end of a background job is known only from its record.
             disk_full: if last { DiskFull::UseReserve(DISK_PATIENCE) } else { DiskFull::Fail },
         };
         let (helper, control) = (&mut self.helper, &mut self.host.control);
         let written = end.write(|step| match step {
             EndStep::Logged(event) => helper.notify(event),
-            EndStep::Told => control.close(),
+            EndStep::ClientsReleased => control.close(),
         });
         if let Err(error) = written {
             // A foreground job leaves no record rather than one that says "running". The output and history of a background job
-            // are worth more: its record stays, and the next process that finds it without a keeper mends it.
+            // are worth keeping: its record stays, and the next command that finds it without a keeper completes it.
             if !background {
                 let _ = store.remove();
             }
@@ -175,7 +174,7 @@ impl Supervisor {
     /// Tells the front or standby that the job is over.
     pub(super) fn report_end(&mut self, result: &RunResult) {
         if let Some(front) = &mut self.front {
-            // An error means that the front is gone, and needs no answer.
+            // An error means that the front is gone.
             let _ = front.send(&KeeperEvent::Done(Box::new(result.clone())));
             fault_point(FaultPoint::EndTold);
         }

@@ -155,7 +155,7 @@ struct Run<'a, S> {
 /// How the head came out.
 enum Head {
     /// There is no more, or no more is wanted; this is what comes next.
-    Over(Cursor),
+    Complete(Cursor),
     /// It is full. `rest` did not fit any more; `front`, if there is one, did, and belongs before it.
     Full { used: u64, front: Option<Line>, rest: Option<Line> },
 }
@@ -171,7 +171,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             (Some(lines), Some(_)) => Room { lines, bytes: budget.map_or(u64::MAX, |budget| budget / 2) },
         };
         let (used, front, rest) = match self.head(room)? {
-            Head::Over(cursor) => return Ok((cursor, None)),
+            Head::Complete(cursor) => return Ok((cursor, None)),
             Head::Full { used, front, rest } => (used, front, rest),
         };
         let mut cursor = self.lines.cursor();
@@ -206,10 +206,10 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         let mut used = 0;
         while room.lines > 0 {
             let line = match self.next()? {
-                None => return Ok(Head::Over(self.lines.cursor())),
+                None => return Ok(Head::Complete(self.lines.cursor())),
                 Some(LineOrCut::Cut(cut)) => {
                     if (self.sink)(Entry::Cut(cut))?.is_break() {
-                        return Ok(Head::Over(self.lines.cursor()));
+                        return Ok(Head::Complete(self.lines.cursor()));
                     }
                     continue;
                 }
@@ -226,7 +226,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             used += line.size();
             room.lines -= usize::from(!line.split);
             if (self.sink)(Entry::Line(line))?.is_break() {
-                return Ok(Head::Over(self.lines.cursor()));
+                return Ok(Head::Complete(self.lines.cursor()));
             }
         }
         Ok(Head::Full { used, front: None, rest: None })

@@ -20,7 +20,7 @@ const OVERHEAD: u64 = 128;
 /// The last lines so far.
 pub(super) struct Tail {
     pub room: Room,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<TailItem>,
     lines: usize,
     bytes: u64,
     /// Whether the texts of the lines are not kept: they begin at the end of what is left out.
@@ -32,13 +32,13 @@ pub(super) struct Tail {
     pub cuts: Vec<Cut>,
 }
 
-enum Kept {
+enum TailItem {
     /// A line; its text is empty if all have been spilled. So many bytes of the stream it stands for.
     Line(Line, u64),
     Cut(Cut),
 }
 
-impl Kept {
+impl TailItem {
     fn spill(&mut self) {
         if let Self::Line(line, _) = self {
             line.bytes = Vec::new();
@@ -55,7 +55,7 @@ impl Tail {
 
     /// Adds a gap.
     pub fn push_cut(&mut self, cut: Cut) {
-        self.kept.push_back(Kept::Cut(cut));
+        self.kept.push_back(TailItem::Cut(cut));
     }
 
     /// Adds a line, and leaves out what does not fit any more.
@@ -63,12 +63,12 @@ impl Tail {
         let size = line.size();
         self.lines += usize::from(!line.split);
         self.bytes += size;
-        self.kept.push_back(Kept::Line(line, size));
+        self.kept.push_back(TailItem::Line(line, size));
         self.fit();
         if self.spilled {
-            self.kept.back_mut().map(Kept::spill);
+            self.kept.back_mut().map(TailItem::spill);
         } else if self.bytes + OVERHEAD * self.kept.len() as u64 > HELD {
-            self.kept.iter_mut().for_each(Kept::spill);
+            self.kept.iter_mut().for_each(TailItem::spill);
             self.spilled = true;
         }
     }
@@ -86,11 +86,11 @@ impl Tail {
             let alone = self.kept.len() == 1;
             match self.kept.pop_front() {
                 None => return,
-                Some(Kept::Cut(cut)) => {
+                Some(TailItem::Cut(cut)) => {
                     *self.omitted.to.of_mut(cut.stream) = cut.to;
                     self.cuts.push(cut);
                 }
-                Some(Kept::Line(line, size)) => {
+                Some(TailItem::Line(line, size)) => {
                     let whole = self.lines > self.room.lines || over >= size;
                     if whole || (!alone && !line.split) {
                         self.leave_out(&line, size, line.ended);
@@ -104,7 +104,7 @@ impl Tail {
                         } else {
                             divide(line, over).1
                         };
-                        self.kept.push_front(Kept::Line(rest, size - over));
+                        self.kept.push_front(TailItem::Line(rest, size - over));
                     }
                 }
             }
@@ -114,7 +114,7 @@ impl Tail {
     /// Puts `front` before the first line, if it is the beginning of that one; else gives it back.
     pub fn join(&mut self, mut front: Line) -> Option<Line> {
         match self.kept.front_mut() {
-            Some(Kept::Line(line, size))
+            Some(TailItem::Line(line, size))
                 if !self.spilled
                     && (line.stream, line.offset) == (front.stream, front.end())
                     && line.bytes.len() + front.bytes.len() <= MAX_LINE =>
@@ -124,15 +124,15 @@ impl Tail {
                 *line = Line { ended: line.ended, split: line.split, ..front };
                 None
             }
-            Some(Kept::Line(..) | Kept::Cut(_)) | None => Some(front),
+            Some(TailItem::Line(..) | TailItem::Cut(_)) | None => Some(front),
         }
     }
 
     /// The lines and gaps; none if they have to be read again, from the end of what is left out.
     pub fn into_kept(self) -> Option<impl Iterator<Item = LineOrCut>> {
         let kept = self.kept.into_iter().map(|kept| match kept {
-            Kept::Line(line, _) => LineOrCut::Line(line),
-            Kept::Cut(cut) => LineOrCut::Cut(cut),
+            TailItem::Line(line, _) => LineOrCut::Line(line),
+            TailItem::Cut(cut) => LineOrCut::Cut(cut),
         });
         (!self.spilled).then_some(kept)
     }
