@@ -1,4 +1,4 @@
-//! The last lines of what goes by, as many as there is room for.
+//! The last lines of a stream of lines, as many as there is room for.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ pub(super) struct Room {
     pub bytes: u64,
 }
 
-/// How many bytes of memory the lines may take. Beyond that only their places are kept, and they are read again.
+/// How much memory the lines may take. Beyond that only their positions are kept, and they are read again.
 const HELD: u64 = 4 * 1024 * 1024;
 
-/// What a line takes besides its text.
+/// The memory of a line without its text.
 const OVERHEAD: u64 = 128;
 
 /// The last lines so far.
@@ -23,17 +23,17 @@ pub(super) struct Tail {
     kept: VecDeque<TailItem>,
     lines: usize,
     bytes: u64,
-    /// Whether the texts of the lines are not kept: they begin at the end of what is left out.
+    /// Whether the texts of the lines were dropped: they are read again, from the end of what is left out.
     spilled: bool,
     pub omitted: Omitted,
-    /// For each stream, whether what is left out ends within a line.
+    /// For each stream, whether what is left out ends inside a line.
     pub within: [bool; 2],
-    /// The gaps within what is left out.
+    /// The gaps in what is left out.
     pub cuts: Vec<Cut>,
 }
 
 enum TailItem {
-    /// A line; its text is empty if all have been spilled. So many bytes of the stream it stands for.
+    /// A line, and how many bytes of the stream it covers. The text is empty if the texts were dropped.
     Line(Line, u64),
     Cut(Cut),
 }
@@ -73,7 +73,7 @@ impl Tail {
         }
     }
 
-    /// Leaves room for so many lines that come from elsewhere.
+    /// Leaves room for this many lines that come from elsewhere.
     pub fn leave_room(&mut self, lines: usize) {
         self.room.lines = self.room.lines.saturating_sub(lines);
         self.fit();
@@ -111,7 +111,7 @@ impl Tail {
         }
     }
 
-    /// Puts `front` before the first line, if it is the beginning of that one; else gives it back.
+    /// Puts `front` before the first line if it is the beginning of that line. Otherwise returns it.
     pub fn join(&mut self, mut front: Line) -> Option<Line> {
         match self.kept.front_mut() {
             Some(TailItem::Line(line, size))
@@ -128,7 +128,7 @@ impl Tail {
         }
     }
 
-    /// The lines and gaps; none if they have to be read again, from the end of what is left out.
+    /// The lines and gaps. None if they have to be read again, from the end of what is left out.
     pub fn into_kept(self) -> Option<impl Iterator<Item = LineOrCut>> {
         let kept = self.kept.into_iter().map(|kept| match kept {
             TailItem::Line(line, _) => LineOrCut::Line(line),
@@ -145,7 +145,7 @@ impl Tail {
     }
 }
 
-/// A line in two parts, the first of `length` bytes, which is fewer than it stands for.
+/// A line in two parts. The first has `length` bytes, which is fewer than the line covers.
 pub(super) fn divide(mut line: Line, length: u64) -> (Line, Line) {
     let at = usize::try_from(length).map_or(line.bytes.len(), |length| length.min(line.bytes.len()));
     let bytes = line.bytes.split_off(at);
