@@ -224,13 +224,13 @@ mod tests {
         let mut server = ControlServer::default();
         let (mut first, mut second) = (connect(&mut server, 9), connect(&mut server, 9));
         assert!(turn(&mut server).is_empty());
-        second.write_all(b"\"vitals\"\n\"lo").unwrap();
+        second.write_all(b"\"vitals\"\n\"list_").unwrap();
         let requests = turn(&mut server);
         let [ClientRequest { client, pid, uid, call: Call::Vitals }] = requests[..] else {
             panic!("{requests:?}")
         };
         assert_eq!((pid, uid), (std::process::id(), quell_sys::uid()));
-        second.write_all(b"ok\"\n").unwrap();
+        second.write_all(b"members\"\n").unwrap();
         assert!(
             matches!(turn(&mut server)[..], [ClientRequest { call: Call::ListMembers, .. }]),
             "in two parts"
