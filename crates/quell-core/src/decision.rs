@@ -1,4 +1,4 @@
-//! What the guard says: part of answers, of the audit log and of what a keeper replies.
+//! Decisions of the guard: part of answers, of the audit log and of a keeper's replies.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mask;
 
-/// What the guard says.
+/// A decision of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Decision {
@@ -134,7 +134,7 @@ impl fmt::Display for DecisionCode {
     }
 }
 
-/// What decides where no policy is asked.
+/// The rule of a decision that no policy can change.
 pub const BUILT_IN: &str = "built-in";
 
 impl Decision {
@@ -165,8 +165,8 @@ impl Decision {
         Self { reason: mask.apply(&self.reason), hint: mask.apply(&self.hint), ..self }
     }
 
-    /// The same for a decision about `words`, of which it may show parts that are cut, escaped or written in another way, so that
-    /// no value is found in them. If there is one in the words, only quotes from words without one are shown.
+    /// The same for a decision about `words`. It may quote parts of them that are cut or escaped, in which a value is not found. So
+    /// if one of the words has a value, only quotes from words without one are shown.
     #[must_use]
     pub fn masked_about(self, mask: &Mask, words: &[String]) -> Self {
         let (hidden, plain): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| mask.hides(word));
@@ -186,7 +186,7 @@ impl Decision {
         Self { reason, hint, ..self }.masked(mask)
     }
 
-    /// This decision if it is an allowance, else itself as an error.
+    /// This decision as `Ok` if it allows, else as an error.
     pub fn ok(self) -> Result<Self, Box<Self>> {
         if self.allowed { Ok(self) } else { Err(Box::new(self)) }
     }

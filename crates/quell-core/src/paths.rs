@@ -1,5 +1,5 @@
-//! Paths and words in JSON. What is UTF-8 is a text, anything else an array of its bytes: none is refused, and none is
-//! changed. For `#[serde(with = "…")]`.
+//! Paths and words in JSON, for `#[serde(with = "…")]`: a string if it is UTF-8, else an array of its bytes, so that every
+//! path can be written and comes back unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text to be written.
+/// A path or word to write.
 struct Shown<'a>(&'a OsStr);
 
 impl Serialize for Shown<'_> {
@@ -20,7 +20,7 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// A text that was read.
+/// A path or word that was read.
 struct Read(OsString);
 
 impl<'de> Deserialize<'de> for Read {
@@ -31,7 +31,7 @@ impl<'de> Deserialize<'de> for Read {
             type Value = Read;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or an array of bytes")
+                f.write_str("a string or an array of bytes")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Read, E> {
@@ -65,7 +65,7 @@ fn of_bytes(bytes: Vec<u8>) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-// Jobs can't run there yet, and paths are not bytes there.
+// Paths are not bytes there, and jobs cannot run there yet.
 #[cfg(not(unix))]
 fn bytes(_text: &OsStr) -> &[u8] {
     &[]
@@ -106,33 +106,20 @@ pub mod optional {
     }
 }
 
-/// Paths.
+/// Several paths, or the words of a command.
 pub mod list {
-    use super::{Deserialize, Deserializer, PathBuf, Read, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsStr, OsString, Read, Serializer, Shown};
 
     /// Writes them.
-    pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| Shown(path.as_os_str())))
+    pub fn serialize<S: Serializer>(items: &[impl AsRef<OsStr>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(items.iter().map(|item| Shown(item.as_ref())))
     }
 
     /// Reads them.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
         Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0.into()).collect())
-    }
-}
-
-/// Words, such as those of a command.
-pub mod words {
-    use super::{Deserialize, Deserializer, OsString, Read, Serializer, Shown};
-
-    /// Writes them.
-    pub fn serialize<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(words.iter().map(|word| Shown(word)))
-    }
-
-    /// Reads them.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString>, D::Error> {
-        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0).collect())
     }
 }
 
@@ -167,7 +154,7 @@ mod tests {
         one: PathBuf,
         #[serde(default, with = "optional")]
         other: Option<PathBuf>,
-        #[serde(with = "words")]
+        #[serde(with = "list")]
         words: Vec<OsString>,
         #[serde(with = "pairs")]
         pairs: Vec<(OsString, OsString)>,
@@ -189,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_utf_8_is_a_text() {
+    fn utf_8_is_written_as_a_string() {
         let texts = Texts { one: "/a".into(), other: None, words: vec!["ä".into()], pairs: Vec::new() };
         let json = r#"{"one":"/a","other":null,"words":["ä"],"pairs":[]}"#;
         assert_eq!(serde_json::to_string(&texts).unwrap(), json);

@@ -45,7 +45,7 @@ pub fn push_escape(text: &mut String, c: char) {
     }
 }
 
-/// JSON without unsafe characters. They occur only inside strings, so that an escape of JSON means the same.
+/// JSON without unsafe characters. They occur only inside strings, where an escape means the same character.
 pub(crate) fn safe_json(json: String) -> String {
     if !json.contains(is_unsafe) {
         return json;
@@ -60,6 +60,40 @@ pub(crate) fn safe_json(json: String) -> String {
     }
     safe
 }
+
+/// In JSON the type is a string: written by `Display`, read by `FromStr`.
+macro_rules! json_as_text {
+    ($type:ident) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+        }
+    };
+}
+pub(crate) use json_as_text;
 
 #[cfg(test)]
 mod tests {

@@ -42,7 +42,6 @@ pub struct GcRules {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// The id of the job.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The reason.
     pub why: String,
@@ -55,7 +54,6 @@ pub struct GcReport {
     /// Whether nothing was changed. Then this is what would be done.
     pub dry_run: bool,
     /// The removed jobs, oldest first.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub removed: Vec<JobId>,
     /// How many bytes they took on disk.
     pub bytes: u64,

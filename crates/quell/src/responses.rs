@@ -18,10 +18,8 @@ use crate::{
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartAnswer {
     /// The new job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The id of the job that it replaces, for a restart.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted_from: Option<JobId>,
     /// The job; absent if it was removed already.
@@ -57,7 +55,6 @@ pub struct StopAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoppedJob {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Whether it had ended before.
     pub was_over: bool,
@@ -70,10 +67,8 @@ pub struct StoppedJob {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RestartAnswer {
     /// The new job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// That of the job whose place it takes.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub restarted_from: JobId,
     /// How it is; absent if it is gone already.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +106,6 @@ pub struct WaitAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// How many bytes were written.
     pub bytes: u64,
@@ -124,10 +118,8 @@ pub struct SendAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The signal.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
     /// Whether it was sent to the whole tree.
     pub tree: bool,
@@ -206,7 +198,6 @@ pub struct StatusAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TreeAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its state.
     pub state: JobState,
@@ -223,7 +214,6 @@ pub struct TreeAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RmAnswer {
     /// The job that is removed.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
 }
 

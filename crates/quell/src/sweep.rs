@@ -54,7 +54,6 @@ pub enum SweepAction {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweptJob {
     /// Its id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +96,6 @@ pub struct Leftover {
     /// Its path.
     pub path: PathBuf,
     /// The job that it was made for.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// What was done, or would be.
     pub action: LeftoverAction,

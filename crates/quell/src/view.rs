@@ -19,7 +19,6 @@ use crate::{Error, Result};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobView {
     /// Its id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +75,6 @@ pub struct JobView {
     pub restart: Option<RestartPolicy>,
     /// The job that it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub restarted_from: Option<JobId>,
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]

@@ -150,7 +150,7 @@ fn an_environment_without_an_equals_sign_is_an_error() {
     let lab = TestEnv::as_me();
     is_refused(&lab, 125, |quell| quell.args(["--env", "NOEQUALS"]).sh(TRACE));
     is_refused(&lab, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
-    let file = lab.write("bad.env", "GOOD=1\nthis is no assignment\n");
+    let file = lab.write("bad.env", "GOOD=1\nnot an assignment\n");
     is_refused(&lab, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
     // Such a line is a shell's. What may be a secret is not shown.
     let file = lab.write("shell.env", "export TOKEN=hidden\n");

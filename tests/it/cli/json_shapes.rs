@@ -74,7 +74,7 @@ fn every_duration_is_seconds_as_a_number() {
     };
     assert_eq!(value("stop.grace"), Some(json!(90.0)));
     assert_eq!(value("gc.max_age"), Some(json!(2_592_000.0)));
-    assert_eq!(value("start.restart_limit"), Some(json!("10")), "a count is no duration");
+    assert_eq!(value("start.restart_limit"), Some(json!("10")), "a count is not a duration");
     assert_eq!(value("start.max_log"), Some(json!("64M")));
 }
 

@@ -110,7 +110,7 @@ fn what_can_not_be_used_is_one_clear_line() {
     fs::remove_file(file).expect("rm");
     let done = show(&lab).env("QUELL_STOP_GRACE", "soon").finish();
     one_clear_line(&done, 2);
-    assert!(done.stderr.starts_with("quell: QUELL_STOP_GRACE: `soon` is no duration"), "{}", done.stderr);
+    assert!(done.stderr.starts_with("quell: QUELL_STOP_GRACE: invalid duration `soon`"), "{}", done.stderr);
 }
 
 #[test]

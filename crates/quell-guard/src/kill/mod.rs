@@ -61,7 +61,6 @@ pub struct KillAnswer {
     /// Its name.
     pub name: String,
     /// The first signal.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
     /// Why KILL was sent; absent where no process needed it.
     #[serde(skip_serializing_if = "Option::is_none")]
