@@ -1,5 +1,4 @@
-//! Each action of quell passes here, whichever interface asks for it: the policy decides, and the decision and the result go
-//! to the audit log.
+//! Every interface of quell asks here before it acts: the policy decides, and the decision and the result go to the audit log.
 
 use std::sync::OnceLock;
 
@@ -53,7 +52,7 @@ impl Guard {
     }
 
     /// Allows or refuses a verb for quell's own jobs. `job` is the job that it makes, if its id is known already. A verb that only
-    /// reads is logged if it is refused. If the log can't be written, nothing is run or restarted, but jobs can be stopped.
+    /// reads is logged only if it is refused. If the log can't be written, nothing is run or restarted, but jobs can be stopped.
     pub fn permit(&self, verb: Verb, target: &str, job: Option<JobId>) -> Result<Permit> {
         let decision = decide_verb(&self.policy, verb);
         // The process that starts the job writes the line of a start, see `roles.rs`.
@@ -61,7 +60,7 @@ impl Guard {
         if !decision.allowed || (verb.effect() != Effect::Read && !left_to_keeper) {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
-            // Without its line the job would not be started again: the restart would only stop it.
+            // If the log can't be written, the new job is refused, so the restart would only stop the old one.
             if let (true, Verb::Run | Verb::Restart, Err(error)) = (decision.allowed, verb, noted) {
                 return Err(error);
             }
@@ -69,7 +68,7 @@ impl Guard {
         self.grant(verb, decision)
     }
 
-    /// Allows or refuses a verb. Used without a home, so nothing is logged.
+    /// Allows or refuses a verb without a home: nothing is logged.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
         Ok(Permit { verb, decision, guard: None })
@@ -137,7 +136,7 @@ impl Guard {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),
             kind,
-            verb: verb.word().into(),
+            verb: verb.as_str().into(),
             effect: Some(verb.effect()),
             target: mask(target),
             actor,
@@ -157,7 +156,7 @@ impl Guard {
 pub struct Permit {
     verb: Verb,
     decision: Decision,
-    /// Logs the result. Does nothing without a log.
+    /// Logs the result; none if there is no log.
     guard: Option<Guard>,
 }
 

@@ -37,20 +37,20 @@ fn a_policy_can_close_verbs_and_effects() {
     for (rules, words, wanted) in [
         ("deny = [\"stop\"]", vec!["stop", "--json", &job.id], "VERB_DENIED"),
         ("deny = [\"list\"]", vec!["list", "--json"], "VERB_DENIED"),
-        ("most = \"write\"", vec!["stop", "--json", "--all"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["signal", "--json", &job.id, "TERM"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["rm", "--json", &job.id], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["gc", "--json"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["sweep", "--json"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["restart", "--json", &job.id], "EFFECT_DENIED"),
-        ("most = \"read\"", vec!["start", "--json", "--", "touch", "made"], "EFFECT_DENIED"),
-        ("most = \"read\"", vec!["send", "--json", &job.id, "x"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["stop", "--json", "--all"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["signal", "--json", &job.id, "TERM"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["rm", "--json", &job.id], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["gc", "--json"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["sweep", "--json"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["restart", "--json", &job.id], "EFFECT_DENIED"),
+        ("max_effect = \"read\"", vec!["start", "--json", "--", "touch", "made"], "EFFECT_DENIED"),
+        ("max_effect = \"read\"", vec!["send", "--json", &job.id, "x"], "EFFECT_DENIED"),
     ] {
         policy(&lab, &format!("[guard]\n{rules}\n"));
         let done = verb(&lab, words[0]).args(&words[1..]).finish();
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{words:?}: {}", done.stdout);
     }
-    policy(&lab, "[guard]\nmost = \"read\"\n");
+    policy(&lab, "[guard]\nmax_effect = \"read\"\n");
     let done = verb(&lab, "run").args(["--", "touch", "made"]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
     assert!(!lab.path("made").exists());
@@ -76,7 +76,7 @@ fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
     let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
-    for (rules, key) in [("most = \"read\"", "guard.most"), ("deny = [\"stop\"]", "guard.deny")] {
+    for (rules, key) in [("max_effect = \"read\"", "guard.max_effect"), ("deny = [\"stop\"]", "guard.deny")] {
         policy(&lab, &format!("[guard]\n{rules}\n"));
         let named = job.id.as_str();
         for words in
@@ -155,8 +155,8 @@ fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
     lab.write("quell.toml", "[guard.kill]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
     assert_eq!(check()["data"]["decision"]["code"], "NAME_PROTECTED");
     // What one forbids the other can't give back.
-    policy(&lab, "[guard]\nmost = \"read\"\n[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
-    lab.write("quell.toml", "[guard]\nmost = \"destructive\"\n");
+    policy(&lab, "[guard]\nmax_effect = \"read\"\n[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    lab.write("quell.toml", "[guard]\nmax_effect = \"destructive\"\n");
     assert_eq!(check()["data"]["decision"]["code"], "EFFECT_DENIED");
     // Its own file beside the other one.
     policy(&lab, "");
@@ -232,7 +232,7 @@ const POLICIES: [(&str, usize); 57] = [
     ("[guard.kill]\nallow = [\"/bin/sleep\"]\n", 2),
     ("[guard.service]\nprotect = [\"web?\"]\n", 2),
     ("[guard]\nmost = 1\n", 2),
-    ("[guard]\nmost = \"everything\"\n", 2),
+    ("[guard]\nmax_effect = \"everything\"\n", 2),
     ("[guard]\ndeny = \"stop\"\n", 2),
     ("[guard]\ndeny = [1]\n", 2),
     ("[guard]\ndeny = [\"stopp\"]\n", 2),
@@ -276,11 +276,11 @@ const POLICIES: [(&str, usize); 57] = [
     ("[guard.kill]\nprotect = [[\"a\"]]\n", 2),
     ("[guard.kill]\nusers = {}\n", 2),
     ("[guard.kill]\nprotect_users = 0\n", 2),
-    ("[Guard]\nmost = \"read\"\n", 1),
+    ("[Guard]\nmax_effect = \"read\"\n", 1),
     ("[guard]\nMost = \"read\"\n", 2),
-    ("[guard]\nmost = \"Read\"\n", 2),
+    ("[guard]\nmax_effect = \"Read\"\n", 2),
     ("[guard]\ndeny = [\"kill \"]\n", 2),
-    ("[guard]\nmost = \"read\"\n[guard]\nmost = \"write\"\n", 3),
+    ("[guard]\nmax_effect = \"read\"\n[guard]\nmax_effect = \"write\"\n", 3),
 ];
 
 #[test]

@@ -17,7 +17,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
-        CheckVerb::Service(args) => (args.json, args.action.verb().verb().word(), args.name.clone()),
+        CheckVerb::Service(args) => (args.json, args.action.verb().verb().as_str(), args.name.clone()),
         CheckVerb::Test(args) => {
             let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
             (args.json, "test", words.join(" "))

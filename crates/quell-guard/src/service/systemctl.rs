@@ -39,23 +39,23 @@ pub(super) struct Systemctl {
 }
 
 /// The output and the exit code.
-pub(super) struct Said {
+pub(super) struct SystemctlOutput {
     /// None if the time was up first, or a signal killed it.
     pub code: Option<i32>,
     pub timed_out: bool,
-    pub stdout: Kept,
-    pub stderr: Kept,
+    pub stdout: Captured,
+    pub stderr: Captured,
 }
 
-/// The beginning of a stream.
+/// The first bytes of a stream.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Captured {
     bytes: Vec<u8>,
     /// How many more bytes there were.
     pub cut: u64,
 }
 
-impl Kept {
+impl Captured {
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
@@ -75,7 +75,7 @@ impl Systemctl {
     }
 
     /// Runs it until it exits or the time is up. Then it is killed, but systemd goes on.
-    pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<Said> {
+    pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<SystemctlOutput> {
         // A time that is too long for the clock becomes a year.
         let now = Instant::now();
         let deadline = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 24 * 3600));
@@ -88,7 +88,7 @@ impl Systemctl {
         }
         let status = child.wait().map_err(failed)?;
         let Listened { ended, stdout, stderr } = listened.map_err(failed)?;
-        Ok(Said { code: status.code().filter(|_| ended), timed_out: !ended, stdout, stderr })
+        Ok(SystemctlOutput { code: status.code().filter(|_| ended), timed_out: !ended, stdout, stderr })
     }
 
     fn command(&self, words: &[&str], units: &[&str]) -> Command {
@@ -112,15 +112,15 @@ impl Systemctl {
 
 struct Listened {
     ended: bool,
-    stdout: Kept,
-    stderr: Kept,
+    stdout: Captured,
+    stderr: Captured,
 }
 
 /// Reads the output until the child exits. Another process that still has its pipes open is not waited for.
 fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
     let process = PidFd::open(child.id())?;
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-    let mut listened = Listened { ended: false, stdout: Kept::default(), stderr: Kept::default() };
+    let mut listened = Listened { ended: false, stdout: Captured::default(), stderr: Captured::default() };
     for fd in [out.as_ref().map(AsFd::as_fd), err.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         quell_sys::set_nonblocking(fd)?;
     }
@@ -145,7 +145,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
 }
 
 /// Reads what is there. At its end the pipe is dropped.
-fn drain(pipe: &mut Option<impl Read>, kept: &mut Kept) -> io::Result<()> {
+fn drain(pipe: &mut Option<impl Read>, kept: &mut Captured) -> io::Result<()> {
     let mut chunk = [0; 8192];
     // As much as a pipe holds: endless output must not keep us from checking the time.
     for _ in 0..16 {
