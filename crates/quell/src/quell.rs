@@ -81,7 +81,7 @@ impl Quell {
         Ok(self.job_with(resolve::resolve(&self.home, text)?))
     }
 
-    /// The job with this id. Whether it exists is found out by the calls on it.
+    /// The job with this id. The calls on it fail if it does not exist.
     pub fn job_with(&self, id: JobId) -> Job {
         Job::new(self.clone(), id)
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::config::{ConfigFile, Loaded, Sourced};
 use crate::{
     Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
-    Unwritten, Waited, settle_lost,
+    Unwritten, Waited, recover_if_orphaned,
 };
 
 /// `quell start`, and `quell restart` for each job.
@@ -57,28 +57,9 @@ pub struct StoppedJob {
     /// The job's id.
     pub id: JobId,
     /// Whether it had ended before.
-    pub was_over: bool,
+    pub already_ended: bool,
     /// Its receipt.
     pub receipt: Receipt,
-}
-
-/// `quell restart`, for each job.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RestartAnswer {
-    /// The new job's id.
-    pub id: JobId,
-    /// That of the job whose place it takes.
-    pub restarted_from: JobId,
-    /// How it is; absent if it is gone already.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobView>,
-    /// What came of the wait for readiness, if that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Condition>,
-    /// The last lines of its output, if it ended before it was ready.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub last_lines: Vec<String>,
 }
 
 /// `quell guard check`.
@@ -176,7 +157,7 @@ pub struct StatusAnswer {
     /// The path of its receipt, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<PathBuf>,
-    /// What shows that it is ready, if anything was asked for.
+    /// What shows that it is ready, if it has a readiness check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_rules: Option<ReadyRules>,
     /// How it is started again, for a background job.
@@ -241,7 +222,7 @@ impl Job {
     /// `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
         self.quell.permit(Verb::Status, "")?;
-        match settle_lost(self.dir()) {
+        match recover_if_orphaned(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),
         }

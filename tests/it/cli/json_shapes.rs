@@ -97,7 +97,10 @@ fn a_stop_is_one_answer_for_none_one_and_several() {
     let ids: Vec<&str> =
         data["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["id"].as_str()).collect();
     assert_eq!(ids, jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>());
-    assert_eq!((&data["jobs"][0]["was_over"], &data["jobs"][1]["was_over"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&data["jobs"][0]["already_ended"], &data["jobs"][1]["already_ended"]),
+        (&json!(true), &json!(false))
+    );
     assert_eq!(data["failed"][0]["code"], "job_not_found", "{data:#}");
     for words in [&["nobody"][..], &["nobody", "no-one"]] {
         let done = stop(words);

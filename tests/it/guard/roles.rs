@@ -244,7 +244,7 @@ fn hooks_of_a_record_run_only_where_a_start_is_allowed() {
     let message = json!({ "home": lab.home(), "job": job.id, "events": [ended] });
     let tell = || {
         let file = File::open(lab.write("message", &format!("{message}\n"))).expect("it was written");
-        verb(&lab, "__tell").stdin(file).finish()
+        verb(&lab, "__hooks").stdin(file).finish()
     };
     for (rules, code) in CLOSED {
         policy(&lab, rules);

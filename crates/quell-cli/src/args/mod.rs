@@ -146,7 +146,7 @@ pub enum CliCommand {
     #[command(name = "__keep", hide = true)]
     Keep,
     /// Tell hooks of a lost job; quell calls this itself
-    #[command(name = "__tell", hide = true)]
+    #[command(name = "__hooks", hide = true)]
     Tell,
     /// Print the points at which a fault can be asked for
     #[cfg(feature = "faults")]

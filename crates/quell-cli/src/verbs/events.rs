@@ -47,7 +47,7 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
     };
     let (mut events, mut end) = (Vec::new(), ExitCode::SUCCESS);
     for job in &jobs {
-        match job.finish_if_lost() {
+        match job.recover_if_orphaned() {
             // What has happened so far is known all the same.
             Err(error @ Error::NotProvenDead(_)) => {
                 job_selection::tell_unfinished(&error);

@@ -29,7 +29,7 @@ pub fn since(age: Option<Duration>) -> Option<SystemTime> {
 pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
     // A question about it gets an error with the answer.
-    if let Ok(true) = job.finish_if_lost() {
+    if let Ok(true) = job.recover_if_orphaned() {
         tell_finished(job.id());
     }
     Ok(job)
@@ -38,7 +38,7 @@ pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
 /// The same for a verb that shows also a lost job: says why one is not finished.
 pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    match job.finish_if_lost() {
+    match job.recover_if_orphaned() {
         Ok(true) => tell_finished(job.id()),
         Ok(false) => {}
         Err(error) => tell_unfinished(&error),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::binary::QuellInternals;
-use quell::{Error, Filter, JobState, JobView, Quell, RootOutcome, Settled, Timestamp, Verdict};
+use quell::{Error, Filter, JobState, JobView, Quell, RecoveredList, RootOutcome, Timestamp, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
@@ -15,11 +15,11 @@ use crate::render::{self, Cell, Reader, Style, Table};
 pub fn list(args: &ListArgs) -> ExitCode {
     let listed = filter(args).and_then(|filter| {
         let quell = quell()?;
-        let settled = quell.list_settled(&filter)?;
-        Ok((quell, settled))
+        let listed = quell.list_recovered(&filter)?;
+        Ok((quell, listed))
     });
-    let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
-        finished.into_iter().for_each(job_selection::tell_finished);
+    let text = listed.and_then(|(quell, RecoveredList { listing, recovered, failed })| {
+        recovered.into_iter().for_each(job_selection::tell_finished);
         let failures = failed.iter().map(|error| error.to_string());
         for warning in failures.chain(listing.warnings.iter().cloned()) {
             output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));

@@ -46,14 +46,14 @@ pub fn start(args: StartArgs) -> ExitCode {
             code
         }
     };
-    tidy(&quell, gc);
+    auto_gc(&quell, gc);
     code
 }
 
 /// Removes a few old jobs, now that the caller has the id. The job runs whatever comes of this, so nothing is said.
-fn tidy(quell: &Quell, rules: Option<GcRules>) {
+fn auto_gc(quell: &Quell, rules: Option<GcRules>) {
     if let Some(rules) = rules {
-        let _ = quell.tidy(&rules);
+        let _ = quell.auto_gc(&rules);
     }
 }
 

@@ -86,18 +86,18 @@ struct Teller {
 
 impl Teller {
     fn stopped(&mut self, job: &Job, stopped: Stopped) {
-        let (was_over, receipt) = (stopped.already_ended(), stopped.into_receipt());
+        let (already_ended, receipt) = (stopped.already_ended(), stopped.into_receipt());
         if receipt.verdict != Verdict::Gone {
             self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }
         if self.json {
-            return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
+            return self.jobs.push(StoppedJob { id: job.id(), already_ended, receipt });
         }
         if self.quiet && receipt.verdict == Verdict::Gone {
             return;
         }
         let columns = render::columns_of(&std::io::stdout());
-        let text = match (was_over, &receipt.verdict) {
+        let text = match (already_ended, &receipt.verdict) {
             (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
             (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
             (false, _) if self.several => {

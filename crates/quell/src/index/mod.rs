@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::Error;
 pub(crate) use row::Broken;
-pub(crate) use select::{Candidate, Wanted, ms_of};
+pub(crate) use select::{Candidate, ms_of};
 
 /// How often the file is rebuilt for one question.
 const TRIES: usize = 3;
@@ -38,9 +38,9 @@ pub(crate) struct Index {
 pub(crate) enum Fail {
     /// SQLite failed.
     Sql(rusqlite::Error),
-    /// The index has values that make no sense.
+    /// The index has invalid values.
     Damaged(String),
-    /// The failure is not the index's.
+    /// Something else failed.
     Other(Error),
 }
 

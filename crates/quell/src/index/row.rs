@@ -80,7 +80,7 @@ impl Row {
         let found = match Records::read(job) {
             Ok(records) if !records.have_ended() && is_live(job)? => return Ok(None),
             Ok(records) => Ok(Known {
-                view: records.view().kept_by_nobody(),
+                view: records.view().without_keeper(),
                 boot: records.spec.boot_id.clone(),
                 run: records.receipt.as_ref().map(Run::of),
             }),
@@ -172,7 +172,7 @@ pub(super) fn delete(db: &Connection, id: &str) -> rusqlite::Result<()> {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Of quell's own types only a path that is not UTF-8 can fail to be written.
+    // Serializing quell's own types fails only for a path that is not UTF-8.
     serde_json::to_string(value).unwrap_or_default()
 }
 

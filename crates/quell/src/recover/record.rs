@@ -97,12 +97,13 @@ fn mask_members(receipt: &mut Receipt, spec: Option<&JobSpec>, job: &JobDir) {
     let Some(spec) = spec else { return };
     let mask = mask_of(job, spec);
     for member in &mut receipt.members {
-        member.command = match &mask {
-            Ok(mask) => mask.apply_to_cut(&member.command),
-            // The values to mask are not known, so nothing of it is shown.
-            Err(_) => "***".into(),
-        };
+        member.command = masked_command(&mask, &member.command);
     }
+}
+
+/// A command line that may be cut, as it may be shown. If the values to mask are not known, nothing of it is shown.
+pub(crate) fn masked_command(mask: &io::Result<Mask>, command: &str) -> String {
+    mask.as_ref().map_or_else(|_| "***".into(), |mask| mask.apply_to_cut(command))
 }
 
 /// What is masked of a job; an error if the values are not known.
