@@ -1,10 +1,13 @@
 //! Decisions of the guard: part of answers, of the audit log and of a keeper's replies.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Mask;
+use crate::text::json_as_text;
 
 /// A decision of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +16,6 @@ pub struct Decision {
     /// Whether it may be done.
     pub allowed: bool,
     /// The stable code for programs: `ALLOWED`, or why it is refused, such as `PID_INIT`.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub code: DecisionCode,
     /// What decided: a key of the policy such as `guard.kill.allow`, or `built-in` for what no policy can change.
     pub rule: String,
@@ -26,8 +28,7 @@ pub struct Decision {
 macro_rules! codes {
     ($($code:ident $word:literal,)*) => {
         /// The code of a decision.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(from = "String", into = "String")]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum DecisionCode {
             $(#[doc = concat!("`", $word, "`")] $code,)*
@@ -45,12 +46,14 @@ macro_rules! codes {
             }
         }
 
-        impl From<String> for DecisionCode {
-            fn from(word: String) -> Self {
-                match word.as_str() {
+        impl FromStr for DecisionCode {
+            type Err = Infallible;
+
+            fn from_str(word: &str) -> Result<Self, Infallible> {
+                Ok(match word {
                     $($word => Self::$code,)*
-                    _ => Self::Error(word),
-                }
+                    _ => Self::Error(word.to_owned()),
+                })
             }
         }
     };
@@ -122,11 +125,7 @@ codes! {
     PathVariable "PATH_VARIABLE",
 }
 
-impl From<DecisionCode> for String {
-    fn from(code: DecisionCode) -> Self {
-        code.to_string()
-    }
-}
+json_as_text!(DecisionCode);
 
 impl fmt::Display for DecisionCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

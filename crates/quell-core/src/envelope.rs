@@ -36,7 +36,7 @@ struct Envelope<'a, T> {
 /// JSON in which all characters are escaped that a terminal could act on.
 pub fn json(value: &impl Serialize) -> String {
     // Serializing quell's own types does not fail.
-    safe_json(serde_json::to_string(value).unwrap_or_default())
+    safe_json(&serde_json::to_string(value).unwrap_or_default()).into_owned()
 }
 
 /// The envelope of a success.

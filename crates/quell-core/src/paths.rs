@@ -2,10 +2,8 @@
 //! path can be written and comes back unchanged.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A path or word to write.
@@ -21,37 +19,19 @@ impl Serialize for Shown<'_> {
 }
 
 /// A path or word that was read.
-struct Read(OsString);
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of bytes")]
+enum Read {
+    Text(String),
+    Bytes(Vec<u8>),
+}
 
-impl<'de> Deserialize<'de> for Read {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrBytes;
-
-        impl<'de> Visitor<'de> for TextOrBytes {
-            type Value = Read;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or an array of bytes")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Read, E> {
-                Ok(Read(text.into()))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<Read, E> {
-                Ok(Read(text.into()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read, A::Error> {
-                let mut bytes = Vec::new();
-                while let Some(byte) = items.next_element()? {
-                    bytes.push(byte);
-                }
-                Ok(Read(of_bytes(bytes)))
-            }
+impl From<Read> for OsString {
+    fn from(read: Read) -> Self {
+        match read {
+            Read::Text(text) => text.into(),
+            Read::Bytes(bytes) => of_bytes(bytes),
         }
-
-        deserializer.deserialize_any(TextOrBytes)
     }
 }
 
@@ -78,7 +58,7 @@ fn of_bytes(bytes: Vec<u8>) -> OsString {
 
 /// A path.
 pub mod whole {
-    use super::{Deserialize, Deserializer, Path, PathBuf, Read, Serialize, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsString, Path, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -87,13 +67,13 @@ pub mod whole {
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Read::deserialize(deserializer).map(|read| read.0.into())
+        Read::deserialize(deserializer).map(|read| OsString::from(read).into())
     }
 }
 
 /// A path, or none.
 pub mod optional {
-    use super::{Deserialize, Deserializer, PathBuf, Read, Serialize, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsString, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,7 +82,7 @@ pub mod optional {
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        Ok(Option::<Read>::deserialize(deserializer)?.map(|read| read.0.into()))
+        Ok(Option::<Read>::deserialize(deserializer)?.map(|read| OsString::from(read).into()))
     }
 }
 
@@ -119,7 +99,10 @@ pub mod list {
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<T>, D::Error> {
-        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0.into()).collect())
+        Ok(Vec::<Read>::deserialize(deserializer)?
+            .into_iter()
+            .map(|read| OsString::from(read).into())
+            .collect())
     }
 }
 
@@ -140,7 +123,7 @@ pub mod pairs {
         deserializer: D,
     ) -> Result<Vec<(OsString, OsString)>, D::Error> {
         let pairs = Vec::<(Read, Read)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().map(|(key, value)| (key.0, value.0)).collect())
+        Ok(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 }
 

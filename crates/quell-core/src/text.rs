@@ -12,22 +12,21 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// One line: each unsafe character is shown as an escape.
 pub fn printable(text: &str) -> String {
-    escaped(text, &[]).into_owned()
+    escaped(text, is_unsafe, push_escape).into_owned()
 }
 
 /// Several lines: line feeds and tabs stay, each other unsafe character is shown as an escape.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    escaped(text, &['\n', '\t'])
+    escaped(text, |c| is_unsafe(c) && !['\n', '\t'].contains(&c), push_escape)
 }
 
-fn escaped<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
-    let is_shown = |c: char| is_unsafe(c) && !kept.contains(&c);
-    if !text.contains(is_shown) {
+fn escaped(text: &str, is_escaped: fn(char) -> bool, push: fn(&mut String, char)) -> Cow<'_, str> {
+    if !text.contains(is_escaped) {
         return text.into();
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_shown(c) { push_escape(&mut safe, c) } else { safe.push(c) }
+        if is_escaped(c) { push(&mut safe, c) } else { safe.push(c) }
     }
     safe.into()
 }
@@ -46,19 +45,10 @@ pub fn push_escape(text: &mut String, c: char) {
 }
 
 /// JSON without unsafe characters. They occur only inside strings, where an escape means the same character.
-pub(crate) fn safe_json(json: String) -> String {
-    if !json.contains(is_unsafe) {
-        return json;
-    }
-    let mut safe = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if is_unsafe(c) {
-            let _ = write!(safe, "\\u{:04x}", u32::from(c));
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
+pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
+    escaped(json, is_unsafe, |safe, c| {
+        let _ = write!(safe, "\\u{:04x}", u32::from(c));
+    })
 }
 
 /// In JSON the type is a string: written by `Display`, read by `FromStr`.
@@ -111,7 +101,8 @@ mod tests {
     #[test]
     fn json_means_the_same_without_unsafe_characters() {
         let text = "\u{9b}\u{7f}\u{202e}\u{1b}é";
-        let json = safe_json(serde_json::to_string(text).unwrap());
+        let json = serde_json::to_string(text).unwrap();
+        let json = safe_json(&json);
         assert_eq!(json, "\"\\u009b\\u007f\\u202e\\u001bé\"");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }

@@ -71,6 +71,8 @@ pub struct EventFeed {
     derived: usize,
     /// Whether the file has more than failed hooks.
     has_history: bool,
+    /// Whether an [`EventWatch`] watches the record.
+    watched: bool,
 }
 
 impl EventFeed {
@@ -83,6 +85,7 @@ impl EventFeed {
             begun: false,
             derived: 0,
             has_history: false,
+            watched: false,
         }
     }
 
@@ -175,15 +178,9 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 /// ```
 #[derive(Debug)]
 pub struct EventWatch {
-    feeds: Vec<Followed>,
+    feeds: Vec<EventFeed>,
     watch: Watch,
     home: Option<HomeWatch>,
-}
-
-#[derive(Debug)]
-struct Followed {
-    feed: EventFeed,
-    watched: bool,
 }
 
 /// Finds new jobs.
@@ -197,7 +194,7 @@ struct HomeWatch {
 impl EventWatch {
     /// Follows these jobs, until all of them have ended.
     pub fn of(jobs: &[Job]) -> Result<Self> {
-        let feeds = jobs.iter().map(|job| Followed { feed: EventFeed::new(job), watched: false }).collect();
+        let feeds = jobs.iter().map(EventFeed::new).collect();
         Ok(Self { feeds, watch: Watch::new().map_err(Error::io("inotify"))?, home: None })
     }
 
@@ -227,18 +224,17 @@ impl EventWatch {
     pub fn next(&mut self) -> Result<Option<Vec<JobEvent>>> {
         loop {
             if let Some(home) = &mut self.home {
-                let new = home.look()?;
-                self.feeds.extend(new.into_iter().map(|feed| Followed { feed, watched: false }));
+                self.feeds.extend(home.look()?);
             }
             let mut events = Vec::new();
             let mut left = Vec::new();
-            for mut followed in std::mem::take(&mut self.feeds) {
-                followed.watched = followed.watched || add(&mut self.watch, followed.feed.job())?;
+            for mut feed in std::mem::take(&mut self.feeds) {
+                feed.watched = feed.watched || add(&mut self.watch, feed.job())?;
                 // Before reading: a job that had ended then has no more events.
-                let over = over(followed.feed.job())?;
-                events.extend(followed.feed.read()?);
+                let over = over(feed.job())?;
+                events.extend(feed.read()?);
                 if !over {
-                    left.push(followed);
+                    left.push(feed);
                 }
             }
             self.feeds = left;

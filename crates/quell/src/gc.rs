@@ -65,12 +65,8 @@ pub struct GcReport {
     pub remains: u64,
 }
 
-/// Removes the finished jobs that `rules` don't keep, oldest first, and incomplete jobs.
-pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
-    collect(home, rules, dry_run, None)
-}
-
-/// The same for at most this many jobs. With a limit, the index is trusted without a look at all directories.
+/// Removes the finished jobs that `rules` don't keep, oldest first, and incomplete jobs. With a limit, at most that many jobs are
+/// removed, and the index is trusted without a look at all directories.
 pub(crate) fn collect(
     home: &Home,
     rules: &GcRules,
@@ -95,25 +91,22 @@ pub(crate) fn collect(
     let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()), &boot);
     let doomed = at_most.map_or(doomed, |most| doomed.min(most));
     for candidate in &candidates[..doomed] {
-        let why = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
-            Some(why) => why,
-            None if dry_run => {
+        let removed = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
+            Some(why) => Err(why),
+            None if dry_run => Ok(true),
+            None => {
+                take_away(home, candidate.id, candidate.name.as_deref()).map_err(|error| error.to_string())
+            }
+        };
+        match removed {
+            Ok(true) => {
                 report.removed.push(candidate.id);
                 report.bytes += candidate.size;
-                continue;
             }
-            None => match take_away(home, candidate.id, candidate.name.as_deref()) {
-                Ok(ours) => {
-                    if ours {
-                        report.removed.push(candidate.id);
-                        report.bytes += candidate.size;
-                    }
-                    continue;
-                }
-                Err(error) => error.to_string(),
-            },
-        };
-        report.skipped.push(Skipped { id: candidate.id, why });
+            // Another process removed it.
+            Ok(false) => {}
+            Err(why) => report.skipped.push(Skipped { id: candidate.id, why }),
+        }
     }
     report.kept = (candidates.len() - doomed + report.skipped.len()) as u64;
     index::forget(home, &report.removed);

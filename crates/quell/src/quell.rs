@@ -109,7 +109,7 @@ impl Quell {
     /// Removes finished jobs that `rules` don't keep, oldest first.
     pub fn gc(&self, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
         self.permit(Verb::Gc, "")?;
-        gc::gc(&self.home, rules, dry_run)
+        gc::collect(&self.home, rules, dry_run, None)
     }
 
     /// Finishes the stop of every lost job, and removes what quell has left behind.

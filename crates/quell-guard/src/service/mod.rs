@@ -222,39 +222,30 @@ fn note(
 ) -> Option<String> {
     let starts = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart);
     let ended_well = after.state() == "inactive" && after.result() == "success";
-    if output.timed_out {
-        return Some("the time was up before systemd was done; systemd goes on".into());
-    }
-    if starts && output.code == Some(0) && after.get("Type") == "oneshot" && ended_well {
-        return Some(
-            "it is a oneshot service that has finished without an error, so it is not active now".into(),
-        );
-    }
-    if starts && !success && ended_well && output.code == Some(0) {
-        return Some("its process was started and has exited without an error".into());
-    }
-    if starts && !success && after.get("SubState") == "auto-restart" {
-        return Some("it exited at once, and systemd will start it again".into());
-    }
-    if !success && verb != ServiceVerb::Status && !matches!(after.result(), "" | "success") {
-        let (how, status) = (after.result(), after.get("ExecMainStatus"));
-        return Some(format!("it failed: {how}, status {status}"));
-    }
-    if verb == ServiceVerb::Start && success && before.is_active() {
-        return Some("it was active already".into());
-    }
-    if let Some(count) = left.filter(|count| *count > 0 && success) {
-        let processes =
+    let note = if output.timed_out {
+        "the time was up before systemd was done; systemd goes on".into()
+    } else if starts && output.code == Some(0) && after.get("Type") == "oneshot" && ended_well {
+        "it is a oneshot service that has finished without an error, so it is not active now".into()
+    } else if starts && !success && ended_well && output.code == Some(0) {
+        "its process was started and has exited without an error".into()
+    } else if starts && !success && after.get("SubState") == "auto-restart" {
+        "it exited at once, and systemd will start it again".into()
+    } else if !success && verb != ServiceVerb::Status && !matches!(after.result(), "" | "success") {
+        format!("it failed: {}, status {}", after.result(), after.get("ExecMainStatus"))
+    } else if verb == ServiceVerb::Start && success && before.is_active() {
+        "it was active already".into()
+    } else if let Some(count) = left.filter(|count| *count > 0 && success) {
+        let are =
             if count == 1 { "1 process of it is".into() } else { format!("{count} processes of it are") };
-        return Some(format!("{processes} left, which systemd does not stop (KillMode= of the unit)"));
-    }
-    if verb == ServiceVerb::Stop && success && before.is_stopped() {
-        return Some("it was not active before".into());
-    }
-    if verb == ServiceVerb::Stop && success && after.state() == "failed" {
-        return Some(format!("it is stopped, but failed: {}", after.result()));
-    }
-    None
+        format!("{are} left, which systemd does not stop (KillMode= of the unit)")
+    } else if verb == ServiceVerb::Stop && success && before.is_stopped() {
+        "it was not active before".into()
+    } else if verb == ServiceVerb::Stop && success && after.state() == "failed" {
+        format!("it is stopped, but failed: {}", after.result())
+    } else {
+        return None;
+    };
+    Some(note)
 }
 
 /// By systemctl's text, as its exit codes differ between versions.

@@ -1,7 +1,8 @@
 //! Queries for sums: the index adds up, and returns single jobs only for medians.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use jiff::Timestamp;
 use rusqlite::Row;
 
 use super::refusals::Refusal;
@@ -128,13 +129,7 @@ pub(super) fn over_time(
 }
 
 fn time_of(ms: i64) -> SystemTime {
-    let off = Duration::from_millis(ms.unsigned_abs());
-    let time = if ms < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(off)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(off)
-    };
-    time.unwrap_or(SystemTime::UNIX_EPOCH)
+    Timestamp::from_millisecond(ms).map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
 }
 
 fn set_graces(sums: &mut Sums, graces: Graces) {

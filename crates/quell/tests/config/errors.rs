@@ -1,4 +1,4 @@
-//! What is wrong is told with its place and what to do about it.
+//! An error names its place and what to do about it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -8,7 +8,7 @@ use quell::binary::Config;
 
 use crate::Place;
 
-/// The line, message and hint of the error that a project file with this text is.
+/// The line, message and hint of the error for a project file with this text.
 fn told(text: &str) -> (usize, String, String) {
     let place = Place::new();
     let path = place.project(text);

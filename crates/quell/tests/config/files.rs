@@ -1,4 +1,4 @@
-//! Which files are read, and whose they may be.
+//! Which files are read, and which owners are accepted.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
