@@ -1,4 +1,4 @@
-//! `quell list`: the live jobs, and those that ended last.
+//! `quell list`: the live jobs, and the last finished ones.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub fn list(args: &ListArgs) -> ExitCode {
         Ok((quell, listed))
     });
     let text = listed.and_then(|(quell, RecoveredList { listing, recovered, failed })| {
-        recovered.into_iter().for_each(job_selection::tell_finished);
+        recovered.into_iter().for_each(job_selection::report_recovered);
         let failures = failed.iter().map(|error| error.to_string());
         for warning in failures.chain(listing.warnings.iter().cloned()) {
             output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
@@ -97,7 +97,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
     Ok(table.lines(Reader::of_stdout()))
 }
 
-/// Since its end, or its beginning.
+/// The time since its end, or its beginning.
 fn age(job: &JobView, now: Timestamp) -> String {
     render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
 }
