@@ -268,7 +268,7 @@ fn who_may_run_pytest_may_not_run_any_python() {
 #[test]
 fn evidence_is_not_written_over_what_quell_goes_by() {
     let env = test_env();
-    let text = "[guard]\nmost = \"read\"\n";
+    let text = "[guard]\nmax_effect = \"read\"\n";
     fs::create_dir_all(env.path("conf/quell")).expect("mkdir");
     let policy = env.write("conf/quell/config.toml", text);
     let call = |evidence: &str| {

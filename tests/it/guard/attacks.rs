@@ -253,7 +253,7 @@ fn the_manual_is_written_only_where_writing_is_allowed_and_through_no_link() {
     let kept = env.write("kept", "kept\n");
     let page = env.path("man/quell.1");
     symlink(&kept, &page).expect("a link");
-    policy(&env, "[guard]\nmost = \"read\"\n");
+    policy(&env, "[guard]\nmax_effect = \"read\"\n");
     let man = || verb(&env, "man").args(["--dir", "man"]).finish();
     let log = || fs::read_to_string(env.home().join("audit.jsonl")).unwrap_or_default();
     let done = man();

@@ -231,7 +231,7 @@ const POLICIES: [(&str, usize); 57] = [
     ("[guard.kill]\nallow = [\"a\"]\nprotect_users = [\"ro?t\"]\n", 3),
     ("[guard.kill]\nallow = [\"/bin/sleep\"]\n", 2),
     ("[guard.service]\nprotect = [\"web?\"]\n", 2),
-    ("[guard]\nmost = 1\n", 2),
+    ("[guard]\nmax_effect = 1\n", 2),
     ("[guard]\nmax_effect = \"everything\"\n", 2),
     ("[guard]\ndeny = \"stop\"\n", 2),
     ("[guard]\ndeny = [1]\n", 2),

@@ -27,10 +27,10 @@ use crate::{
 
 /// Policies that let no program be started, and the code of the refusal.
 const CLOSED: [(&str, &str); 4] = [
-    ("[guard]\nmost = \"read\"\n", "EFFECT_DENIED"),
+    ("[guard]\nmax_effect = \"read\"\n", "EFFECT_DENIED"),
     ("[guard]\ndeny = [\"start\"]\n", "VERB_DENIED"),
     ("[guard]\ndeny = [\"run\", \"start\", \"test\"]\n", "VERB_DENIED"),
-    ("[guard]\nmost = \"reed\"\n", "bad_config"),
+    ("[guard]\nmax_effect = \"reed\"\n", "bad_config"),
 ];
 
 /// What a keeper of this command is asked, as a caller of `quell __keep` can write it.

@@ -152,7 +152,7 @@ fn without_a_policy_that_allows_it_nothing_is_run() {
         ("[guard.service]\nallow = [\"w*\"]\nprotect = [\"web.service\"]\n", "SERVICE_PROTECTED_BY_POLICY"),
         ("[guard.service]\nallow = [\"web\"]\nverbs = [\"status\"]\n", "SERVICE_VERB_NOT_ALLOWED"),
         ("[guard]\ndeny = [\"service stop\"]\n[guard.service]\nallow = [\"web\"]\n", "VERB_DENIED"),
-        ("[guard]\nmost = \"write\"\n[guard.service]\nallow = [\"web\"]\n", "EFFECT_DENIED"),
+        ("[guard]\nmax_effect = \"write\"\n[guard.service]\nallow = [\"web\"]\n", "EFFECT_DENIED"),
     ] {
         let file = env.write("other.toml", text);
         let quell = env.quell("service").env("QUELL_CONFIG", file).wrapped(&wrapper);
