@@ -69,7 +69,7 @@ fn is_gone_after_every_stop(actor: Actor) {
     }
     let every_other = |(at, case): (usize, Case)| {
         // The next setting has the other stops: together they have all.
-        let is_taken = repeats().is_some() || (at + at / STOPS.len()) % 2 == 0;
+        let is_taken = repeats().is_some() || (at + at / STOPS.len()).is_multiple_of(2);
         is_taken.then_some(case)
     };
     let cases: Vec<Case> = (0..repeats().unwrap_or(1))
