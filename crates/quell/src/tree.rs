@@ -5,7 +5,7 @@ use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::recover::{LostJob, mask_of};
+use crate::recover::{LostJob, mask_of, masked_command};
 use crate::{Error, Job, JobState, Result};
 
 /// The processes of a job.
@@ -65,11 +65,7 @@ impl Job {
                     state: stat.state as char,
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
-                    command: match &mask {
-                        Ok(mask) => mask.apply_to_cut(&member.command),
-                        // The masked values are not known, so nothing is shown.
-                        Err(_) => "***".into(),
-                    },
+                    command: masked_command(&mask, &member.command),
                 })
             })
             .collect())

@@ -116,14 +116,7 @@ impl Evidence {
         usage.peak_tree_memory = containment.peak_memory();
         let mut receipt = Receipt {
             schema: SCHEMA.into(),
-            job: JobBrief {
-                id: spec.id,
-                name: spec.request.name.clone(),
-                tags: spec.request.tags.clone(),
-                command: spec.request.words(),
-                cwd: spec.request.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default(),
-                timeout: spec.request.timeout.map(|timeout| timeout.as_secs_f64()),
-            },
+            job: JobBrief::new(spec.id, &spec.request),
             boot_id: spec.boot_id.clone(),
             started: self.started.clone(),
             ended,
