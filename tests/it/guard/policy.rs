@@ -347,7 +347,7 @@ fn a_stop_under_a_policy_that_cant_be_read_says_so_and_so_does_the_log() {
 #[test]
 fn what_a_broken_policy_refuses_is_in_the_log() {
     let env = TestEnv::as_me();
-    policy(&env, "[guard]\nmost = \"reed\"\n");
+    policy(&env, "[guard]\nmax_effect = \"reed\"\n");
     for words in [
         &["start", "--", "true"][..],
         &["run", "--", "true"],
