@@ -24,8 +24,8 @@ use record::{LostEnd, put_on_record};
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look whether it has: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a command that only reads waits for survivors that are on record.
-const READING: Duration = Duration::from_millis(500);
+/// How long survivors that are on record are waited for by a command that only reads, or once more in one stop.
+const BRIEFLY: Duration = Duration::from_millis(500);
 /// How many survivors an error names.
 const NAMED: usize = 5;
 
@@ -58,6 +58,8 @@ pub(crate) enum Standing {
 pub(crate) enum Survivors {
     /// They are killed again.
     KillAgain,
+    /// They are killed again, and not waited for: a standby has just done so.
+    LookBriefly,
     /// They are reported: a keeper has just tried everything.
     Report,
 }
@@ -154,7 +156,7 @@ pub(crate) fn settle(
         {
             return Err(not_proven_dead(job.id(), survivors));
         }
-        return match finish(job, lock, keepers, finisher)? {
+        return match finish(job, lock, survivors, keepers, finisher)? {
             Finish::Kept => Ok(Standing::Kept),
             Finish::Removed | Finish::Settled => Ok(Standing::Finished),
             Finish::Stopped(receipt) => match receipt.verdict {
@@ -173,10 +175,16 @@ pub(crate) fn settle(
 ///
 /// If processes of it may be alive, the policy must allow `sweep`, and the audit log gets a line.
 pub(crate) fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
-    finish(job, lock, Keepers::Unknown, Finisher::Sweep)
+    finish(job, lock, Survivors::KillAgain, Keepers::Unknown, Finisher::Sweep)
 }
 
-fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Result<Finish> {
+fn finish(
+    job: &JobDir,
+    lock: Lock,
+    survivors: Survivors,
+    keepers: Keepers,
+    finisher: Finisher,
+) -> Result<Finish> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     fault::work_for(&job.id());
     let case = RecoveryCase::of(job, &lock, keepers)?;
@@ -209,7 +217,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
             (lost, end)
         }
         RecoveryCase::Lost(lost) => {
-            let end = stop(job, &lost, finisher)?;
+            let end = stop(job, &lost, survivors, finisher)?;
             (lost, end)
         }
     };
@@ -241,7 +249,7 @@ fn finish(job: &JobDir, lock: Lock, keepers: Keepers, finisher: Finisher) -> Res
 }
 
 /// Kills what is left of a lost job, and counts.
-fn stop(job: &JobDir, lost: &LostJob, finisher: Finisher) -> Result<LostEnd> {
+fn stop(job: &JobDir, lost: &LostJob, survivors: Survivors, finisher: Finisher) -> Result<LostEnd> {
     if !quell_sys::proc_is_ours() {
         let why =
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
@@ -250,9 +258,10 @@ fn stop(job: &JobDir, lost: &LostJob, finisher: Finisher) -> Result<LostEnd> {
     let (age, began) = (lost.age(), Instant::now());
     let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
     let (orphaned, mut plan) = (lost.orphaned(job), lost.plan());
-    // Processes that survived a whole stop seldom die now: a command that only reads does not wait for them.
-    if finisher == Finisher::Reader && !orphaned.survivors.is_empty() {
-        plan.verify = plan.verify.min(READING);
+    // Processes that survived a whole stop seldom die now: only another stop waits for them.
+    let briefly = finisher == Finisher::Reader || survivors == Survivors::LookBriefly;
+    if briefly && !orphaned.survivors.is_empty() {
+        plan.verify = plan.verify.min(BRIEFLY);
     }
     let recovered = quell_contain::recover(&orphaned, &plan, &now);
     fault_point(FaultPoint::LostKilled);
