@@ -28,7 +28,7 @@ pub use birth::new_job_id;
 pub use containment::{Birth, Containment, KeeperReport, SpawnError};
 pub use discovery::{JOB_VARIABLE, OrphanedJob};
 pub use doctor::doctor;
-pub use doubt::earliest_start;
+pub use doubt::{ForeignTree, earliest_start};
 pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use recover::{Recovered, look_for, may_live, recover};
 pub use remains::{Remains, living_keeper, note_home, remains};
