@@ -87,7 +87,14 @@ impl JobEnd<'_> {
             if self.sync == SyncWhen::BeforeMark {
                 sync(self.job);
             }
-            if self.record.state.is_ended() { mark(self.job, self.lock) } else { Ok(()) }
+            match self.sync {
+                _ if !self.record.state.is_ended() => Ok(()),
+                // A job in the foreground has neither a socket nor a reserve.
+                SyncWhen::Never => mark(self.job, self.lock),
+                SyncWhen::BeforeMark | SyncWhen::AfterMark => {
+                    self.job.remove_live_files().and_then(|()| mark(self.job, self.lock))
+                }
+            }
         });
         // A job that waits for its next run keeps its clients.
         if !matches!(self.record.state, RecordedState::Waiting { .. }) {
@@ -143,6 +150,7 @@ impl JobEnd<'_> {
         }
         // If it was moved already, its writer was killed in its last sync.
         if job.live_path().exists() {
+            job.remove_live_files()?;
             mark(job, lock)?;
         }
         Ok(Some(receipt))

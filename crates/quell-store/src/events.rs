@@ -20,11 +20,11 @@ impl JobDir {
     /// Adds to the history.
     pub fn log_event(&self, event: &JobEvent) -> io::Result<()> {
         let path = self.dir().join(EVENTS);
-        let open = || quell_sys::open_private(&path, OpenMode::Append).map_err(at(&path));
-        let mut file = open()?;
-        if file.metadata()?.len() > EVENTS_CAP {
+        let open = || quell_sys::open_private_found(&path, OpenMode::Append).map_err(at(&path));
+        let (mut file, found) = open()?;
+        if found.len() > EVENTS_CAP {
             fs::rename(&path, self.dir().join(OLD_EVENTS))?;
-            file = open()?;
+            (file, _) = open()?;
         }
         // One write, so that two writers don't mix.
         file.write_all(&line_of(event)?)?;

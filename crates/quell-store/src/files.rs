@@ -1,15 +1,15 @@
 //! Files and directories of quell's own: for this user alone, and never through a link.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 
 /// A name in a directory that is open: no link that takes the directory's place is followed.
@@ -21,7 +21,7 @@ pub(crate) struct InDir {
 impl InDir {
     /// `name` in `dir`, which must belong to this user.
     pub fn new(dir: &Path, name: &'static str) -> io::Result<Self> {
-        let open = open_dir(dir)?;
+        let open = quell_sys::open_dir(dir)?;
         let found = open.metadata()?;
         if !quell_sys::is_trusted(&found) {
             return Err(at(dir)(foreign(found.uid())));
@@ -33,18 +33,6 @@ impl InDir {
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{}", self.dir.as_fd().as_raw_fd(), self.name))
     }
-}
-
-/// Opens a directory, and not a link to one.
-pub(crate) fn open_dir(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
-    OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
-}
-
-pub(crate) fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options
 }
 
 /// Makes `path` and the directories that are missing above it. Fails if it belongs to another user.
@@ -92,7 +80,7 @@ pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Resu
 }
 
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let create = || private_file().create_new(true).open(path);
+    let create = || quell_sys::create_private(path);
     let mut file = match create() {
         // A crash has left it, or it is a trap: there is only one writer.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

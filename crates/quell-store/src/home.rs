@@ -48,27 +48,38 @@ impl Home {
     /// and executed, so only this user may be able to write there; root does not use an ordinary user's home either. An
     /// empty one that others can write to, such as a new file system, is closed to them.
     pub fn check(&self) -> io::Result<()> {
-        let found = match fs::metadata(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.check_above(),
+        self.find_checked().map(drop)
+    }
+
+    /// The same, with what is there.
+    fn find_checked(&self) -> io::Result<Option<fs::Metadata>> {
+        let is_new = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let mut found = match fs::symlink_metadata(&self.dir) {
+            Err(error) if is_new(&error) => return self.check_above().map(|()| None),
             other => other?,
         };
-        // The link too: a user who makes one in a shared directory chooses what is used.
-        let link = fs::symlink_metadata(&self.dir)?;
-        if let Some(stranger) = [&link, &found].into_iter().find(|found| found.uid() != quell_sys::uid()) {
-            // An administrator may make one.
-            if stranger.uid() != 0 || !stranger.is_symlink() {
-                return Err(foreign(stranger.uid()));
+        if found.is_symlink() {
+            // The link too: a user who makes one in a shared directory chooses what is used. An administrator may make one.
+            if !quell_sys::is_trusted(&found) {
+                return Err(foreign(found.uid()));
             }
+            found = match fs::metadata(&self.dir) {
+                Err(error) if is_new(&error) => return self.check_above().map(|()| None),
+                other => other?,
+            };
+        }
+        if found.uid() != quell_sys::uid() {
+            return Err(foreign(found.uid()));
         }
         if !found.is_dir() || found.mode() & 0o022 == 0 {
-            return Ok(());
+            return Ok(Some(found));
         }
         let is_empty = || Ok::<bool, io::Error>(fs::read_dir(&self.dir)?.next().is_none());
         if is_empty()? {
             fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
             // Another user may have written there just before.
             if is_empty()? {
-                return Ok(());
+                return Ok(Some(found));
             }
         }
         let open = format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777);
@@ -95,8 +106,10 @@ impl Home {
 
     /// Makes it if it does not exist. Fails if it may not be used.
     pub fn make(&self) -> io::Result<()> {
-        self.check()?;
-        private_dirs(&self.dir)
+        match self.find_checked()? {
+            Some(found) if found.is_dir() => Ok(()),
+            Some(_) | None => private_dirs(&self.dir),
+        }
     }
 
     /// Makes one of the directories in it, if it does not exist. A file in its place is moved aside.
@@ -203,15 +216,13 @@ impl Home {
 }
 
 fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
-    let entries = match fs::read_dir(dir) {
+    let names = match quell_sys::names_in(dir) {
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
         other => other?,
     };
-    let mut ids: Vec<JobId> = Vec::new();
-    for entry in entries {
-        // Other names are not quell's.
-        ids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<JobId>().ok()));
-    }
+    // Other names are not quell's.
+    let ids = names.iter().filter_map(|name| name.to_str()?.parse::<JobId>().ok());
+    let mut ids: Vec<JobId> = ids.collect();
     ids.sort_unstable();
     Ok(ids)
 }

@@ -1,6 +1,6 @@
 //! One job on disk: its directory and the files in it that are written as a whole. All of them are for this user alone.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::de::DeserializeOwned;
 
-use crate::files::{InDir, at, gone_is_fine, is_absent, line_of, private_file, replace, write_new};
+use crate::files::{InDir, at, gone_is_fine, is_absent, line_of, replace, write_new};
 use crate::home::Home;
 use crate::liveness::Lock;
 
@@ -18,6 +18,7 @@ const SPEC: &str = "spec.json";
 /// The unmasked specification, which `restart` needs.
 const LAUNCH: &str = "launch.private.json";
 const RECEIPT: &str = "receipt.json";
+const REPORT: &str = "report.xml";
 
 /// Space kept for the end of the job, which must be written also to a full disk.
 const RESERVE: &str = "reserve";
@@ -49,6 +50,11 @@ impl JobDir {
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The report that a test run is told to write.
+    pub fn report(&self) -> PathBuf {
+        self.dir.join(REPORT)
     }
 
     /// The home that it is in.
@@ -143,7 +149,7 @@ impl JobDir {
 
     /// Reserves space for the end, so that it can be written also if the disk is full by then.
     pub fn reserve_space(&self) -> io::Result<()> {
-        private_file().create_new(true).open(self.dir.join(RESERVE))?.write_all(&[0; RESERVE_SIZE])
+        quell_sys::create_private(&self.dir.join(RESERVE))?.write_all(&[0; RESERVE_SIZE])
     }
 
     /// Gives that space back.
@@ -153,20 +159,25 @@ impl JobDir {
 
     /// Writes all of its files to the disk: after that a power cut can't undo its end. This can take long.
     pub fn sync_all(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.dir)?.flatten() {
+        let dir = quell_sys::open_dir(&self.dir)?;
+        for name in quell_sys::names_of(&dir)? {
             // Not what other programs have put there. Of an empty file the directory has all there is: the name.
-            let file = quell_sys::open_private(&entry.path(), OpenMode::Read).ok();
-            if let Some(file) = file.filter(|file| file.metadata().map_or(true, |found| found.len() > 0)) {
-                file.sync_all()?;
+            match quell_sys::open_private_found(&self.dir.join(name), OpenMode::Read) {
+                Ok((file, found)) if found.len() > 0 => file.sync_all()?,
+                Ok(_) | Err(_) => {}
             }
         }
-        File::open(&self.dir)?.sync_all()
+        dir.sync_all()
+    }
+
+    /// Removes what a background job has only while it lives.
+    pub(crate) fn remove_live_files(&self) -> io::Result<()> {
+        self.remove_socket()?;
+        self.release_reserve()
     }
 
     /// Makes it one of the finished jobs. The caller holds its lock.
     pub fn mark_ended(&self) -> io::Result<()> {
-        self.remove_socket()?;
-        self.release_reserve()?;
         fault_point(FaultPoint::SocketRemoved);
         let is_missing = |moved: &io::Result<()>| moved.as_ref().is_err_and(is_absent);
         let mut moved = fs::rename(self.live_path(), self.done_path());
@@ -176,7 +187,7 @@ impl JobDir {
         }
         if is_missing(&moved) {
             // It was marked before; or its lock was deleted, and the file in `done` is still to be made.
-            moved = private_file().open(self.done_path()).map(drop);
+            moved = quell_sys::open_private(&self.done_path(), OpenMode::Append).map(drop);
         }
         moved?;
         fault_point(FaultPoint::Settled);

@@ -13,7 +13,7 @@ use quell_core::{JobId, ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::files::{gone_is_fine, is_absent, open_dir, private_file};
+use crate::files::{gone_is_fine, is_absent};
 use crate::home::Home;
 use crate::job::JobDir;
 use crate::liveness::{BEGUN, Liveness, Lock};
@@ -185,7 +185,7 @@ impl JobDir {
     /// ended, whatever the record says and wherever the lock file is.
     pub fn is_dir_held(&self) -> bool {
         let held = |dir: File| matches!(dir.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
-        open_dir(self.dir()).is_ok_and(held)
+        quell_sys::open_dir(self.dir()).is_ok_and(held)
     }
 
     /// Waits while the record of a job with a keeper says that it has ended: it ends at this moment; or the record was rewritten,
@@ -276,7 +276,7 @@ impl JobDir {
     fn replace_lock(&self, old: &File) -> io::Result<Liveness> {
         let path = self.live_path();
         let new = path.with_file_name(format!(".{}.{}", self.id(), quell_sys::pid()));
-        let file = match private_file().create_new(true).open(&new) {
+        let file = match quell_sys::create_private(&new) {
             // Another thread of this process is doing it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Liveness::Finishing),
             other => other?,

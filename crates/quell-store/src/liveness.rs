@@ -1,9 +1,9 @@
 //! Whether a process keeps a job. The keeper and its standby share the lock `live/ID` and hold it as long as one of them
 //! lives; which processes those are is in keepers.rs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use quell_core::{JobId, ProcId, StateRecord};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 
-use crate::files::{at, is_absent, open_dir, private_file};
+use crate::files::{at, is_absent};
 use crate::job::JobDir;
 use crate::keepers::{check_room, is_keeper};
 
@@ -40,10 +40,10 @@ impl Lock {
 
     /// Locks the job's directory too, where that is possible.
     pub(crate) fn hold_dir(&mut self, dir: &Path) {
-        let found = dir.symlink_metadata().map(|found| found.ino()).ok();
-        let is_same = |held: &File| held.metadata().is_ok_and(|held| Some(held.ino()) == found);
+        let ino = |found: io::Result<fs::Metadata>| found.map(|found| found.ino()).ok();
+        let is_same = |held: &File| ino(held.metadata()) == ino(dir.symlink_metadata());
         if !self.dir.as_ref().is_some_and(is_same) {
-            self.dir = open_dir(dir).ok().filter(|dir| dir.try_lock().is_ok());
+            self.dir = quell_sys::open_dir(dir).ok().filter(|dir| dir.try_lock().is_ok());
         }
     }
 
@@ -144,7 +144,7 @@ impl JobDir {
             return Ok(Liveness::Ended);
         }
         self.home().make_sub("live")?;
-        match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.live_path()) {
+        match quell_sys::create_private(&self.live_path()) {
             Ok(file) => {
                 (&file).write_all(BEGUN)?;
                 self.try_lock(file, None)
@@ -190,7 +190,7 @@ impl JobDir {
             self.home().make_sub(sub)?;
         }
         let hidden = self.home().sub("live").join(format!(".{}", self.id()));
-        let file = private_file().create_new(true).open(&hidden)?;
+        let file = quell_sys::create_private(&hidden)?;
         let locked = file.try_lock().map_err(io::Error::from);
         fault_point(FaultPoint::LockMade);
         if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {

@@ -46,10 +46,10 @@ impl JobDir {
     /// Appends a state; false if it has to be the first line of a new file.
     fn append_state_line(&self, line: &[u8]) -> io::Result<bool> {
         // There is none yet; or what is there was not written by quell, and is replaced.
-        let Ok(file) = quell_sys::open_private(&self.dir().join(STATES), OpenMode::Extend) else {
+        let path = self.dir().join(STATES);
+        let Ok((file, found)) = quell_sys::open_private_found(&path, OpenMode::Extend) else {
             return Ok(false);
         };
-        let found = file.metadata()?;
         let (length, mut last) = (found.len(), [0]);
         let can_append = found.nlink() == 1
             && length + line.len() as u64 <= STATES_CAP
@@ -70,8 +70,7 @@ impl JobDir {
 
 /// The last whole line; everything if there is none.
 fn last_line(bytes: &[u8]) -> &[u8] {
-    match bytes.iter().rposition(|byte| *byte == b'\n') {
-        Some(end) => bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
-        None => bytes,
-    }
+    let Some(end) = memchr::memrchr(b'\n', bytes) else { return bytes };
+    let start = memchr::memrchr(b'\n', &bytes[..end]).map_or(0, |before| before + 1);
+    &bytes[start..end]
 }

@@ -275,6 +275,11 @@ pub fn role() -> &'static str {
     ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1
 }
 
+/// Whether this is the word for a role.
+pub fn is_role(word: &str) -> bool {
+    ROLES.iter().any(|(_, known)| *known == word)
+}
+
 /// Says which job this thread works for from now on.
 pub fn work_for(job: &impl std::fmt::Display) {
     if is_logged() {

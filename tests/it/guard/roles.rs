@@ -21,6 +21,7 @@ use quell_tests::{
 use serde_json::{Value, json};
 
 use crate::{
+    cli::bad_input::one_clear_line,
     guard::decisions::{code, policy, verb},
     test_verb::audit,
 };
@@ -91,6 +92,17 @@ fn a_request_for_a_keeper_passes_the_guard() {
     assert!(eventually(PATIENCE, || made.exists()));
     assert_eq!((&last(&lab)["verb"], &last(&lab)["decision"]["allowed"]), (&json!("start"), &json!(true)));
     assert!(eventually(PATIENCE, || lab.ids("live").is_empty()));
+}
+
+#[test]
+fn a_role_without_a_request_says_so() {
+    let lab = TestEnv::as_me();
+    let nonsense = lab.write("nonsense", "{\"home\": 1}\n");
+    for role in ["__keep", "__tell"] {
+        let done = verb(&lab, role).stdin(File::open(&nonsense).expect("a file")).finish();
+        one_clear_line(&done, 2);
+        assert!(done.stderr.contains("request"), "{}", done.stderr);
+    }
 }
 
 #[test]
@@ -408,4 +420,17 @@ fn a_test_run_is_not_restarted() {
     assert_eq!(done.code(), Some(1), "{}", done.stdout);
     assert!(done.envelope()["error"]["message"].to_string().contains("quell test"), "{}", done.stdout);
     assert!(!made.exists());
+}
+
+#[test]
+fn words_for_a_report_are_not_taken_from_the_request_of_a_test_run() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "[guard]\ndeny = [\"start\"]\n");
+    let [made, forged] = ["made", "forged"].map(|name| lab.path(name));
+    let report = json!({ "report": { "at": 1, "words": [forged, ""] } });
+    let done = keep(&lab, &request(&lab, &["touch", &made.to_string_lossy()], report));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(eventually(PATIENCE, || made.exists()), "it is run");
+    assert!(eventually(PATIENCE, || lab.ids("live").is_empty()), "it ends");
+    assert!(!forged.exists());
 }

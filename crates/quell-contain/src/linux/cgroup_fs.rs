@@ -304,7 +304,7 @@ fn list_members(path: &Path, found: &mut Vec<u32>) {
 fn check_is_cgroup(path: &Path) -> io::Result<()> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let plain = fs::canonicalize(path)? == path && path.is_dir();
-    if magic == CGROUP2_MAGIC && plain { Ok(()) } else { Err(io::Error::other("it is no cgroup")) }
+    if magic == CGROUP2_MAGIC && plain { Ok(()) } else { Err(io::Error::other("it is not a cgroup")) }
 }
 
 /// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).

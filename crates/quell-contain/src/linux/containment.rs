@@ -203,9 +203,14 @@ impl Containment {
         self.fallback_note.take()
     }
 
-    /// The root itself, for the receipt.
+    /// The root itself, for the receipt. Known after a takeover too, also if the lost keeper has reaped it.
     pub fn shown_root(&self) -> Option<ProcId> {
-        if self.backend.has_init() { self.inner } else { self.root }
+        if self.backend.has_init() { self.inner } else { self.root.or(self.told.root) }
+    }
+
+    /// The root as a member of the job.
+    pub fn root_member(&self) -> Option<Member> {
+        self.member_log.of(&[self.shown_root()?]).pop()
     }
 
     /// The program was executed: the root has left our group for certain.
@@ -254,9 +259,20 @@ impl Containment {
             if doomed {
                 self.member_log.doomed(member.id);
             }
-            self.member_log.add(member);
+            if Some(member.id) == self.shown_root() {
+                self.member_log.add(member);
+            } else {
+                self.member_log.recall(member);
+            }
         }
         asked.iter().for_each(|sent| self.member_log.asked(sent.to, sent.signal));
+    }
+
+    /// Notes how the root had ended, as a lost keeper had reported it.
+    pub fn recall_root_exit(&mut self, outcome: RootOutcome) {
+        if let Some(root) = self.shown_root() {
+            self.member_log.ended(root, outcome);
+        }
     }
 
     /// What is known of those members. Those that were not looked at yet are looked at now.

@@ -61,7 +61,11 @@ impl MemberLog {
             if let Some(comm) = self.comms.get_mut(&id).filter(|comm| **comm != stat.comm) {
                 comm.clone_from(&stat.comm);
                 member.uid = quell_sys::uid_of(stat.pid).unwrap_or(member.uid);
-                member.command = short_command(&quell_sys::cmdline(stat.pid), &stat.comm);
+                // The command line of a process that is exiting can't be read any more.
+                let words = quell_sys::cmdline(stat.pid);
+                if !words.is_empty() {
+                    member.command = short_command(&words, &stat.comm);
+                }
             }
             return;
         }
@@ -95,6 +99,13 @@ impl MemberLog {
         }
         self.order.push(member.id);
         self.members.insert(member.id, member);
+    }
+
+    /// Notes a member that a lost keeper had reported. Its command is read again when it is seen: the report may have come
+    /// before it became its program.
+    pub fn recall(&mut self, member: Member) {
+        self.comms.entry(member.id).or_default();
+        self.add(member);
     }
 
     /// The particulars of those of `ids` that were seen.

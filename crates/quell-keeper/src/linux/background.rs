@@ -56,27 +56,31 @@ pub struct BackgroundSetup {
 /// JSON, and the reply goes back. Its standard output is what the job reads, if that was given.
 ///
 /// Before: this process was executed for nothing else, and has one thread. `admit` decides whether the request may be
-/// carried out, or gives the reply: any process can execute this one with a request of its own.
+/// carried out, or gives the reply: any process can execute this one with a request of its own. An error means that there is no
+/// request to be read.
 pub fn keeper_main(
     admit: impl FnOnce(StartMessage, OwnedFd) -> Result<(StartMessage, OwnedFd), StartReply>,
-) -> ExitCode {
+) -> io::Result<ExitCode> {
     let inherited = quell_sys::inherited_descriptors();
     let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
     // A background job must not keep the caller's pipes open.
     quell_sys::close_inherited(&inherited);
-    let _ = quell_sys::redirect_to_null(true, true, true);
-    let (Ok(socket), Ok(stdin)) = taken else { return ExitCode::FAILURE };
+    let (socket, stdin) = (taken.0?, taken.1?);
     // Read as a file: a request that does not come from a socket has to pass the guard too.
     let socket = std::fs::File::from(socket);
     let mut text = String::new();
-    let read = BufReader::new(&socket).read_line(&mut text);
+    BufReader::new(&socket).read_line(&mut text)?;
     let starter = UnixStream::from(OwnedFd::from(socket));
-    let message = match read.map(|_| serde_json::from_str::<StartMessage>(&text)) {
-        Ok(Ok(message)) => message,
-        // It was called by hand, or its caller died while it sent the request.
-        Ok(Err(_)) | Err(_) => return ExitCode::FAILURE,
-    };
-    let (StartMessage { home, request }, stdin) = match admit(message, stdin) {
+    // This fails if it was called by hand, or if its caller died while it sent the request.
+    let message: StartMessage = serde_json::from_str(&text)?;
+    // Not before: an error so far is printed.
+    let _ = quell_sys::redirect_to_null(true, true, true);
+    Ok(become_standby(admit(message, stdin), starter))
+}
+
+/// Becomes the standby of the job that was admitted, or replies why it was not.
+fn become_standby(admitted: Result<(StartMessage, OwnedFd), StartReply>, starter: UnixStream) -> ExitCode {
+    let (StartMessage { home, request }, stdin) = match admitted {
         Ok(admitted) => admitted,
         Err(answer) => {
             reply(&mut { starter }, &answer);
@@ -316,7 +320,7 @@ fn open_stdio(
     };
     let output = pipes.for_program();
     if let Some(master) = pipes.terminal() {
-        host.input = ProgramInput::open(master.try_clone().map_err(other)?, true).map_err(other)?;
+        host.input = ProgramInput::open(quell_sys::duplicate(master).map_err(other)?, true).map_err(other)?;
         let stdio = ChildStdio { descriptors: [output[0]; 3], terminal: true };
         return Ok((stdio, quell_sys::null().map_err(other)?));
     }
@@ -328,12 +332,12 @@ fn open_stdio(
         }
         Stdin::File(file) => {
             let first = supervisor.run.number == 1;
-            let read = if first { stdin.try_clone() } else { quell_sys::open_to_read(file) };
+            let read = if first { quell_sys::duplicate(stdin) } else { quell_sys::open_to_read(file) };
             let read = read.map_err(other)?;
             host.input = ProgramInput::from_file(&read).map_err(other)?;
             read
         }
-        Stdin::Null | Stdin::Inherited => stdin.try_clone().map_err(other)?,
+        Stdin::Null | Stdin::Inherited => quell_sys::duplicate(stdin).map_err(other)?,
     };
     let stdio = ChildStdio { descriptors: [input.as_raw_fd(), output[0], output[1]], terminal: false };
     Ok((stdio, input))

@@ -224,7 +224,7 @@ impl Supervisor {
             self.ask_stop(Cause::Timeout, Actor::Quell, mode);
         }
         if self.timers.take_due(KeeperTimer::TrimMemory, now) {
-            quell_sys::drop_code_pages();
+            quell_sys::drop_code_pages_in_wait();
         }
         if self.run.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.await_exec();
@@ -282,10 +282,10 @@ impl Supervisor {
             return;
         }
         self.read_last_output();
-        self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
         self.report(&KeeperEvent::RootExited(outcome.clone()));
-        // A keeper that was lost since may have recorded it.
+        // A keeper that was lost since may have reported and recorded it.
         if self.run.engine.life.root().is_none() {
+            self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.record_event(EventKind::RootExited { outcome: outcome.clone() });
         }
         self.host.close_input();

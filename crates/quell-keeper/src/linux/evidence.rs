@@ -59,9 +59,14 @@ impl Evidence {
 
     /// Adds a request to exit that a lost keeper had reported, in parts.
     pub fn recall(&mut self, asked: Step) {
-        match self.steps.last_mut().filter(|step| step.moment == asked.moment) {
+        let same = |step: &&mut Step| step.step == asked.step && step.moment == asked.moment;
+        match self.steps.iter_mut().find(same) {
             Some(step) => step.signals.extend(asked.signals),
-            None => self.add(asked),
+            None => {
+                self.add(asked);
+                // The exit of the root was noted when it was reported, which may be after the request.
+                self.steps.sort_by(|one, other| one.moment.at.total_cmp(&other.moment.at));
+            }
         }
     }
 

@@ -164,6 +164,10 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
         ..Supervisor::new(job, signals, run)
     };
     supervisor.start(&rules);
+    // The terminal and the pipes are the program's alone.
+    let _ = quell_sys::redirect_to_null(true, true, true);
+    // A keeper must not keep a mount busy.
+    let _ = std::env::set_current_dir("/");
     quell_sys::close_inherited(&setup.inherited);
     supervisor.run_to_end();
 }

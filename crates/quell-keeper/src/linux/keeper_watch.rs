@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_contain::KeeperReport;
-use quell_core::{Actor, LastKnown, Member, RootOutcome, Signal, Step, Verdict};
+use quell_core::{Actor, LastKnown, Member, RootOutcome, Signal, Step, StepKind, Verdict};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Timers};
 
@@ -14,7 +14,7 @@ use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult};
 use super::conclude::AUDIT_PATIENCE;
 use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
-use super::job::{SupervisedJob, system};
+use super::job::{SupervisedJob, describe, system};
 use super::receipt_sink::READER_PATIENCE;
 use crate::{Finished, StartError};
 
@@ -223,7 +223,7 @@ impl KeeperWatch {
             self.keeper.signal(Signal::CONT);
         }
         if self.timers.take_due(WatchTimer::TrimMemory, now) {
-            quell_sys::drop_code_pages();
+            quell_sys::drop_code_pages_in_wait();
         }
         let overdue = [WatchTimer::Answer, WatchTimer::Phase].map(|timer| self.timers.take_due(timer, now));
         if overdue.contains(&true) {
@@ -276,7 +276,7 @@ impl KeeperWatch {
         self.resumed = false;
         self.timers.disarm(WatchTimer::Answer);
         match event {
-            KeeperEvent::Born { held, root, inner, cgroup } => {
+            KeeperEvent::Born { held, root, inner, cgroup, member } => {
                 self.runs += 1;
                 if self.runs > 1 {
                     self.evidence = Evidence::new();
@@ -284,6 +284,7 @@ impl KeeperWatch {
                 let (held, base) = (Some(held), self.report.base.take());
                 self.report = KeeperReport { held, root: Some(root), inner, cgroup, base };
                 self.forget_run();
+                self.members.push((Vec::from_iter(member), None));
                 self.root = PidFd::open(root.pid).ok();
                 fault_point(FaultPoint::BirthHeard);
             }
@@ -319,7 +320,10 @@ impl KeeperWatch {
                     quell_sys::stop_self();
                 }
             }
-            KeeperEvent::RootExited(outcome) => self.known.root = Some(outcome),
+            KeeperEvent::RootExited(outcome) => {
+                self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
+                self.known.root = Some(outcome);
+            }
             KeeperEvent::Failed(failure) => return Some(KeeperOutcome::Failed(failure)),
             KeeperEvent::Done(result) => {
                 let RunResult { receipt, leaked, failed, unwritten } = *result;

@@ -20,16 +20,12 @@ use crate::StartReply;
 const EXEC_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
-    /// Starts the root and puts it on record, lets it go, and then detaches from the caller's terminal and pipes. On failure
-    /// nothing has run.
+    /// Starts the root, puts it on record, and lets it go. On failure nothing has run.
     pub(super) fn start(&mut self, rules: &ChildRules) {
         self.expect_readiness();
         if let Err(failure) = self.try_start(rules) {
             self.fail_start(failure);
         }
-        let _ = quell_sys::redirect_to_null(true, true, true);
-        // A keeper must not keep a mount busy.
-        let _ = std::env::set_current_dir("/");
     }
 
     /// Ends a run that can't begin.
@@ -52,7 +48,8 @@ impl Supervisor {
         if let Some(root) = containment.root() {
             let cgroup = containment.cgroup_path().map(|path| path.to_owned());
             let (held, inner) = (containment.kind(), containment.recorded().inner);
-            self.report(&KeeperEvent::Born { held, root, inner, cgroup });
+            let member = containment.root_member();
+            self.report(&KeeperEvent::Born { held, root, inner, cgroup, member });
         }
         fault_point(FaultPoint::BirthTold);
         let warnings = self.run.evidence.warnings.len();

@@ -58,6 +58,7 @@ impl KeeperWatch {
         let mut containment =
             Containment::take_over(id, job.session, marker, self.report, preexisting_children);
         recall(&mut containment, &mut self.evidence, self.members, lost);
+        self.known.root.iter().for_each(|outcome| containment.recall_root_exit(outcome.clone()));
         self.evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
         fault_point(FaultPoint::TreeTaken);
         let max_log = job.request.as_background().map_or(0, |background| background.max_log);

@@ -41,7 +41,7 @@ impl fmt::Display for Cursor {
 
 /// A text that is not a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no cursor: it looks like `o1234e56`, and an earlier reading of the log gave it")]
+#[error("`{0}` is not a cursor: it looks like `o1234e56`, and an earlier reading of the log gave it")]
 pub struct InvalidCursor(String);
 
 impl FromStr for Cursor {

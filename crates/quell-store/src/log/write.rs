@@ -5,9 +5,9 @@ mod pipe;
 mod tests;
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -230,10 +230,7 @@ impl CaptureWriter {
 
     /// Makes the files of a segment, with its first point. Nothing is left of it if that fails.
     fn make(&self, id: SegmentId, start: Point) -> io::Result<Files> {
-        let open = |path: PathBuf| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
-        };
+        let open = |path: PathBuf| quell_sys::create_private(&path).map_err(at(&path));
         let log = open(id.log(&self.dir, self.stream))?;
         fault_point(Step::SegmentMade);
         let made = open(id.idx(&self.dir, self.stream)).and_then(|mut idx| {
