@@ -72,6 +72,11 @@ impl Process {
         stat(Path::new(&format!("/proc/{}", self.pid))).filter(|now| now.start == self.start)
     }
 
+    /// Its parent now.
+    pub fn parent(&self) -> Option<Process> {
+        Process::now(self.stat()?.parent)
+    }
+
     /// Its children now, those of all its threads.
     pub fn children(&self) -> Vec<Process> {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return Vec::new() };
@@ -195,6 +200,7 @@ fn living_threads(pid: u32) -> Vec<std::path::PathBuf> {
 
 struct Stat {
     state: char,
+    parent: u32,
     cpu: u64,
     start: u64,
 }
@@ -204,7 +210,12 @@ fn stat(dir: &Path) -> Option<Stat> {
     // The name is in brackets and may itself hold brackets and spaces.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat { state: fields.first()?.chars().next()?, cpu: number(11)? + number(12)?, start: number(19)? })
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: u32::try_from(number(1)?).ok()?,
+        cpu: number(11)? + number(12)?,
+        start: number(19)?,
+    })
 }
 
 fn command_line(dir: &Path) -> String {

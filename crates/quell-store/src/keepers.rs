@@ -108,7 +108,7 @@ enum Holder {
 
 impl JobDir {
     /// The processes that keep the job, whatever the record says: processes with a keeper's name that have the job's lock open,
-    /// even a deleted one, and the front of a foreground job, which is a quell and the parent of its keeper.
+    /// even a deleted one, and the front of a foreground job ([`is_front_of`]).
     pub fn keepers(&self) -> Vec<Keeper> {
         let mut found: Vec<Keeper> = Vec::new();
         for pid in quell_sys::pids().unwrap_or_default() {
@@ -116,31 +116,31 @@ impl JobDir {
         }
         let standby = self.record().ok().and_then(|record| record.standby);
         if let Some(front) = standby.filter(|front| found.iter().all(|keeper| keeper.id != *front)) {
-            let parent = |keeper: &Keeper| quell_sys::stat(keeper.id.pid).ok().map(|stat| stat.ppid);
-            let is_front = |stat: &Stat| {
-                // In a PID namespace of its own, the keeper has recorded another PID than it has here.
-                let is_number = || stat.pid == front.pid || quell_sys::inner_pid(stat.pid) == Some(front.pid);
-                stat.start == front.start && is_number() && quell_sys::is_quell(stat.pid)
+            let parent = |keeper: &Keeper| {
+                let keeper = quell_sys::stat(keeper.id.pid).ok()?;
+                Keeper::pin(keeper.ppid, |stat| {
+                    // In a PID namespace of its own, the keeper has recorded another PID than it has here.
+                    let is_number =
+                        || stat.pid == front.pid || quell_sys::inner_pid(stat.pid) == Some(front.pid);
+                    stat.start == front.start && is_number() && is_front_of(stat, &keeper)
+                })
             };
-            let fronts: Vec<Keeper> =
-                found.iter().filter_map(parent).filter_map(|pid| Keeper::pin(pid, is_front)).collect();
+            let fronts: Vec<Keeper> = found.iter().filter_map(parent).collect();
             found.extend(fronts);
         }
         found
     }
 
-    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or it is a quell and the parent
-    /// of `keeper`, which has. A rewritten record can't turn a foreign process into a keeper.
+    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or it is the front of `keeper`, which
+    /// has. A rewritten record can't turn a foreign process into a keeper.
     pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
         let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
         let holds = |id: ProcId| is(id).is_some() && self.is_open_in(id.pid);
-        let parent = |keeper: ProcId| {
-            is(keeper).is_some_and(|stat| stat.ppid == process.pid)
-                && holds(keeper)
-                && is(process).is_some()
-                && quell_sys::is_quell(process.pid)
+        let has_front = |keeper: ProcId| {
+            let pair = is(keeper).zip(is(process));
+            pair.is_some_and(|(stat, front)| is_front_of(&front, &stat)) && holds(keeper)
         };
-        holds(process) || keeper.is_some_and(parent)
+        holds(process) || keeper.is_some_and(has_front)
     }
 
     /// Whether `pid` has the job's lock open, even a deleted one.
@@ -336,6 +336,16 @@ fn lock_in(path: &Path) -> Option<(&Path, JobId)> {
 /// Whether the process with this identity lives and has a keeper's name.
 pub(crate) fn is_keeper(id: ProcId) -> bool {
     living(id).is_some_and(|stat| is_named(&stat))
+}
+
+/// Whether `front` is the front of a process that keeps a job. It is its parent and executes the same file, whichever build of
+/// quell that is, because a keeper is forked and executes nothing. It blocks the signals that ask it for a stop, so that they can't
+/// end a process that was taken for a front.
+fn is_front_of(front: &Stat, keeper: &Stat) -> bool {
+    keeper.ppid == front.pid
+        && is_named(keeper)
+        && quell_sys::same_executable_file(front.pid, keeper.pid)
+        && quell_sys::blocks(front.pid, &[Signal::ASK_FRONT, Signal::TERM])
 }
 
 fn is_named(stat: &Stat) -> bool {

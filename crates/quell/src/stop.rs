@@ -252,7 +252,8 @@ impl<'a> StopUnderWay<'a> {
                 }
             }
             self.wait()?;
-            let survivors = if self.asked { Survivors::Report } else { Survivors::KillAgain };
+            // The job had a keeper when this stop began, so survivors on record were found meanwhile.
+            let survivors = if self.asked { Survivors::Report } else { Survivors::LookBriefly };
             if recover_with(self.job.dir(), RecoveredBy::Stop, survivors, self.keepers)? != Standing::Kept {
                 self.standby.iter().for_each(continue_standby);
                 return self.job.stopped();

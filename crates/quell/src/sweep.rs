@@ -10,7 +10,9 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Keepers, LostJob, RecoveredBy, Recovery, RecoveryCase, recover, recover_locked};
+use crate::recover::{
+    Keepers, LostJob, RecoveredBy, Recovery, RecoveryCase, Survivors, recover, recover_locked,
+};
 use crate::{DryRun, Error, Result, index, resolve};
 
 /// How long processes in the cgroup of an ended job may take to die.
@@ -267,7 +269,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     if dry_run {
         return swept(found);
     }
-    swept(match recover_locked(job, lock, RecoveredBy::Sweep, Keepers::Unknown) {
+    swept(match recover_locked(job, lock, RecoveredBy::Sweep, Survivors::KillAgain, Keepers::Unknown) {
         Ok(Recovery::Kept) => return Look::Kept,
         // It may have changed since it was looked at.
         Ok(Recovery::Removed) => SweptJob { action: SweepAction::Remove, ..found },

@@ -527,6 +527,30 @@ fn processes_started_in_the_grace_are_gone_too() {
 }
 
 #[test]
+fn a_process_that_is_orphaned_by_the_signal_itself_is_named_and_not_called_gone() {
+    // In a session of its own, and in the group of its parent.
+    for start in ["setsid sleep $N", "sleep $N"] {
+        let env = TestEnv::as_me();
+        policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
+        let script = format!("trap '{start} & exit 0' TERM; touch $HERE/ready; while :; do sleep 0.1; done");
+        let mut stranger = Stranger::new(&env, env.user(), &script);
+        let done = verb(&env, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
+        stranger.0.wait().expect("wait");
+        let left = env.oracle.survivors();
+        let verdict = &done.envelope()["data"]["verdict"];
+        // A look may have found it before its parent had exited.
+        let expected = if left.is_empty() { (Some(0), "gone") } else { (Some(5), "unproven") };
+        assert_eq!(
+            (done.code(), verdict["kind"].as_str().unwrap_or("")),
+            expected,
+            "{start}: {verdict}, {left:?}"
+        );
+        let why = verdict["why"].as_str().unwrap_or_default();
+        assert!(left.iter().all(|process| why.contains(&process.pid.to_string())), "{start}: {verdict}");
+    }
+}
+
+#[test]
 fn processes_started_in_the_grace_that_may_not_be_touched_are_named() {
     let env = TestEnv::as_me();
     policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell_tests::{eventually, host::has_program, jobs::Background, run::PATIENCE, skip, test_env::TestEnv};
+use quell_tests::{
+    eventually, evidence::verdict, host::has_program, jobs::Background, oracle::Process, run::PATIENCE, skip,
+    test_env::TestEnv,
+};
 
 use crate::library::quell;
 
@@ -288,6 +291,63 @@ fn a_command_that_hangs_is_ended() {
     assert!(eventually(PATIENCE, || tries() > before));
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
     assert_eq!(env.leftovers_after(PATIENCE / 2), Vec::<String>::new());
+}
+
+#[test]
+fn the_end_of_a_job_leaves_no_command_that_checks_its_readiness() {
+    // How the check ends is not left to itself: it ignores the request, or quell's own processes of it are killed.
+    let check = "trap '' TERM; echo $$ >check.new; mv check.new check; sleep $N; sleep $N; :";
+    for (lost, end) in [(false, "stop"), (true, "stop"), (false, "keeper"), (false, "exit")] {
+        let what = format!("{end}, its quell lost: {lost}");
+        let env = TestEnv::as_me();
+        let check = check.replace("$N", &env.oracle.nap());
+        let quell = env.start().args(["--ready-cmd", &check, "--grace", "300ms"]);
+        let job =
+            quell.env("QUELL_READY_TIMEOUT", "1m").sh("until [ -e leave ]; do sleep 0.05; done").begin();
+        assert!(eventually(PATIENCE, || env.path("check").exists()), "{what}: no check");
+        let pid = fs::read_to_string(env.path("check")).unwrap().trim().parse().unwrap();
+        let check = Process::now(pid).expect("a check");
+        if lost {
+            // Its keeper and its front, at the same time: neither can take over.
+            let keeper = check.parent().expect("a keeper");
+            let front = keeper.parent().expect("a front");
+            for signal in ["STOP", "KILL"] {
+                assert!(front.signal(signal) && keeper.signal(signal), "{what}");
+            }
+        }
+        match end {
+            "stop" => assert_eq!(job.stop(&[]).code(), Some(0), "{what}"),
+            "keeper" => {
+                assert!(job.process("keeper").expect("a keeper").signal("KILL"));
+                assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
+            }
+            _ => {
+                env.write("leave", "");
+                assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
+            }
+        }
+        assert!(!check.is_alive(), "{what}: {:#}", job.receipt().expect("a receipt"));
+        let sleepers = || env.oracle.survivors().into_iter().filter(|left| left.command.starts_with("sleep"));
+        assert_eq!(sleepers().count(), 0, "{what}");
+        assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone", "{what}");
+    }
+}
+
+#[test]
+fn a_job_whose_readiness_check_may_go_on_is_not_called_gone() {
+    let env = TestEnv::as_me();
+    let check = format!("echo $PPID >check.new; mv check.new check; sleep {}", env.oracle.nap());
+    let quell = env.start().args(["--ready-cmd", &check, "--grace", "0s"]);
+    let job = quell.env("QUELL_READY_TIMEOUT", "5s").command(["sleep", &env.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || env.path("check").exists()), "no check");
+    let keeper = fs::read_to_string(env.path("check")).unwrap().trim().parse().unwrap();
+    let helper = Process::now(keeper).and_then(|keeper| keeper.parent()?.parent()).expect("a helper");
+    assert!(helper.signal("KILL"));
+    let done = job.stop(&[]);
+    assert_eq!(done.code(), Some(5), "{}{}", done.stdout, done.stderr);
+    assert_eq!(verdict(&job.receipt().expect("a receipt")), "unproven");
+    // The check ends by itself.
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use quell_tests::{
     oracle::Process,
     run::{Finished, PATIENCE},
     skip,
-    test_env::TestEnv,
+    test_env::{TestEnv, copy_program},
 };
 use serde_json::Value;
 
@@ -292,6 +292,27 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
     }
 }
 
+/// The standby has looked for as long as a stop may take. The stop does not do that once more.
+#[test]
+fn a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time() {
+    let test = "a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time";
+    let env = TestEnv::as_me();
+    let Some(freezer) = Freezer::new(&env) else { return skip(test, "no v1 freezer here") };
+    let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
+    let job = env.start().args(["--contain", "reaper"]).script(script).begin();
+    let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().parse().expect("a number");
+    let frozen = Process::now(pid).expect("a child");
+    assert!(freezer.freeze(&frozen), "it does not freeze");
+    assert!(job.process("keeper").expect("a keeper").signal("KILL"));
+    let done = job.stop(&["--now"]);
+    assert_eq!(done.code(), Some(5), "{}{}", done.stdout, done.stderr);
+    assert!(done.stderr.contains(&pid.to_string()), "it is not named: {}", done.stderr);
+    assert!(done.took < Duration::from_secs(17), "it took {:?}", done.took);
+    freezer.thaw();
+    assert!(eventually(PATIENCE, || !frozen.is_alive()));
+    is_stopped(&env, &job, &job.stop(&["--now"]), test);
+}
+
 /// A mount over its directory in /proc shows another process in its place.
 #[test]
 fn a_survivor_is_named_until_it_is_dead_also_behind_a_mount() {
@@ -460,4 +481,34 @@ fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
     assert_eq!(stop.code(), Some(0), "{}{}", stop.stdout, stop.stderr);
     assert!(env.path("asked").exists(), "it was not asked: {}{}", stop.stdout, stop.stderr);
     assert!(running.wait_exit(PATIENCE).is_some(), "the run goes on");
+}
+
+/// The front is known by what it is to its keeper, and not by the file that it executes: that may be a copy, an older release, or
+/// a program that uses the library.
+#[test]
+fn a_run_of_another_binary_is_asked_by_a_stop() {
+    let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
+    for (removed, options, asked) in [(false, &[][..], true), (true, &[], true), (false, &["--now"], false)] {
+        let env = TestEnv::as_me();
+        let program = env.path("other");
+        copy_program(&env.quell_path(), &program);
+        let mut running = env.run().program(program.clone()).args(["--grace", "30s"]).script(script).start();
+        running.wait_ready().unwrap_or_else(|why| panic!("{why}: {}", running.stderr()));
+        if removed {
+            fs::remove_file(&program).unwrap();
+        }
+        let what = format!("removed: {removed}, {options:?}");
+        let job = env.job(&env.records()[0].id);
+        let done = job.stop(options);
+        assert_eq!(done.code(), Some(0), "{what}: {}{}", done.stdout, done.stderr);
+        assert_eq!(env.path("asked").exists(), asked, "{what}: {}{}", done.stdout, done.stderr);
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!(
+            (verdict(&receipt), receipt["cause"].as_str()),
+            ("gone", Some("user")),
+            "{what}: {receipt:#}"
+        );
+        assert!(running.wait_exit(PATIENCE).is_some(), "{what}: the front stays");
+        assert!(done.took < STOP, "{what}: it took {:?}", done.took);
+    }
 }

@@ -55,6 +55,7 @@ pub use job_id::{earliest_start, new_job_id};
 pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use marker_search::MARK_VARIABLE;
 pub use orphaned_cgroup::{OrphanedCgroup, living_keeper, note_home, orphaned_cgroups};
+pub use possible_members::ForeignTree;
 pub use recover::{Recovered, living_members, recover, why_maybe_alive};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, SignalRound, describe_verdict};

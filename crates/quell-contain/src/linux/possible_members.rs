@@ -15,6 +15,8 @@ use super::cgroup_fs::v2_path;
 use super::job_id::{earliest_start, latest_root_start};
 use super::keeper_cgroup::cgroups_of;
 
+/// The variables that shells set for what they start.
+const SHELLS: [&[u8]; 4] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_="];
 /// How long a recovery reads the processes of the host, at most, until none can have been missed.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 /// How often the processes in other PID namespaces are read again because one of them has exited meanwhile.
@@ -174,6 +176,74 @@ impl PossibleMembers {
     fn is_in_older_session(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
         let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.not_before);
         self.session == SessionKind::Own && (parent.is_some_and(|parent| parent.sid == stat.sid) || older())
+    }
+}
+
+/// A tree that quell did not start, as it was before the first signal. Quell does not adopt its orphans.
+#[derive(Debug)]
+pub struct ForeignTree {
+    facts: PossibleMembers,
+    /// The group of its root.
+    group: u32,
+    /// One of them adopts its orphans.
+    above: Vec<ProcId>,
+    users: Option<[u32; 4]>,
+    environment: Vec<u8>,
+}
+
+impl ForeignTree {
+    /// The tree below the process with this PID, which the caller has pinned.
+    pub fn of(root: u32) -> Self {
+        let now = quell_sys::ticks_since_boot();
+        let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
+        let ancestors = std::iter::successors(above(root), |stat| above(stat.pid));
+        Self {
+            facts: PossibleMembers { not_before: now, root_before: now, session: SessionKind::Own },
+            group: quell_sys::stat(root).map_or(0, |stat| stat.pgid),
+            above: ancestors.map(|stat| stat.id()).collect(),
+            users: quell_sys::users_of(root).ok(),
+            environment: quell_sys::environment(root).unwrap_or_default(),
+        }
+    }
+
+    /// Looks for processes that members have started since, and that were orphaned before they were seen. Returns why there may
+    /// be some. `members` are the processes that were seen, and none of them is alive.
+    pub fn orphans(&self, members: &[ProcId]) -> Option<String> {
+        let stats =
+            quell_sys::pids().unwrap_or_default().into_iter().filter_map(|pid| quell_sys::stat(pid).ok());
+        let found: Vec<Stat> =
+            stats.filter(|stat| self.may_have_started(stat, members) && is_still_alive(stat)).collect();
+        (!found.is_empty()).then(|| {
+            let (count, names) = (counted(found.len()), named(&found.iter().collect::<Vec<_>>()));
+            format!("{count} that started meanwhile can't be told from its orphans: {names}")
+        })
+    }
+
+    fn may_have_started(&self, stat: &Stat, members: &[ProcId]) -> bool {
+        if stat.start < self.facts.not_before {
+            return false;
+        }
+        let Ok(parent) = quell_sys::stat(stat.ppid) else { return false };
+        let in_their_group = || {
+            let is_theirs = stat.pgid == self.group || members.iter().any(|member| member.pid == stat.pgid);
+            is_theirs && stat.pgid != parent.pgid && !stat.is_dead()
+        };
+        self.above.contains(&parent.id())
+            && quell_sys::users_of(stat.pid).ok() == self.users
+            && (in_their_group() || self.facts.fits(stat, Some(&parent)) && self.has_environment(stat.pid))
+            && !super::orphaned_cgroup::keeps_a_job(stat)
+    }
+
+    /// Whether the process has the variables of the tree's root, except those that shells set. True if they can't be read.
+    fn has_environment(&self, pid: u32) -> bool {
+        let Ok(environment) = quell_sys::environment(pid) else { return true };
+        let variables = |bytes: &[u8]| -> Vec<Vec<u8>> {
+            let all = bytes.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+            let is_shells = |entry: &[u8]| SHELLS.iter().any(|name| entry.starts_with(name));
+            all.filter(|entry| !is_shells(entry)).map(<[u8]>::to_vec).collect()
+        };
+        let own = variables(&environment);
+        variables(&self.environment).iter().all(|variable| own.contains(variable))
     }
 }
 

@@ -15,6 +15,8 @@ use super::engine::Supervisor;
 
 /// How long the search for marked processes waits for those that it has killed.
 pub const MARKER_SEARCH_PATIENCE: Duration = Duration::from_secs(2);
+/// Why a job is not proven dead whose readiness check may go on.
+const CHECK_NOT_GONE: &str = "the command that checks its readiness may still be running";
 /// How long the end of a job waits for room on a full disk. No process of the job is left by then.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -23,8 +25,11 @@ impl Supervisor {
     pub(super) fn conclude(&mut self) {
         self.end_readiness();
         fault_point(FaultPoint::FinishBegun);
-        let (verdict, survivors) = self.prove();
+        let (mut verdict, survivors) = self.prove();
         let gone = verdict == Verdict::Gone;
+        if gone && !self.helper.wait_at_rest() {
+            verdict = Verdict::Unproven { why: CHECK_NOT_GONE.into() };
+        }
         let run = &mut self.run;
         run.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
         let mut receipt =

@@ -358,6 +358,9 @@ impl Supervisor {
 
     pub(super) fn step(&mut self, event: LifecycleEvent) {
         StopEngine::handle(self, event);
+        if matches!(self.phase(), Phase::Asking | Phase::Killing) {
+            self.end_readiness();
+        }
     }
 }
 

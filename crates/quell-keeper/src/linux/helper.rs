@@ -1,6 +1,7 @@
 //! The helper of a job: a process that runs hooks (`hooks.rs`) and readiness checks that can take long. A job has one only if
 //! it is needed. It is not an ancestor of the tree, so nothing that it starts can be taken for a member. Each of its commands
-//! is a `quell run` with a time limit, and leaves nothing behind.
+//! is a `quell run` with a time limit, and leaves nothing behind. If that quell is killed, the helper adopts what it has
+//! started, and kills it.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -21,8 +22,13 @@ use super::channel::JsonChannel;
 use super::hooks::failure_of;
 use super::http_probe;
 use super::readiness::{Probe, ProbeSuccess};
+use crate::control_protocol::StopValue;
 
 const HELPER_NAME: &str = "quell-helper";
+/// How long a check that is stopped, or whose quell was killed, may take to end by itself. Its keeper takes half a second.
+const FORCE: Duration = Duration::from_secs(1);
+/// How long the end of a run waits for the proof that its check is gone. More than [`FORCE`], for a busy machine.
+const REST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// From the keeper to the helper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,8 +39,20 @@ pub enum Task {
     Probe,
     /// The answer over HTTP came from a process outside the tree: ask again.
     AskAgain,
-    /// The run is over: stop looking for readiness.
-    Rest,
+    /// The run is over: stop looking for readiness, and report when nothing of that is left.
+    Rest(RestRequest),
+}
+
+/// A request to rest: the process that asks, and how often it has asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestRequest(u32, u32);
+
+/// From a helper to its keeper.
+#[derive(Debug, Serialize, Deserialize)]
+enum HelperReport {
+    Found(ProbeSuccess),
+    /// No process of a readiness check is left.
+    AtRest(RestRequest),
 }
 
 /// What a helper knows of its job.
@@ -55,9 +73,42 @@ pub struct HelperLink {
     channel: Option<JsonChannel>,
     /// The events that hooks wait for.
     awaited: Vec<HookEvent>,
+    /// Whether the helper may have started a command that checks the readiness and is not proven gone.
+    checks: bool,
+    rest: Option<(RestRequest, Instant)>,
+    rests: u32,
 }
 
 impl HelperLink {
+    /// Has the helper look for readiness.
+    pub fn probe(&mut self, ready: &ReadyCheck) {
+        (self.checks, self.rest) = (ready.rules.cmd.is_some(), None);
+        self.give(&Task::Probe);
+    }
+
+    /// Has the helper end what looks for readiness. See [`HelperLink::wait_at_rest`].
+    pub fn rest(&mut self) {
+        if self.rest.is_none() {
+            self.rests += 1;
+            let request = RestRequest(quell_sys::pid(), self.rests);
+            self.give(&Task::Rest(request));
+            self.rest = Some((request, Instant::now()));
+        }
+    }
+
+    /// Waits until no process of a readiness check is left. False if that is not proven.
+    pub fn wait_at_rest(&mut self) -> bool {
+        let until = self.rest.map_or_else(Instant::now, |(_, since)| since + REST_PATIENCE);
+        while self.checks {
+            let Some(polled) = self.polled() else { break };
+            if !quell_sys::poll_until(&[polled], Some(until)).is_ok_and(|ready| ready[0]) {
+                break;
+            }
+            self.receive();
+        }
+        !self.checks
+    }
+
     pub fn is_open(&self) -> bool {
         self.channel.is_some()
     }
@@ -94,7 +145,20 @@ impl HelperLink {
         if received.closed {
             self.channel = None;
         }
-        received.messages
+        let mut found = Vec::new();
+        for report in received.messages {
+            match report {
+                HelperReport::Found(success) => {
+                    // Its `quell run` has proven that nothing of it is left.
+                    self.checks &= success.probe() != Probe::Cmd;
+                    found.push(success);
+                }
+                HelperReport::AtRest(request) => {
+                    self.checks &= self.rest.is_none_or(|(asked, _)| asked != request);
+                }
+            }
+        }
+        found
     }
 }
 
@@ -111,7 +175,8 @@ pub fn start(brief: &HelperBrief<'_>) -> io::Result<HelperLink> {
             quell_sys::wait_exit(between.pid())?;
             quell_sys::reap(between.pid())?;
             let awaited = brief.hooks.iter().flat_map(|hook| hook.on.iter().copied()).collect();
-            Ok(HelperLink { channel: Some(ours), awaited })
+            let checks = brief.ready.rules.cmd.is_some();
+            Ok(HelperLink { channel: Some(ours), awaited, checks, ..HelperLink::default() })
         }
         Forked::Child => {
             drop(ours);
@@ -133,9 +198,11 @@ fn helper_main(brief: &HelperBrief<'_>, channel: JsonChannel) {
     let _ = quell_sys::redirect_to_null(true, true, true);
     let _ = quell_sys::leave_session();
     let _ = std::env::set_current_dir("/");
-    if let Ok(signals) = SignalFd::new(&[Signal::CHLD]) {
+    if let (Ok(signals), Ok(())) = (SignalFd::new(&[Signal::CHLD]), quell_sys::set_subreaper()) {
         let (running, probing) = (Vec::new(), Vec::new());
-        Helper { brief, channel, signals, running, probing, http: None, next_probe: None }.serve();
+        let (http, next_probe, rest, force) = (None, None, None, None);
+        Helper { brief, channel, signals, running, probing, http, next_probe, rest, force, forced: false }
+            .serve();
     }
 }
 
@@ -160,6 +227,11 @@ pub struct Helper<'a> {
     /// Receives the address of a good answer from the thread of the HTTP probe.
     http: Option<UnixStream>,
     next_probe: Option<Instant>,
+    /// What is answered when nothing of a check is left.
+    rest: Option<RestRequest>,
+    /// When what is left of a check is killed because it has not ended by itself, and whether that time has come.
+    force: Option<Instant>,
+    forced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,13 +244,14 @@ enum HelperSource {
 impl Helper<'_> {
     fn serve(&mut self) {
         let mut closed = false;
-        while !closed || !self.running.is_empty() {
+        while !closed || !self.running.is_empty() || self.force.is_some() {
             let mut sources = Sources::default();
             sources.add(HelperSource::Signals, Polled::Read(self.signals.as_fd()));
             let http = self.http.as_ref().map(|http| Polled::Read(http.as_fd()));
             sources.add_any(HelperSource::Http, http);
             sources.add_any(HelperSource::Channel, (!closed).then(|| Polled::Read(self.channel.as_fd())));
-            let Ok(ready) = sources.wait(self.next_probe) else { return };
+            let force = self.force.filter(|_| !self.forced);
+            let Ok(ready) = sources.wait(self.next_probe.into_iter().chain(force).min()) else { return };
             while self.signals.next().is_some() {}
             self.collect();
             if ready.has(HelperSource::Http) {
@@ -192,6 +265,7 @@ impl Helper<'_> {
             if closed {
                 self.stop_probing();
             }
+            self.end_checks();
             if self.next_probe.is_some_and(|next| next <= Instant::now()) {
                 self.probe();
             }
@@ -213,7 +287,10 @@ impl Helper<'_> {
                 self.probing.push(Probe::Http);
                 self.next_probe.get_or_insert_with(|| Instant::now() + self.brief.ready.interval);
             }
-            Task::Rest => self.stop_probing(),
+            Task::Rest(request) => {
+                self.rest = Some(request);
+                self.stop_probing();
+            }
         }
     }
 
@@ -223,10 +300,55 @@ impl Helper<'_> {
         for (child, command) in &mut self.running {
             if matches!(command, Command::Probe) {
                 *command = Command::Abandoned;
-                // It is our unreaped child, so its PID is not reused. It stops what it has started.
+                self.force = Some(Instant::now() + FORCE);
+                // It is our unreaped child, so its PID is not reused. It kills what it has started.
                 if let Ok(probe) = PidFd::open(child.id()) {
-                    probe.signal(Signal::TERM);
+                    probe.signal_with(
+                        Signal::ASK_FRONT,
+                        StopValue { kill: true, ..StopValue::default() }.encode(),
+                    );
+                    probe.signal(Signal::CONT);
                 }
+            }
+        }
+    }
+
+    /// Reports that nothing of a check is left, once that is so. What does not end in its time is killed, and its children become
+    /// ours, so that the next look finds them.
+    fn end_checks(&mut self) {
+        if self.rest.is_none() && self.force.is_none() {
+            return;
+        }
+        let left = loop {
+            // If they can't be listed, nothing is reported, which is the truth.
+            let Ok(mut left) = quell_sys::own_children() else { return };
+            let mut reaped = false;
+            left.retain(|pid| match self.running.iter().find(|(child, _)| child.id() == *pid) {
+                Some((_, command)) => matches!(command, Command::Abandoned),
+                // Its quell was killed.
+                None => {
+                    let lives = matches!(quell_sys::reap(*pid), Ok(None));
+                    reaped |= !lives;
+                    lives
+                }
+            });
+            // A child that has exited may have left its own to us since they were listed.
+            if !reaped {
+                break left;
+            }
+        };
+        if left.is_empty() {
+            (self.force, self.forced) = (None, false);
+            if let Some(request) = self.rest.take() {
+                let _ = self.channel.try_send(&HelperReport::AtRest(request));
+            }
+            return;
+        }
+        self.forced |= *self.force.get_or_insert_with(|| Instant::now() + FORCE) <= Instant::now();
+        if self.forced {
+            // Children that are not reaped, so the PIDs are theirs.
+            for child in left.into_iter().filter_map(|pid| PidFd::open(pid).ok()) {
+                child.signal(Signal::KILL);
             }
         }
     }
@@ -245,6 +367,8 @@ impl Helper<'_> {
                             self.hook_failed(&name, at, run, why);
                         }
                         Command::Probe if code == Some(0) => self.found(ProbeSuccess::Command),
+                        // It was killed, and can't have stopped what it had started.
+                        Command::Probe if code.is_none() => self.force = Some(Instant::now() + FORCE),
                         Command::Hook { .. } | Command::Probe | Command::Abandoned => {}
                     }
                 }
@@ -291,7 +415,7 @@ impl Helper<'_> {
     fn found(&mut self, found: ProbeSuccess) {
         if self.probing.contains(&found.probe()) {
             self.probing.retain(|other| *other != found.probe());
-            let _ = self.channel.try_send(&found);
+            let _ = self.channel.try_send(&HelperReport::Found(found));
         }
     }
 }

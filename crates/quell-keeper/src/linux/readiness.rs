@@ -179,15 +179,15 @@ impl Supervisor {
     pub(super) fn begin_readiness(&mut self) {
         if let Some(readiness) = &mut self.host.readiness {
             readiness.begin();
-            self.helper.give(&Task::Probe);
+            self.job.request.as_background().iter().for_each(|rules| self.helper.probe(&rules.ready));
         }
         self.check_readiness();
     }
 
+    /// Readiness is not looked for any more. A standby that has taken over does not know whether its keeper did.
     pub(super) fn end_readiness(&mut self) {
-        if self.host.readiness.take().is_some() {
-            self.helper.give(&Task::Rest);
-        }
+        self.host.readiness = None;
+        self.helper.rest();
     }
 
     /// Looks for readiness in what the root has written before its exit.

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use quell_core::ProcId;
+use quell_core::{ProcId, Signal};
 
 use super::files::open_kernels;
 
@@ -301,6 +301,15 @@ pub fn inner_pid(pid: u32) -> Option<u32> {
     numbers.split_ascii_whitespace().skip(1).last()?.parse().ok()
 }
 
+/// Whether `pid` has one thread, and that blocks these signals: none of them can end it.
+pub fn blocks(pid: u32, signals: &[Signal]) -> bool {
+    let Ok(bytes) = read(&format!("/proc/{pid}/status"), 16 * 1024) else { return false };
+    let text = String::from_utf8_lossy(&bytes);
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let blocked = field("SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    field("Threads:") == Some("1") && signals.iter().all(|signal| blocked >> (signal.number() - 1) & 1 == 1)
+}
+
 /// Every pid in /proc. A listing that breaks off is an error: what it has not shown may be there.
 pub fn pids() -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
@@ -430,9 +439,14 @@ pub fn cgroups(pid: u32) -> String {
     }
 }
 
+/// The environment of `pid` as it was at its exec; each variable ends with a zero byte.
+pub fn environment(pid: u32) -> io::Result<Vec<u8>> {
+    read(&format!("/proc/{pid}/environ"), 4 << 20)
+}
+
 /// The value of a variable in the environment of `pid`, as it was at its exec. None where it may not be read.
 pub fn variable_of(pid: u32, name: &str) -> Option<String> {
-    let bytes = read(&format!("/proc/{pid}/environ"), 4 << 20).ok()?;
+    let bytes = environment(pid).ok()?;
     let of = |entry: &[u8]| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
@@ -519,7 +533,7 @@ pub fn own_pid_namespace() -> u64 {
 /// Whether the variable `name` in the environment of `pid`, as it was at its exec, lists `item`: one of its parts between
 /// colons is exactly that. None where there is no environment, or it may not be read.
 pub fn variable_lists(pid: u32, name: &str, item: &str) -> Option<bool> {
-    let bytes = read(&format!("/proc/{pid}/environ"), 4 << 20).ok()?;
+    let bytes = environment(pid).ok()?;
     (!bytes.is_empty()).then(|| lists(&bytes, name, item))
 }
 

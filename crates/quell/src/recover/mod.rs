@@ -24,8 +24,8 @@ pub(crate) use record::{mask_of, masked_command};
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How often to check whether it is done: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a command that only reads waits for survivors that are on record.
-const READING: Duration = Duration::from_millis(500);
+/// How long survivors that are on record are waited for by a command that only reads, or once more in one stop.
+const BRIEFLY: Duration = Duration::from_millis(500);
 /// How many survivors an error names.
 const NAMED: usize = 5;
 
@@ -58,6 +58,8 @@ pub(crate) enum Standing {
 pub(crate) enum Survivors {
     /// They are killed again.
     KillAgain,
+    /// They are killed again, and not waited for: a standby has just done so.
+    LookBriefly,
     /// They are reported: a keeper has just tried everything.
     Report,
 }
@@ -164,7 +166,7 @@ pub(crate) fn recover_with(
         {
             return Err(not_proven_dead(job.id(), survivors));
         }
-        return match recover_locked(job, lock, by, keepers)? {
+        return match recover_locked(job, lock, by, survivors, keepers)? {
             Recovery::Kept => Ok(Standing::Kept),
             Recovery::Removed | Recovery::Completed => Ok(Standing::Recovered),
             Recovery::Stopped(receipt) => match receipt.verdict {
@@ -186,6 +188,7 @@ pub(crate) fn recover_locked(
     job: &JobDir,
     lock: Lock,
     by: RecoveredBy,
+    survivors: Survivors,
     keepers: Keepers,
 ) -> Result<Recovery> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
@@ -220,7 +223,7 @@ pub(crate) fn recover_locked(
             (lost, end)
         }
         RecoveryCase::Lost(lost) => {
-            let end = stop(job, &lost, by)?;
+            let end = stop(job, &lost, by, survivors)?;
             (lost, end)
         }
     };
@@ -252,7 +255,7 @@ pub(crate) fn recover_locked(
 }
 
 /// Kills what is left of a lost job, and counts.
-fn stop(job: &JobDir, lost: &LostJob, by: RecoveredBy) -> Result<LostEnd> {
+fn stop(job: &JobDir, lost: &LostJob, by: RecoveredBy, survivors: Survivors) -> Result<LostEnd> {
     if !quell_sys::proc_is_ours() {
         let why =
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
@@ -261,9 +264,10 @@ fn stop(job: &JobDir, lost: &LostJob, by: RecoveredBy) -> Result<LostEnd> {
     let (age, began) = (lost.age(), Instant::now());
     let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
     let (orphaned, mut plan) = (lost.orphaned(job), lost.plan());
-    // Processes that survived a whole stop seldom die now: a command that only reads does not wait for them.
-    if by == RecoveredBy::Reader && !orphaned.survivors.is_empty() {
-        plan.verify = plan.verify.min(READING);
+    // Processes that survived a whole stop seldom die now: only another stop waits for them.
+    let briefly = by == RecoveredBy::Reader || survivors == Survivors::LookBriefly;
+    if briefly && !orphaned.survivors.is_empty() {
+        plan.verify = plan.verify.min(BRIEFLY);
     }
     let recovered = quell_contain::recover(&orphaned, &plan, &now);
     fault_point(FaultPoint::LostKilled);
