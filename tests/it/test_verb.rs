@@ -457,3 +457,33 @@ fn a_second_signal_to_quell_kills_the_tests_at_once() {
     let done = running.finish();
     assert_eq!((done.code(), &data(&done)["signal"]), (Some(128 + 15), &json!("KILL")), "{}", done.stdout);
 }
+
+#[test]
+fn a_leak_of_a_test_is_a_leak_in_every_account() {
+    let lab = TestEnv::as_me();
+    let told = lab.path("told");
+    let hooks =
+        format!("[[hooks]]\non = [\"leaked\", \"ended\"]\nappend = {:?}\n", told.display().to_string());
+    let config = lab.write("own.toml", &hooks);
+    // The process that is left is not the one that was alive when the command exited.
+    let script = format!("(sleep 0.3; sleep {} & exit) & exit 0", lab.oracle.nap());
+    let quell = lab.quell("test").env("QUELL_CONFIG", config);
+    let done = quell.args(["--json", "--timeout", "1h", "--", "sh", "-c", &script]).finish();
+    let answer = &done.envelope()["data"];
+    assert_eq!(answer["leaked"].as_array().map(Vec::len), Some(1), "{answer:#}");
+    let job = lab.job(answer["job"].as_str().expect("an id"));
+    let events = job.events();
+    assert!(events.contains(&"leaked".into()) && !events.contains(&"stop_asked".into()), "{events:?}");
+    crate::jobs::hooks::told(&told, &["leaked", "ended"]);
+    let hooked = crate::jobs::hooks::events_in(&told);
+    assert_eq!(
+        (&hooked[0]["members"], &hooked[1]["counts"]["outlived"]),
+        (&json!(1), &json!(1)),
+        "{hooked:?}"
+    );
+    let status = lab.quell("status").args([&job.id]).finish().stdout;
+    assert!(status.contains("1 process outlived the command"), "{status}");
+    let list = lab.quell("list").finish().stdout;
+    assert!(list.contains("ended 0, 1 outlived"), "{list}");
+    assert_eq!(lab.quell("stats").args(["--json"]).finish().envelope()["data"]["leaks"], 1);
+}

@@ -154,7 +154,9 @@ mod linux {
                 (NOT_FOUND, "give at least 4 characters of an id; `quell list --all` shows all jobs")
             }
             Error::NoSuchJob(_) => (NOT_FOUND, "`quell list --all` shows all jobs"),
-            Error::Ambiguous { ids, .. } => return (USAGE, format!("give more of it: {}", ids.join(", "))),
+            Error::Ambiguous { ids, .. } => {
+                return (USAGE, format!("give more of an id: {}", ids.join(", ")));
+            }
             Error::InvalidJob(_) => (
                 USAGE,
                 "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`",

@@ -58,7 +58,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
             return say(TestStatus::Error, "it was cut short: its keeper or owner was lost");
         }
         Cause::StartFailed => return say(TestStatus::Error, "it could not be started"),
-        Cause::OwnExit | Cause::ExternalSignal => {}
+        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal => {}
     }
     let code = match &receipt.root.outcome {
         RootOutcome::Exited { code } => *code,
