@@ -1,5 +1,7 @@
 //! `quell start`: a job that outlives the command.
 
+use std::fs;
+
 use quell_tests::{
     eventually,
     evidence::{cause, says_gone},
