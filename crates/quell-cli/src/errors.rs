@@ -42,6 +42,8 @@ pub fn said(code: &str, message: impl Into<String>, hint: impl Into<String>) -> 
 pub fn of_run(error: &StartError) -> (u8, ErrorBody) {
     let (exit_code, hint) = start_row(error);
     let body = said(error.code(), error.to_string(), hint);
+    // This code is one of the command itself.
+    let exit_code = if exit_code == NO { FAILED } else { exit_code };
     (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
 }
 
