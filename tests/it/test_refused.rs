@@ -10,11 +10,11 @@ use std::{
 use quell_tests::{evidence::receipt, host::has_program, skip, test_env::TestEnv};
 use serde_json::json;
 
-use crate::test_verb::{audit, fits, lab};
+use crate::test_verb::{RUNNER, audit, fits, lab};
 
 /// A command that leaves a file if it is run.
 fn marker(lab: &TestEnv) -> PathBuf {
-    lab.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n")
+    lab.script("pytest", RUNNER)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use quell_tests::{
 use serde_json::{Value, json};
 
 use crate::guard::decisions::verb;
-use crate::test_verb::{data, fits, lab};
+use crate::test_verb::{RUNNER, data, fits, lab};
 
 /// The code of the refusal, or the status.
 fn outcome(done: &Finished) -> String {
@@ -45,7 +45,7 @@ fn with_module() -> TestEnv {
 fn with_runners() -> TestEnv {
     let lab = lab();
     for name in ["pytest", "python3", "cargo", "go", "jest", "vitest", "env", "npx", "uv", "make", "sh"] {
-        lab.script(name, "#!/bin/sh\ntouch \"$HOME/ran\"\n");
+        lab.script(name, RUNNER);
     }
     lab.write("tests/test_a.py", "");
     lab.write("tests/Cargo.toml", "");
@@ -189,11 +189,10 @@ fn words_that_pytests_own_files_add_are_held_against_the_scope() {
 #[test]
 fn the_program_is_found_once_and_executed_by_its_path() {
     let lab = with_runners();
-    let leave = "#!/bin/sh\ntouch \"$HOME/ran\"\n";
     fs::create_dir_all(lab.path("bin")).expect("mkdir");
-    let found = lab.script("bin/pytest", leave);
+    let found = lab.script("bin/pytest", RUNNER);
     let other = TestEnv::as_me();
-    let foreign = other.script("pytest", leave).display().to_string();
+    let foreign = other.script("pytest", RUNNER).display().to_string();
     let path = format!("{}:/usr/bin:/bin", lab.path("bin").display());
     let call = |words: &[&str], policy: &str| {
         let own = lab.write("own.toml", policy);
@@ -224,7 +223,7 @@ fn the_program_is_found_once_and_executed_by_its_path() {
 fn a_program_or_a_source_behind_a_link_that_leads_out_is_refused() {
     let lab = with_runners();
     let other = TestEnv::as_me();
-    let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n");
+    let foreign = other.script("pytest", RUNNER);
     other.write("x_test.go", "");
     fs::create_dir_all(lab.path("bin")).expect("mkdir");
     fs::create_dir_all(lab.path("tests/go")).expect("mkdir");
@@ -374,7 +373,7 @@ fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
 fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
     let lab = with_runners();
     let other = TestEnv::as_me();
-    let foreign = other.script("pytest", "#!/bin/sh\ntouch \"$HOME/ran\"\n").display().to_string();
+    let foreign = other.script("pytest", RUNNER).display().to_string();
     let scope = format!("[guard.test]\nscope = [{:?}]\n", lab.path("tests"));
     let trusting = format!("[trust]\nprojects = [{:?}]\n{scope}", lab.dir());
     let list = |names: &str| format!("[guard.test]\ncommands = [{names}]\n");
@@ -487,6 +486,12 @@ fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
     lab.script("python3", "#!/bin/sh\necho \"$0: No module named pytest\" >&2\nexit 1\n");
     lab.script("npx", "#!/bin/sh\necho 'npm error could not determine executable to run' >&2\nexit 1\n");
     lab.script("cargo", "#!/bin/sh\necho 'error: no such command: `nextest`' >&2\nexit 101\n");
+    lab.script("uv", "#!/bin/sh\necho 'error: Failed to spawn: `pytest`' >&2\nexit 2\n");
+    lab.script("pipenv", "#!/bin/sh\necho 'Error: the command pytest could not be found' >&2\nexit 1\n");
+    lab.script(
+        "npm",
+        "#!/bin/sh\necho 'npm error npx canceled due to missing packages and no YES option: [\"jest@30\"]' >&2\nexit 1\n",
+    );
     lab.script(
         "pytest",
         "#!/bin/sh\necho 'No module named pytest'\necho '=== 1 failed in 0.1s ==='\nexit 1\n",
@@ -495,6 +500,14 @@ fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
         (&["./python3", "-m", "pytest", "tests"][..], 125, "error", "No module named pytest"),
         (&["./npx", "jest", "tests"], 125, "error", "could not determine executable"),
         (&["./cargo", "nextest", "run"], 125, "error", "no such command: `nextest`"),
+        (&["./uv", "run", "pytest", "tests"], 125, "error", "Failed to spawn: `pytest`"),
+        (&["./pipenv", "run", "pytest", "tests"], 125, "error", "before it had reported its results"),
+        (&["./npm", "exec", "--", "jest", "tests"], 125, "error", "missing packages"),
+        (&["./cargo", "test"], 125, "error", "no such command"),
+        (&["./python3", "-m", "unittest", "tests"], 125, "error", "No module named"),
+        (&["node_modules/.bin/jest", "tests"], 125, "error", "node_modules/.bin/jest"),
+        (&["env", "node_modules/.bin/jest", "tests"], 125, "error", "not found"),
+        (&["no-such-dir/go", "test", "."], 125, "error", "no-such-dir/go"),
         (&["env", "no-such-runner"], 125, "error", "not found"),
         (&["sh", "-c", "no-such-runner"], 125, "error", "not found"),
         (&["./pytest", "tests"], 1, "fail", "exited with 1"),
@@ -515,6 +528,7 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
     }
     let lab = lab();
     let text = "import atexit\natexit.register(print, '7 passed in 0.1s')\n\
+                atexit.register(print, '=== 8 passed in 0.1s ===')\n\
                 def test_a():\n    print('9 failed in 0.1s')\n    print('FAILED tests/test_x.py::test_x - no')\n\
                 def test_b():\n    print('=== 9 failed, 1 passed in 0.1s ===')\n";
     lab.write("tests/test_a.py", text);
@@ -542,15 +556,13 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
     let text = "import sys\ndef test_bad():\n    print('===== 5 passed in 0.01s =====')\n\
                 \x20   print('5 passed in 0.01s', file=sys.stderr)\n    assert 0\n";
     lab.write("tests/test_a.py", text);
-    for (words, complete) in
-        [(&["-q"][..], true), (&["-q", "-s"], true), (&["-q", "-rN"], true), (&["-qq"], false), (&[], true)]
-    {
+    for words in [&["-q"][..], &["-q", "-s"], &["-q", "-rN"], &["-qq"], &[]] {
         let (code, answer) = run(words);
         let counts = &answer["counts"];
         assert_eq!((code, &answer["status"]), (Some(1), &json!("fail")), "{words:?}: {answer:#}");
         assert_eq!(
             (&counts["passed"], &counts["failed"], &counts["complete"]),
-            (&json!(0), &json!(1), &json!(complete)),
+            (&json!(0), &json!(1), &json!(true)),
             "{words:?}: {answer:#}"
         );
     }
@@ -753,7 +765,7 @@ fn a_link_that_leads_out_is_found_whatever_its_name_is_and_above_a_target_too() 
 #[test]
 fn more_variables_that_load_code_are_refused_and_kept_away() {
     let lab = with_runners();
-    lab.script("pytest", "#!/bin/sh\nenv > \"$HOME/seen\"\n");
+    lab.script("pytest", &format!("{RUNNER}env > \"$HOME/seen\"\n"));
     let names = [
         "GCONV_PATH",
         "LOCPATH",

@@ -26,6 +26,13 @@ pub(crate) fn lab() -> TestEnv {
     lab
 }
 
+/// A program in place of a runner, which leaves a file when it is run and ends as pytest and unittest do: with a report.
+pub(crate) const RUNNER: &str = "#!/bin/sh
+touch \"$HOME/ran\"
+for word; do case $word in --junitxml=*) echo '<testsuites/>' >\"${word#*=}\";; esac; done
+echo 'Ran 1 test in 0.001s'
+";
+
 /// `pytest`, if it is there, without files that only it needs.
 fn pytest<'l>(lab: &'l TestEnv, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
     if !has_program("pytest-3") {
@@ -456,6 +463,127 @@ fn a_second_signal_to_quell_kills_the_tests_at_once() {
     assert!(running.front.signal("INT"), "no quell");
     let done = running.finish();
     assert_eq!((done.code(), &data(&done)["signal"]), (Some(128 + 15), &json!("KILL")), "{}", done.stdout);
+}
+
+#[test]
+fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
+    let lab = lab();
+    let cut_off = |words: &[&str]| {
+        let quell = lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let done = quell.command(words).finish();
+        let data = data(&done);
+        assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{words:?}: {data:#}");
+        let reason = "the runner exited with 0 before it had reported its results";
+        assert_eq!((&data["reason"], &data["exit_code"]), (&json!(reason), &json!(0)), "{words:?}: {data:#}");
+        assert_eq!(data["counts"]["complete"], false, "{words:?}: {data:#}");
+        fits("a runner that was cut off", &data);
+    };
+    let text = "import os, unittest\nclass TestIt(unittest.TestCase):\n    def test_a(self): pass\n    \
+                def test_b(self): os._exit(0)\n    def test_c(self): pass\n";
+    lab.write("tests/test_exit.py", text);
+    cut_off(&["python3", "-m", "unittest", "tests/test_exit.py"]);
+    lab.script("cargo", "#!/bin/sh\nprintf 'running 2 tests\\ntest a ... ok\\n'\n");
+    cut_off(&["./cargo", "test"]);
+    lab.script("jest", "#!/bin/sh\nprintf '  ●  process.exit called with \"0\"\\n' >&2\n");
+    cut_off(&["./jest", "tests"]);
+    if !has_program("pytest-3") {
+        return skip("a_runner_that_exits_with_0_before_its_end_is_an_error", "no pytest here");
+    }
+    let pytest = ["pytest-3", "-p", "no:cacheprovider", "tests/test_exit.py"];
+    // With -q and no test before it nothing at all is printed.
+    for words in [&[][..], &["-v"], &["-q", "-k", "test_b"], &["-qq"], &["--junitxml=report.xml"]] {
+        cut_off(&[&pytest[..], words].concat());
+    }
+}
+
+#[test]
+fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
+    let lab = lab();
+    lab.write("tests/test_a.py", "def test_a(): pass\n");
+    let passes = |words: &[&str]| {
+        let quell = lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let done = quell.command(words).finish();
+        assert_eq!(
+            (done.code(), &data(&done)["status"]),
+            (Some(0), &json!("pass")),
+            "{words:?} {}",
+            done.stdout
+        );
+    };
+    lab.script("quiet", "#!/bin/sh\n");
+    for name in ["cargo", "go", "jest", "vitest", "cargo-nextest"] {
+        symlink("quiet", lab.path(name)).expect("a link");
+    }
+    for line in
+        ["./quiet", "sh -c true", "python3 -m unittest --help", "./cargo test --no-run", "./go test ."]
+    {
+        passes(&line.split(' ').collect::<Vec<_>>());
+    }
+    for line in ["./jest --listTests", "./vitest list", "./cargo-nextest run --no-run"] {
+        passes(&line.split(' ').collect::<Vec<_>>());
+    }
+    if !has_program("pytest-3") {
+        return skip("a_runner_that_is_not_to_run_tests_passes_without_a_result", "no pytest here");
+    }
+    for words in ["--version", "--help", "--markers", "--fixtures", "--collect-only", "-qq", "-p no:junitxml"]
+    {
+        let all = ["pytest-3", "-p", "no:cacheprovider", "tests"].into_iter().chain(words.split(' '));
+        passes(&all.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other() {
+    let name = "the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other";
+    let lab = lab();
+    let Some(pytest) = pytest(&lab, name) else { return };
+    let text = "import subprocess\nclass TestX:\n    def test_nested(self):\n        \
+                subprocess.run(['pytest-3', '-p', 'no:cacheprovider', 'src'])\ndef test_bad(): assert 0\n";
+    lab.write("tests/test_a.py", text);
+    lab.write("src/test_b.py", "def test_1(): pass\ndef test_2(): pass\ndef test_3(): pass\n");
+    let run = |words: &[&str]| data(&pytest(&[], &[words, &["tests"]].concat()).finish());
+    let counts = |answer: &Value| {
+        let counts = &answer["counts"];
+        assert_eq!(counts["complete"], true, "{answer:#}");
+        (counts["passed"].clone(), counts["failed"].clone(), counts["source"].clone())
+    };
+    let all = |source: &str| (json!(1), json!(1), json!(source));
+    let answer = run(&["-q"]);
+    assert_eq!(counts(&answer), all("pytest"), "{answer:#}");
+    assert_eq!(strings(&answer["failed_tests"]), ["tests/test_a.py::test_bad"], "{answer:#}");
+    assert_eq!(answer["junit"], Value::Null, "{answer:#}");
+    assert_eq!(counts(&run(&["--"])), all("pytest"));
+    // Where `start` is denied the keeper makes the request again.
+    lab.write("quell.toml", "[guard]\ndeny = [\"start\"]\n");
+    assert_eq!(counts(&run(&["-q"])), all("pytest"));
+    lab.write("pytest.ini", "[pytest]\naddopts = --junitxml=own.xml\n");
+    let answer = run(&["-v"]);
+    assert!(lab.path("own.xml").exists(), "{answer:#}");
+    assert_eq!(counts(&answer), all("pytest"), "{answer:#}");
+    let scoped = pytest(&["--scope", "tests"], &["tests"]).finish();
+    assert_eq!(counts(&data(&scoped)), all("junit"), "{}", scoped.stdout);
+    assert_eq!(counts(&run(&["--junitxml=other.xml"])), all("junit"));
+}
+
+#[test]
+fn what_cut_a_run_short_is_named() {
+    for (lost, reason) in [
+        (&["keeper"][..], "it was cut short: its keeper was killed"),
+        (&["standby", "keeper"], "it was cut short: its keeper was killed"),
+    ] {
+        let lab = lab();
+        let running =
+            lab.quell("test").args(["--evidence", "ev.json"]).script("echo begun; sleep $N").start();
+        // It shows what the tests write as soon as it has heard that they were started.
+        assert!(eventually(PATIENCE, || running.stdout().contains("begun")), "{}", running.stderr());
+        let [id] = &lab.ids("live")[..] else { panic!("not one job: {:?}", lab.ids("live")) };
+        lab.job(id).lose_all(lost);
+        running.finish();
+        let evidence = receipt(&lab.path("ev.json")).expect("evidence");
+        let said = (&evidence["status"], &evidence["reason"]);
+        assert_eq!(said, (&json!("error"), &json!(reason)), "{evidence:#}");
+        assert_eq!(lab.oracle.survivors_after(PATIENCE), []);
+    }
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub use process_id::ProcId;
 pub use readiness::{ReadyCheck, ReadyRules};
 pub use receipt::{Grace, JobBrief, Output, Receipt, RootReport, StreamTotals, Usage};
 pub use request::{
-    Background, Foreground, JobRequest, Leak, MAX_LOG, Mode, ModeKind, ReceiptTarget, Stdin, StdoutUse,
-    TestTerms, Until,
+    Background, Foreground, JobRequest, Leak, MAX_LOG, Mode, ModeKind, ReceiptTarget, ReportWords, Stdin,
+    StdoutUse, TestTerms, Until,
 };
 pub use restart_rules::{RestartPolicy, RestartRules};
 pub use signal::{InvalidSignal, Signal};

@@ -209,6 +209,18 @@ pub struct TestTerms {
     /// Whether it has to name a target.
     #[serde(default)]
     pub require_target: bool,
+    /// How the command is told to write a report into the directory of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportWords>,
+}
+
+/// Words that are added to the command when the directory of the job is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportWords {
+    /// Their place among the words of the command.
+    pub at: usize,
+    /// The path of the report is put behind the last one.
+    pub words: Vec<String>,
 }
 
 impl JobRequest {
@@ -270,6 +282,18 @@ impl JobRequest {
             Mode::Foreground(_) => None,
             Mode::Background(background) => Some(background),
         }
+    }
+
+    /// Tells the command to write its report to `file`, if it is a test run that has such words.
+    pub fn add_report_words(&mut self, file: &Path) {
+        let Mode::Background(background) = &mut self.mode else { return };
+        let Some(report) = background.test.as_mut().and_then(|test| test.report.take()) else { return };
+        let mut words: Vec<OsString> = report.words.into_iter().map(OsString::from).collect();
+        if let Some(last) = words.last_mut() {
+            last.push(file);
+        }
+        let at = report.at.min(self.command.len());
+        self.command.splice(at..at, words);
     }
 
     /// The words of its command as text. What is not UTF-8 is replaced.

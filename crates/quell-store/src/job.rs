@@ -18,6 +18,7 @@ const SPEC: &str = "spec.json";
 /// The unmasked specification, which `restart` needs.
 const LAUNCH: &str = "launch.private.json";
 const RECEIPT: &str = "receipt.json";
+const REPORT: &str = "report.xml";
 
 /// Space kept for the end of the job, which must be written also to a full disk.
 const RESERVE: &str = "reserve";
@@ -49,6 +50,11 @@ impl JobDir {
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The report that a test run is told to write.
+    pub fn report(&self) -> PathBuf {
+        self.dir.join(REPORT)
     }
 
     /// The home that it is in.

@@ -16,6 +16,7 @@ impl TestPlan {
             junit: self.junit.clone(),
             approved: self.approved,
             require_target: self.require_target,
+            report: None,
         }
     }
 }
@@ -56,7 +57,7 @@ fn admit(
             return refuse(DecisionCode::PathOutsideScope, reason, "change to that directory first");
         }
     };
-    let mut plan = TestPlan {
+    let plan = TestPlan {
         scope: terms.scope.clone(),
         junit: terms.junit.clone(),
         approved: terms.approved,
@@ -64,10 +65,8 @@ fn admit(
         ..TestPlan::new(harmless(request, background))
     };
     let checked = check::check(&config.guard.test, &plan, &cwd, home.dir())?;
-    plan.request.command = checked.words;
-    plan.request.env = checked.environment;
-    plan.request.cwd = Some(cwd);
-    Ok(AdmittedTests { decision: checked.decision, request: plan.request })
+    let decision = checked.decision.clone();
+    Ok(AdmittedTests { decision, request: checked.request(&plan, &cwd) })
 }
 
 /// The request with only what a test run may have: no standard input, no terminal, no restarts, no probes.

@@ -1,4 +1,4 @@
-//! The course of a run: the command exits, its other processes get a moment to exit as well, and then they are stopped.
+//! Follows a run to its end: the command exits, its other processes get a moment to exit as well, and then they are stopped.
 
 use std::time::{Duration, Instant};
 
@@ -16,47 +16,47 @@ fn lead(timeout: Duration) -> Duration {
     (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(200))
 }
 
-/// What is known of the course.
+/// What was seen of a run.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct ObservedRun {
     /// The command exited before a stop was asked for.
-    pub own_end: bool,
+    pub exited_by_itself: bool,
     /// Its other processes had to be stopped.
-    pub left: bool,
+    pub had_leftovers: bool,
     /// The processes right before the time limit.
     pub before_timeout: Vec<LiveMember>,
     /// The processes right before that stop.
     pub before_stop: Vec<LiveMember>,
-    asked: bool,
+    is_stopping: bool,
 }
 
-impl Course {
-    /// Follows the job until it has ended.
-    pub fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<Self> {
-        let mut course = Self::default();
-        let mut feed = EventFeed::new(job);
-        let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
-        if !course.wait_for_root(job, &mut feed, soon)? {
-            // A job that ends right now has no tree; the receipt has its processes.
-            course.before_timeout = job.members().unwrap_or_default();
-            course.wait_for_root(job, &mut feed, None)?;
-        }
-        let waited = job.wait(&WaitFor::end(), course.own_end.then_some(LINGER))?;
-        if waited.met != Condition::Nothing {
-            return Ok(course);
-        }
+/// Follows the job until it has ended.
+pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<ObservedRun> {
+    let mut seen = ObservedRun::default();
+    let mut feed = EventFeed::new(job);
+    let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
+    if !seen.wait_for_root(job, &mut feed, soon)? {
         // A job that ends right now has no tree; the receipt has its processes.
-        course.before_stop = job.members().unwrap_or_default();
-        let options = StopOptions::default().reason("the tests left it behind").only_leftovers();
-        match job.stop_with(&options) {
-            Ok(stopped) => course.left = !stopped.already_ended(),
-            // The receipt names the survivors.
-            Err(Error::NotProvenDead(_)) if job.receipt().is_ok() => course.left = true,
-            Err(error) => return Err(error),
-        }
-        Ok(course)
+        seen.before_timeout = job.members().unwrap_or_default();
+        seen.wait_for_root(job, &mut feed, None)?;
     }
+    let waited = job.wait(&WaitFor::end(), seen.exited_by_itself.then_some(LINGER))?;
+    if waited.met != Condition::Nothing {
+        return Ok(seen);
+    }
+    // A job that ends right now has no tree; the receipt has its processes.
+    seen.before_stop = job.members().unwrap_or_default();
+    let options = StopOptions::default().reason("the tests left it behind").only_leftovers();
+    match job.stop_with(&options) {
+        Ok(stopped) => seen.had_leftovers = !stopped.already_ended(),
+        // The receipt names the survivors.
+        Err(Error::NotProvenDead(_)) if job.receipt().is_ok() => seen.had_leftovers = true,
+        Err(error) => return Err(error),
+    }
+    Ok(seen)
+}
 
+impl ObservedRun {
     /// Waits until the command itself has exited, or a stop of the job is under way. False if `until` comes first.
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;
@@ -65,14 +65,15 @@ impl Course {
             let over = job.settle()?;
             for event in feed.read()? {
                 match event.what {
-                    EventKind::RootExited { .. } if !self.asked => self.own_end = true,
-                    EventKind::TimedOut | EventKind::StopAsked { .. } | EventKind::Asked { .. } => {
-                        self.asked = true;
-                    }
+                    EventKind::RootExited { .. } if !self.is_stopping => self.exited_by_itself = true,
+                    EventKind::TimedOut
+                    | EventKind::StopAsked { .. }
+                    | EventKind::Asked { .. }
+                    | EventKind::Lost { .. } => self.is_stopping = true,
                     _ => {}
                 }
             }
-            if over || self.own_end || self.asked {
+            if over || self.exited_by_itself || self.is_stopping {
                 return Ok(true);
             }
             if until.is_some_and(|until| until <= Instant::now()) {

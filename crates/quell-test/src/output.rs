@@ -167,6 +167,7 @@ pub(super) fn read(dir: &Path, most: u64, counter: &mut Counter) -> io::Result<[
             Piece::Cut(cut) => {
                 ends[index(cut.stream)].skip(cut.bytes);
                 lines[index(cut.stream)].end(counter);
+                counter.skip();
             }
         }
     }

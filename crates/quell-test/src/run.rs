@@ -5,52 +5,44 @@ use std::time::Instant;
 
 use quell::binary::{JobInternals, QuellInternals};
 use quell::{Error, Job, Quell, Result};
-use quell_core::{
-    Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, TestTerms, Until,
-};
+use quell_core::{Cause, Fate, JobRequest, Leak, Mask, Member, Mode, Owner, Receipt, RootOutcome, Until};
 use quell_guard::{BUILT_IN, Decision, DecisionCode, Permit};
 
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
 use crate::check::Checked;
-use crate::counts::{Counter, FoundTests, ReportFile, TestCounts};
-use crate::follow::Course;
+use crate::counts::{Counter, ReportFile, TestCounts};
+use crate::follow::{ObservedRun, follow};
 use crate::output::{self, StreamText};
 use crate::runners::Runner;
-use crate::status::{self, Facts};
+use crate::status::{FinishedRun, status};
 
 /// A run that the guard allows.
 pub(crate) struct TestRun {
     request: JobRequest,
-    terms: TestTerms,
     runner: Runner,
-    cwd: PathBuf,
-    junit: Option<PathBuf>,
+    /// The runner says at its end what came of the tests.
+    reports: bool,
+    /// Its report is in the directory of the job.
+    has_own_report: bool,
+    junit: Option<ReportFile>,
     max_output: u64,
 }
 
 impl TestRun {
-    /// What is run is what was checked: its words, its variables, and the directory that they were checked in.
     pub fn new(plan: &TestPlan, checked: Checked, cwd: &Path) -> Self {
-        let mut request = plan.request.clone();
-        request.command = checked.words;
-        request.env = checked.environment;
-        request.cwd = Some(cwd.to_owned());
-        // What outlives the command is not stopped by the keeper at once, but by `Course` a moment later.
+        let junit: Option<PathBuf> = plan.junit.clone().or(checked.report.clone());
+        let (runner, reports) = (checked.runner, checked.reports);
+        let has_own_report = checked.own_report.is_some();
+        let mut request = checked.request(plan, cwd);
+        // What outlives the command is not stopped by the keeper at once, but by `follow` a moment later.
         request.until = Until::Tree;
-        let buffers = std::env::var_os("PYTHONUNBUFFERED").is_none();
-        if checked.runner == Runner::Pytest && buffers {
+        if runner == Runner::Pytest && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Without it the output of a pytest that is killed is lost.
             request.env.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
-        Self {
-            request,
-            terms: plan.terms(),
-            runner: checked.runner,
-            cwd: cwd.to_owned(),
-            junit: plan.junit.clone().or(checked.report),
-            max_output: plan.max_output,
-        }
+        let junit = junit.map(|file| ReportFile::before_run(cwd, file));
+        Self { request, runner, reports, has_own_report, junit, max_output: plan.max_output }
     }
 
     /// Runs the command to its end.
@@ -61,10 +53,8 @@ impl TestRun {
         permit: &Permit,
         meet: impl FnOnce(&Job),
     ) -> Result<()> {
-        let junit = self.junit.take().map(|file| ReportFile::before_run(&self.cwd, file));
         if let Mode::Background(background) = &mut self.request.mode {
             background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
-            background.test = Some(self.terms.clone());
         }
         let begun = Instant::now();
         answer.started = quell_store::now();
@@ -85,48 +75,43 @@ impl TestRun {
         };
         answer.job = Some(job.id());
         meet(&job);
-        let course = Course::follow(&job, begun, timeout).inspect_err(|_| {
+        let followed = follow(&job, begun, timeout).inspect_err(|_| {
             // This process may live on for long, and does not watch the job any more. The record has the result of the stop.
             let _ = job.stop();
         })?;
         let receipt = job.receipt()?;
-        let mut counter = Counter::new(self.runner);
+        let mut counter = Counter::new(self.runner, self.reports);
         let dir = job.dir().dir();
         let [stdout, stderr] = output::read(dir, self.max_output, &mut counter).map_err(Error::io(dir))?;
         (answer.stdout, answer.stderr) = (stdout, stderr);
         let code = match receipt.root.outcome {
-            RootOutcome::Exited { code } if course.own_end => Some(code),
+            RootOutcome::Exited { code } if followed.exited_by_itself => Some(code),
             _ => None,
         };
-        let mut counted = counter.finish(code);
-        if let Some(junit) = junit {
-            let (mut report, found) = junit.read();
-            // A report that is cut short may still know more than an output without a summary.
-            let is_complete = counted.as_ref().is_some_and(|own| own.counts.complete);
-            if let Some(found) = found.filter(|found| found.counts.complete || !is_complete) {
-                report.used = true;
-                let own = counted.unwrap_or_default();
-                counted = Some(FoundTests { running: own.running, broken: own.broken, ..found });
-            }
+        let mut found = counter.finish(code);
+        if self.has_own_report {
+            let (_, report) = ReportFile::of_job(job.dir()).read();
+            found.prefer(report, "pytest");
+        } else if let Some(junit) = self.junit {
+            let (mut report, counted) = junit.read();
+            report.used = found.prefer(counted, "junit");
             answer.junit = Some(report);
         }
-        answer.take_receipt(&receipt, &course);
-        (answer.status, answer.reason) = status::judge(&Facts {
+        answer.take_receipt(&receipt, &followed);
+        (answer.status, answer.reason) = status(&FinishedRun {
             runner: self.runner,
             receipt: &receipt,
-            own_end: course.own_end,
+            exited_by_itself: followed.exited_by_itself,
             leaked: answer.leaked.len(),
             is_leak_failure: self.request.leak == Leak::Fail,
-            found: counted.as_ref(),
+            found: &found,
         });
         answer.receipt = Some(receipt);
-        if let Some(found) = counted {
-            answer.counts = found.counts;
-            answer.counts.complete &= !answer.timeout_triggered;
-            answer.failed_tests = found.names.kept;
-            answer.failed_tests_omitted = found.names.omitted;
-            answer.running_test = found.running;
-        }
+        answer.counts = found.counts;
+        answer.counts.complete &= !answer.timeout_triggered;
+        answer.failed_tests = found.names.kept;
+        answer.failed_tests_omitted = found.names.omitted;
+        answer.running_test = found.running;
         Ok(())
     }
 }
@@ -144,7 +129,7 @@ impl TestAnswer {
             command,
             cwd: cwd.display().to_string(),
             scope: plan.scope.iter().map(|dir| dir.display().to_string()).collect(),
-            counts: TestCounts { source: "exit_code".into(), ..TestCounts::default() },
+            counts: TestCounts::default(),
             failed_tests: Vec::new(),
             failed_tests_omitted: 0,
             running_test: None,
@@ -189,7 +174,7 @@ impl TestAnswer {
         self.error = Some(TestError { code: error.code().into(), message: error.to_string(), hint });
     }
 
-    fn take_receipt(&mut self, receipt: &Receipt, course: &Course) {
+    fn take_receipt(&mut self, receipt: &Receipt, followed: &ObservedRun) {
         self.duration = receipt.ended.at;
         self.ended = receipt.ended.wall;
         self.command.clone_from(&receipt.job.command);
@@ -198,21 +183,21 @@ impl TestAnswer {
             RootOutcome::Signaled { signal, .. } => self.signal = Some(signal),
             RootOutcome::NotStarted { .. } | RootOutcome::Unknown => {}
         }
-        self.timeout_triggered = receipt.cause == Cause::Timeout && !course.own_end;
+        self.timeout_triggered = receipt.cause == Cause::Timeout && !followed.exited_by_itself;
         if self.timeout_triggered {
-            let seen = &course.before_timeout;
+            let seen = &followed.before_timeout;
             let (source, processes) = if seen.is_empty() {
                 ("receipt", receipt.members.iter().map(TestProcess::from).collect())
             } else {
                 ("live", seen.iter().map(TestProcess::from).collect())
             };
             self.tree_at_timeout = Some(TreeAtTimeout { source: source.into(), processes });
-        } else if course.own_end && (course.left || receipt.cause == Cause::Timeout) {
+        } else if followed.exited_by_itself && (followed.had_leftovers || receipt.cause == Cause::Timeout) {
             // A process that exited by itself in the moment that it was given is not a leak.
             let others = receipt.members.iter().filter(|member| Some(member.id) != receipt.root.id);
             let stayed = others.filter(|member| member.fate != Fate::Exited);
             // A process that the receipt saw between fork and exec has the name of its parent there.
-            let late = |member: &Member| course.before_stop.iter().find(|seen| seen.id == member.id);
+            let late = |member: &Member| followed.before_stop.iter().find(|seen| seen.id == member.id);
             self.leaked = stayed
                 .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))
                 .collect();

@@ -1,110 +1,98 @@
 //! The status of a test run, from what is known of it.
 
-use crate::runners::Runner;
 use quell_core::{Actor, Cause, Receipt, RootOutcome};
 
 use super::answer::TestStatus;
 use super::counts::FoundTests;
+use crate::runners::Runner;
 
-/// What pytest means by an exit code that is neither 0 nor 1.
-fn pytest_error(code: i32) -> Option<&'static str> {
-    match code {
-        2 => Some("pytest was interrupted, or could not collect the tests"),
-        3 => Some("pytest had an internal error"),
-        4 => Some("pytest was called wrongly"),
-        5 => Some("pytest found no tests"),
-        _ => None,
-    }
+/// What an exit code means of which the runner says that it is not about failed tests.
+fn runner_error(runner: Runner, code: i32) -> Option<&'static str> {
+    Some(match (runner, code) {
+        (Runner::Pytest, 2) => "pytest was interrupted, or could not collect the tests",
+        (Runner::Pytest, 3) => "pytest had an internal error",
+        (Runner::Pytest, 4) => "pytest was called wrongly",
+        (Runner::Pytest, 5) => "pytest found no tests",
+        (Runner::Nextest, 100) => return None,
+        (Runner::Nextest, 4) => "nextest found no tests",
+        (Runner::Nextest, 101) => "the tests could not be built",
+        (Runner::Nextest, _) => "nextest could not run the tests",
+        _ => return None,
+    })
 }
 
-/// What nextest means by an exit code.
-fn nextest_error(code: i32) -> Option<&'static str> {
-    match code {
-        0 | 100 => None,
-        4 => Some("nextest found no tests"),
-        101 => Some("the tests could not be built"),
-        _ => Some("nextest could not run the tests"),
-    }
-}
-
-/// What is known of a run.
-pub(super) struct Facts<'a> {
+/// A run that has ended.
+pub(super) struct FinishedRun<'a> {
     pub runner: Runner,
     pub receipt: &'a Receipt,
     /// The command exited before a stop was asked for.
-    pub own_end: bool,
+    pub exited_by_itself: bool,
     /// How many processes had to be stopped after that.
     pub leaked: usize,
     pub is_leak_failure: bool,
-    pub found: Option<&'a FoundTests>,
+    pub found: &'a FoundTests,
 }
 
 /// The status, and the reason.
-pub(super) fn judge(facts: &Facts<'_>) -> (TestStatus, String) {
-    let Facts { runner, receipt, found, .. } = *facts;
-    let say = |status: TestStatus, reason: &str| (status, reason.to_owned());
-    match receipt.cause {
-        _ if facts.own_end => {}
-        Cause::Timeout => return say(TestStatus::Timeout, "its time was up"),
-        Cause::User => {
-            let why = match &receipt.actor {
-                Actor::Client { reason: Some(reason), .. } => format!(" ({reason})"),
-                _ => String::new(),
-            };
-            return (TestStatus::Error, format!("it was stopped{why}"));
-        }
-        Cause::Limit => return say(TestStatus::Error, "it was ended at a limit"),
-        Cause::KeeperLost | Cause::FrontLost | Cause::OwnerGone | Cause::HostReboot => {
-            return say(TestStatus::Error, "it was cut short: its keeper or owner was lost");
-        }
-        Cause::StartFailed => return say(TestStatus::Error, "it could not be started"),
-        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal => {}
+pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
+    let FinishedRun { runner, receipt, found, .. } = *run;
+    if let Some((status, reason)) = cut_short(receipt).filter(|_| !run.exited_by_itself) {
+        return (status, reason);
     }
+    let error = |reason: String| (TestStatus::Error, reason);
     let code = match &receipt.root.outcome {
         RootOutcome::Exited { code } => *code,
-        RootOutcome::Signaled { signal, .. } => {
-            return (TestStatus::Error, format!("the command died of {signal}"));
-        }
-        RootOutcome::NotStarted { reason } => return (TestStatus::Error, reason.clone()),
-        RootOutcome::Unknown => return say(TestStatus::Error, "it is not known how the command ended"),
+        RootOutcome::Signaled { signal, .. } => return error(format!("the command was killed by {signal}")),
+        RootOutcome::NotStarted { reason } => return error(reason.clone()),
+        RootOutcome::Unknown => return error("it is not known how the command ended".into()),
     };
-    let bad = found.map_or(0, |found| found.counts.failed.unwrap_or(0) + found.counts.errors.unwrap_or(0));
+    let (failed, errors) = (found.counts.failed.unwrap_or(0), found.counts.errors.unwrap_or(0));
     if code != 0 {
-        if let Some(why) = found.filter(|found| found.missing).and_then(|found| found.broken.as_ref()) {
-            return (TestStatus::Error, format!("the runner is not installed: {why} (exit code {code})"));
-        }
-        if matches!(code, 126 | 127) && bad == 0 {
-            return (
-                TestStatus::Error,
-                format!("a program was not found, or could not be executed (exit code {code})"),
-            );
-        }
-        let said = match runner {
-            Runner::Pytest => pytest_error(code),
-            Runner::Nextest => nextest_error(code),
-            _ => None,
+        let why = match (&found.missing, &found.broken) {
+            (Some(line), _) => format!("the runner is not installed: {line}"),
+            _ if matches!(code, 126 | 127) && failed + errors == 0 => {
+                "a program was not found, or could not be executed".into()
+            }
+            (_, broken) => match (runner_error(runner, code), broken) {
+                (Some(why), _) => why.into(),
+                (None, Some(broken)) if failed == 0 => broken.clone(),
+                _ if !found.reported => "the runner exited before it had reported its results".into(),
+                _ => return (TestStatus::Fail, format!("the command exited with {code}")),
+            },
         };
-        if let Some(why) = said {
-            return (TestStatus::Error, format!("{why} (exit code {code})"));
-        }
-        let failed = found.and_then(|found| found.counts.failed).unwrap_or(0);
-        if failed == 0
-            && let Some(why) = found.and_then(|found| found.broken.as_ref())
-        {
-            return (TestStatus::Error, format!("{why} (exit code {code})"));
-        }
-        return (TestStatus::Fail, format!("the command exited with {code}"));
+        return error(format!("{why} (exit code {code})"));
     }
-    if bad > 0 {
-        return (
-            TestStatus::Fail,
-            format!("the command exited with 0, but its report has {bad} failed tests"),
-        );
+    if failed + errors > 0 {
+        let reason =
+            format!("the command exited with 0, but its report has {} failed tests", failed + errors);
+        return (TestStatus::Fail, reason);
     }
-    let left = facts.leaked;
-    if left > 0 && facts.is_leak_failure {
-        let left = if left == 1 { "a process".into() } else { format!("{left} processes") };
+    if !found.reported {
+        return error("the runner exited with 0 before it had reported its results".into());
+    }
+    if run.leaked > 0 && run.is_leak_failure {
+        let left = if run.leaked == 1 { "a process".into() } else { format!("{} processes", run.leaked) };
         return (TestStatus::Leak, format!("the tests passed, but left {left} behind"));
     }
-    say(TestStatus::Pass, "the command exited with 0")
+    (TestStatus::Pass, "the command exited with 0".into())
+}
+
+/// What ended the run, if that was not the command itself.
+fn cut_short(receipt: &Receipt) -> Option<(TestStatus, String)> {
+    let what = match receipt.cause {
+        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal => return None,
+        Cause::Timeout => return Some((TestStatus::Timeout, "its time was up".into())),
+        Cause::User => "it was stopped",
+        Cause::Limit => "it was ended at a limit",
+        Cause::StartFailed => "it could not be started",
+        Cause::KeeperLost => "it was cut short: its keeper was killed",
+        Cause::FrontLost | Cause::OwnerGone => "it was cut short: the process that owned it is gone",
+        Cause::HostReboot => "it was cut short: the machine was restarted",
+    };
+    let actor = match &receipt.actor {
+        Actor::Client { reason: Some(reason), .. } => format!(" ({reason})"),
+        Actor::Sender { signal, pid, .. } => format!(" ({signal} from PID {pid})"),
+        _ => String::new(),
+    };
+    Some((TestStatus::Error, format!("{what}{actor}")))
 }

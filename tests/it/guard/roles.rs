@@ -409,3 +409,16 @@ fn a_test_run_is_not_restarted() {
     assert!(done.envelope()["error"]["message"].to_string().contains("quell test"), "{}", done.stdout);
     assert!(!made.exists());
 }
+
+#[test]
+fn words_for_a_report_are_not_taken_from_the_request_of_a_test_run() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "[guard]\ndeny = [\"start\"]\n");
+    let [made, forged] = ["made", "forged"].map(|name| lab.path(name));
+    let report = json!({ "report": { "at": 1, "words": [forged, ""] } });
+    let done = keep(&lab, &request(&lab, &["touch", &made.to_string_lossy()], report));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(eventually(PATIENCE, || made.exists()), "it is run");
+    assert!(eventually(PATIENCE, || lab.ids("live").is_empty()), "it ends");
+    assert!(!forged.exists());
+}

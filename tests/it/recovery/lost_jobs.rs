@@ -80,8 +80,10 @@ fn is_gone_after_a_sweep(actor: Actor) {
             && (!actor.needs_hold || setting.contain != Contain::Reaper)
     };
     let settings: Vec<Setting> = Setting::all().into_iter().filter(fits).collect();
-    let cases: Vec<Case> =
-        (0..repeats()).flat_map(|_| settings.clone()).map(|setting| Case { actor, setting }).collect();
+    let cases: Vec<Case> = (0..repeats().unwrap_or(1))
+        .flat_map(|_| settings.clone())
+        .map(|setting| Case { actor, setting })
+        .collect();
     all_hold(2, &cases, |case| check(case).map_err(|why| format!("{case}: {why}")));
 }
 
@@ -171,7 +173,7 @@ gone! {
 #[test]
 fn lost_chains_are_gone_after_a_sweep() {
     let widths = [Some("1"), Some("4")];
-    let cases: Vec<Case> = (0..repeats())
+    let cases: Vec<Case> = (0..repeats().unwrap_or(1))
         .flat_map(|_| Setting::all())
         .flat_map(|setting| widths.map(|arg| Case { actor: Actor { kind: "chain", arg, ..PLAIN }, setting }))
         .collect();

@@ -181,6 +181,8 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     let keeper = crew(&lab, "quell-keeper").into_iter().find(|keeper| !keeper.children().is_empty());
     let keeper = keeper.expect("the keeper with its stub");
     let stub = keeper.children().remove(0);
+    // It sleeps when it waits for the go, and has closed what it inherited by then.
+    assert!(eventually(PATIENCE, || stub.state() == Some('S')));
     assert!(stub.signal("STOP"));
     signal_all("KILL", &crew(&lab, "quell-standby"));
     keeper.signal("KILL");

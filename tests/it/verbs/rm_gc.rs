@@ -12,9 +12,13 @@ use crate::cli::bad_input::one_clear_line;
 use crate::verbs::list::multiply;
 
 fn ended<'l>(lab: &'l TestEnv, count: usize) -> Vec<Background<'l>> {
-    let jobs: Vec<Background<'l>> = (0..count).map(|_| lab.start().command(["true"]).begin()).collect();
-    assert!(jobs.iter().all(|job| job.wait_over(PATIENCE)));
-    jobs
+    let one = || {
+        let job = lab.start().command(["true"]).begin();
+        // Before the next one begins: gc goes by the order of the ends.
+        assert!(job.wait_over(PATIENCE));
+        job
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct SupervisedJob {
 impl SupervisedJob {
     /// Finds the program and gives the job its identity. Nothing is made yet.
     pub fn new(
-        request: JobRequest,
+        mut request: JobRequest,
         id: Option<JobId>,
         home: Option<PathBuf>,
         session: SessionKind,
@@ -42,6 +42,10 @@ impl SupervisedJob {
         let id = id.map_or_else(quell_contain::new_job_id, Ok).map_err(random)?;
         fault::work_for(&id);
         let marker = format!("{:032x}", quell_sys::random_u128().map_err(system("get random bytes"))?);
+        let store = home.map(|home| Home::at(home).job(id));
+        if let Some(store) = &store {
+            request.add_report_words(&store.report());
+        }
         let program = preflight::program(&request, id, &marker)?;
         let mask = request.masked_values();
         let cwd = mask.apply(&program.cwd.to_string_lossy());
@@ -56,8 +60,8 @@ impl SupervisedJob {
         };
         Ok(Self {
             rules: request.rules(),
-            standby: home.as_ref().and_then(|_| quell_contain::identify(quell_sys::pid())),
-            store: home.map(|home| Home::at(home).job(id)),
+            standby: store.as_ref().and_then(|_| quell_contain::identify(quell_sys::pid())),
+            store,
             request,
             spec,
             session,

@@ -9,7 +9,7 @@ mod reports;
 mod scope;
 mod script;
 #[cfg(test)]
-mod table;
+mod tests;
 mod variables;
 mod wrapper;
 
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use quell_core::Environment;
+use quell_core::{Environment, JobRequest, Mode, ReportWords, TestTerms};
 use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
 
 use command::{check_commands, check_moves, read_command};
@@ -41,6 +41,9 @@ use crate::{TestPlan, files};
 /// The variable whose words pytest puts before its own.
 pub(crate) const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
 
+/// The words by which pytest writes a report for quell, without the path. In this form it has the file of each test.
+const OWN_REPORT: [&str; 2] = ["--override-ini=junit_family=xunit1", "--junitxml="];
+
 /// What was found out on the way to an allowance.
 #[derive(Debug)]
 pub(crate) struct Checked {
@@ -54,7 +57,25 @@ pub(crate) struct Checked {
     pub scope: Vec<String>,
     /// The report that pytest is told to write.
     pub report: Option<PathBuf>,
+    /// How pytest is told to write one for quell, if it is not told to write another one.
+    pub own_report: Option<ReportWords>,
+    /// Whether the runner says at its end what came of the tests.
+    pub reports: bool,
     pub decision: Decision,
+}
+
+impl Checked {
+    /// The request for what was checked: its words, its variables, and the directory that they were checked in.
+    pub fn request(self, plan: &TestPlan, cwd: &Path) -> JobRequest {
+        let mut request = plan.request.clone();
+        request.command = self.words;
+        request.env = self.environment;
+        request.cwd = Some(cwd.to_owned());
+        if let Mode::Background(background) = &mut request.mode {
+            background.test = Some(TestTerms { report: self.own_report, ..plan.terms() });
+        }
+        request
+    }
 }
 
 pub(crate) type Variables = BTreeMap<OsString, OsString>;
@@ -90,16 +111,25 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
         }
     }
     let mut paths = own_paths(&command, &mut words, &rules)?;
-    let report = paths.iter().rfind(|word| word.place == Place::Output("xml"));
-    let report = report.filter(|_| command.runner == Runner::Pytest).map(|word| PathBuf::from(&word.path));
-    let asks_version = words.get(command.call..).is_some_and(|own| own == ["--version"]);
+    let own = words.get(command.call..).unwrap_or_default();
+    let asks_version = own == ["--version"];
     if !asks_version {
         check_presence(&scope, command.runner, &paths, plan.require_target)?;
     }
+    let (mut report, mut own_report) = (None, None);
     if command.runner == Runner::Pytest {
-        let own = words.get(command.call..).unwrap_or_default();
-        paths.extend(added_paths(own, &paths, &variables, &rules)?);
+        let (added, names_report) = added_paths(own, &paths, &variables, &rules)?;
+        let is_report = |word: &&PathWord| word.place == Place::Output("xml");
+        let named = paths.iter().rfind(is_report).or(added.iter().rfind(is_report));
+        report = named.map(|word| PathBuf::from(&word.path));
+        let is_free = !names_report && plan.junit.is_none();
+        own_report =
+            is_free.then(|| ReportWords { at: command.call, words: OWN_REPORT.map(String::from).into() });
+        paths.extend(added);
     }
+    // These end without running a test.
+    let asks = own.iter().any(|word| is_among("-h --help -V --version --markers", word));
+    let has_report = command.runner != Runner::Pytest || report.is_some() || own_report.is_some();
     if let Some(junit) = &plan.junit {
         paths.push(rules.path(&text(junit)?, Place::Here, false)?);
     }
@@ -133,6 +163,8 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
         cleared,
         scope: scope.shown(),
         report,
+        own_report,
+        reports: has_report && !asks,
         decision: Decision::allow(&scope.rule, reason),
     })
 }
@@ -174,13 +206,14 @@ fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> 
     Ok(paths)
 }
 
-/// The paths among words that pytest takes from a variable or from files, and puts before those of the command line.
+/// The paths among words that pytest takes from a variable or from files, and puts before those of the command line; and whether any
+/// word is about a report, or switches reports off.
 fn added_paths(
     own: &[String],
     paths: &[PathWord],
     variables: &Variables,
     rules: &Rules<'_>,
-) -> Verdict<Vec<PathWord>> {
+) -> Verdict<(Vec<PathWord>, bool)> {
     let cwd = &rules.scope.cwd;
     let targets = paths.iter().filter(|word| word.place == Place::Target);
     let mut targets: Vec<PathBuf> = targets.map(|word| cwd.join(&word.path)).collect();
@@ -192,10 +225,17 @@ fn added_paths(
     if let Some(words) = variables.get(OsStr::new(PYTEST_WORDS)) {
         added.push((PathBuf::from(PYTEST_WORDS), split_words(&text(words)?)));
     }
-    if rules.scope.is_set() && !adds_nothing(own) {
-        added.extend(files::pytest_words(&targets, "addopts")?);
+    let is_report = |word: &String| word.contains("junitxml") || word.contains("junit-xml");
+    let mut names_report = own.iter().any(is_report);
+    if !adds_nothing(own) {
+        let of_files = files::pytest_words(&targets, "addopts");
+        // Without a scope it does not matter what files add, or whether they can be read.
+        let of_files = if rules.scope.is_set() { of_files? } else { of_files.unwrap_or_default() };
+        names_report |= of_files.iter().flat_map(|(_, words)| words).any(is_report);
+        added.extend(of_files.into_iter().filter(|_| rules.scope.is_set()));
     }
     for (file, words) in added {
+        names_report |= words.iter().any(is_report);
         let checked = check_added(&words, rules);
         found.extend(checked.map_err(|refusal| added_by(&file, *refusal))?);
     }
@@ -208,7 +248,7 @@ fn added_paths(
             }
         }
     }
-    Ok(found)
+    Ok((found, names_report))
 }
 
 /// pytest reads added words and the command line as one list, so none of them may change what the words behind it are.

@@ -8,6 +8,9 @@ use super::Verdict;
 /// The longest path that a kernel takes.
 const LONGEST: usize = 4096;
 
+/// What to do instead of a path that leads elsewhere.
+const BELOW: &str = "use a plain path below the working directory, such as tests/test_a.py";
+
 /// A directory that an absolute path may begin with.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
@@ -38,11 +41,8 @@ fn refuse<T>(code: DecisionCode, reason: String, hint: &str) -> Verdict<T> {
 pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     let name = shown(text);
     if text.trim().is_empty() {
-        return refuse(
-            DecisionCode::PathEmpty,
-            "a path is empty, which would mean everything or nothing".into(),
-            "name a file or a directory, such as tests",
-        );
+        let reason = "a path is empty, which would mean everything or nothing".into();
+        return refuse(DecisionCode::PathEmpty, reason, "name a file or a directory, such as tests");
     }
     if text.len() > LONGEST {
         return refuse(DecisionCode::PathTooLong, format!("`{name}` is longer than any path"), "shorten it");
@@ -54,11 +54,7 @@ pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     // Some systems ignore spaces and dots at the end.
     if let Some(part) = rest.split(['/', '\\']).find(|part| is_dots(part)) {
         let reason = format!("`{name}` has the part `{part}`, which stands for another directory");
-        return refuse(
-            DecisionCode::PathTraversal,
-            reason,
-            "use a plain path below the working directory, such as tests/test_a.py",
-        );
+        return refuse(DecisionCode::PathTraversal, reason, BELOW);
     }
     let parts = rest.split('/').filter(|part| !part.is_empty());
     let plain: Vec<&str> = root.into_iter().chain(parts).collect();
@@ -90,11 +86,7 @@ fn refuse_characters(text: &str, name: &str) -> Verdict<()> {
         |c: char| if c.is_ascii() { c.is_control() } else { !c.is_alphanumeric() || fillers.contains(&c) };
     if text.chars().any(is_odd) {
         let reason = format!("`{name}` has a character that can't be seen, or that looks like another one");
-        return refuse(
-            DecisionCode::PathControl,
-            reason,
-            "use only letters, digits and ASCII characters in the path",
-        );
+        return refuse(DecisionCode::PathControl, reason, "use only letters, digits and ASCII characters");
     }
     let is_code = |rest: &str| {
         rest.starts_with(['u', 'U']) || rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2
@@ -112,11 +104,14 @@ fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
     let text = text.trim_start();
     let has_drive = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text[1..].starts_with(':');
     let is_address = text.split_once("://").is_some_and(|(scheme, _)| !scheme.contains('/'));
-    match text.chars().next() {
-        Some('/' | '\\') => absolute(name),
+    let first = text.chars().next();
+    if has_drive || is_address || matches!(first, Some('/' | '\\')) {
+        let reason = format!("`{name}` is an absolute path outside the working directory and the scope");
+        return refuse(DecisionCode::PathAbsolute, reason, BELOW);
+    }
+    match first {
         Some('~') => {
-            let hint = "use a path below the working directory, such as tests/test_a.py";
-            refuse(DecisionCode::PathHome, format!("`{name}` would be read as a home directory"), hint)
+            refuse(DecisionCode::PathHome, format!("`{name}` would be read as a home directory"), BELOW)
         }
         Some('-') => {
             let reason = format!("`{name}` would be read as an option");
@@ -126,18 +121,8 @@ fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
             let reason = format!("`{name}` would be read as a file that has more words for the command");
             refuse(DecisionCode::PathOption, reason, "write the words themselves")
         }
-        _ if has_drive || is_address => absolute(name),
         _ => Ok(()),
     }
-}
-
-fn absolute<T>(name: &str) -> Verdict<T> {
-    let reason = format!("`{name}` is an absolute path outside the working directory and the scope");
-    refuse(
-        DecisionCode::PathAbsolute,
-        reason,
-        "use a path below the working directory, such as tests/test_a.py",
-    )
 }
 
 #[cfg(test)]

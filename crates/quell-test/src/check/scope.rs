@@ -81,12 +81,8 @@ impl Scope {
             check_place(&all, &word, &found)?;
             if !found.real.is_dir() {
                 let reason = format!("`{}` is not a directory", word.path);
-                return refuse(
-                    DecisionCode::PathMissing,
-                    "--scope",
-                    reason,
-                    "give the directory that has the targets",
-                );
+                let hint = "give the directory that has the targets";
+                return refuse(DecisionCode::PathMissing, "--scope", reason, hint);
             }
             narrow.dirs.push((found.written, found.real));
         }
@@ -201,12 +197,8 @@ pub(crate) fn check_place(scope: &Scope, word: &PathWord, found: &Resolved) -> V
     }
     if !is_in(&found.real) {
         let reason = format!("`{name}` leads out of {} through a link", scope.words());
-        return refuse(
-            DecisionCode::PathSymlinkEscape,
-            &scope.rule,
-            reason,
-            "name the path without the link",
-        );
+        let hint = "name the path without the link";
+        return refuse(DecisionCode::PathSymlinkEscape, &scope.rule, reason, hint);
     }
     Ok(())
 }

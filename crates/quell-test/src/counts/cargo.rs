@@ -39,11 +39,15 @@ pub(super) fn read(seen: &mut Seen, line: &str) {
     } else if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
         // With `-q` tests have no lines of their own.
         seen.names.add(name);
-    } else if let Some(why) = line.strip_prefix("error: ")
-        && ["could not compile", "no such command", "could not find `Cargo.toml`"]
+    } else if let Some(why) = line.strip_prefix("error: ") {
+        // `test failed, to rerun pass …`, `2 targets failed:`. What says `error:` before that is a test's.
+        if ["test failed", "doctest failed", "target failed", "targets failed"]
             .iter()
-            .any(|sign| why.starts_with(sign))
-    {
-        seen.broke(why);
+            .any(|sign| why.contains(sign))
+        {
+            (seen.has_failed_program, seen.broken) = (true, None);
+        } else if !seen.has_failed_program {
+            seen.broken = Some(why.to_owned());
+        }
     }
 }

@@ -10,6 +10,10 @@ pub(super) fn read_jest(seen: &mut Seen, line: &str) {
     if text.starts_with("No tests found") {
         return seen.broke(text);
     }
+    if text.starts_with("●  process.exit called with") {
+        // It goes on to exit, and prints no summary.
+        seen.has_exited = true;
+    }
     // jest has headings of its own, such as `● Console`. They are further in, or are about a file that passed.
     if let Some(name) = line.strip_prefix("  ● ") {
         let is_heading =

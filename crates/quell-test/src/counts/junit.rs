@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use quell_store::JobDir;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
@@ -37,14 +38,16 @@ impl ReportFile {
         Self { before: state(&path), path, name }
     }
 
+    /// The report in the directory of a job, which did not exist before the run.
+    pub fn of_job(job: &JobDir) -> Self {
+        Self { path: job.report(), name: PathBuf::new(), before: None }
+    }
+
     /// Reads the report, if the run has written it.
     pub fn read(&self) -> (JunitReport, Option<FoundTests>) {
-        let suite = match self.bytes() {
-            Ok(bytes) => read(&bytes),
-            Err(problem) => Suite { found: None, problem: Some(problem) },
-        };
-        let file = self.name.display().to_string();
-        (JunitReport { file, used: false, problem: suite.problem }, suite.found)
+        let (found, problem) =
+            self.bytes().map_or_else(|problem| (None, Some(problem)), |bytes| read(&bytes));
+        (JunitReport { file: self.name.display().to_string(), used: false, problem }, found)
     }
 
     fn bytes(&self) -> Result<Vec<u8>, String> {
@@ -66,17 +69,11 @@ impl ReportFile {
     }
 }
 
-/// What is in a report.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Suite {
-    /// The tests; none if it is not a report.
-    pub found: Option<FoundTests>,
-    /// What is wrong with it.
-    pub problem: Option<String>,
-}
+/// What became of a test case, in ascending order: of several results the highest counts.
+const RESULTS: [&str; 4] = ["passed", "skipped", "failure", "error"];
 
-/// Reads the text of a report.
-pub(super) fn read(bytes: &[u8]) -> Suite {
+/// The tests in the text of a report, if it is one, and what is wrong with it.
+pub(super) fn read(bytes: &[u8]) -> (Option<FoundTests>, Option<String>) {
     // Bytes that are not UTF-8 are some test's output. They don't spoil the counts.
     let text = String::from_utf8_lossy(bytes);
     let mut reader = Reader::from_str(&text);
@@ -87,23 +84,23 @@ pub(super) fn read(bytes: &[u8]) -> Suite {
         match reader.read_event() {
             Ok(Event::Start(element)) => {
                 depth += 1;
-                match element.local_name().as_ref() {
-                    "testcase" => case = Some(Case { name: name(&element), came_to: Passed }),
-                    "failure" => case.iter_mut().for_each(|case| case.came_to = case.came_to.max(Failed)),
-                    "error" => case.iter_mut().for_each(|case| case.came_to = case.came_to.max(Broke)),
-                    "skipped" => case.iter_mut().for_each(|case| case.came_to = case.came_to.max(Skipped)),
-                    "testsuite" | "testsuites" => suites = true,
-                    _ => {}
+                let tag = element.local_name();
+                if tag.as_ref() == "testcase" {
+                    case = Some((name(&element), 0));
+                } else if let Some((_, result)) = &mut case {
+                    let found = RESULTS.iter().position(|word| *word == tag.as_ref());
+                    *result = found.unwrap_or(0).max(*result);
                 }
+                suites |= ["testsuite", "testsuites"].contains(&tag.as_ref());
             }
             Ok(Event::End(element)) => {
                 depth = depth.saturating_sub(1);
                 if element.local_name().as_ref() == "testcase"
-                    && let Some(case) = case.take()
+                    && let Some((name, result)) = case.take()
                 {
-                    tally[case.came_to as usize] += 1;
-                    if matches!(case.came_to, Failed | Broke) {
-                        names.add(&case.name);
+                    tally[result] += 1;
+                    if result > 1 {
+                        names.add(&name);
                     }
                 }
             }
@@ -119,27 +116,11 @@ pub(super) fn read(bytes: &[u8]) -> Suite {
     let [passed, skipped, failed, errors] = tally.map(Some);
     let complete = problem.is_none();
     let counts = TestCounts { passed, failed, skipped, errors, complete, source: "junit".into() };
-    let found = FoundTests { counts, names, ..FoundTests::default() };
-    Suite { found: suites.then_some(found), problem }
+    let found = FoundTests { counts, names, reported: complete, ..FoundTests::default() };
+    (suites.then_some(found), problem)
 }
 
-struct Case {
-    name: String,
-    came_to: CameTo,
-}
-
-/// In ascending order: of several results of a case the highest counts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum CameTo {
-    Passed,
-    Skipped,
-    Failed,
-    Broke,
-}
-
-use CameTo::{Broke, Failed, Passed, Skipped};
-
-/// `class.name`, or the part of it that is there.
+/// `class.name`, or the part of it that is there; the node of pytest if the file is named: `tests/test_a.py::TestX::test_y`.
 fn name(element: &BytesStart<'_>) -> String {
     let value = |key: &str| {
         let attribute = element.attributes().flatten().find(|attribute| attribute.key.as_ref() == key)?;
@@ -149,6 +130,17 @@ fn name(element: &BytesStart<'_>) -> String {
         Some(text.unwrap_or(raw)).filter(|text| !text.is_empty())
     };
     let (class, name) = (value("classname"), value("name"));
+    if let (Some(file), Some(name)) = (value("file"), &name)
+        && let Some(module) = file.strip_suffix(".py").map(|stem| stem.replace('/', "."))
+    {
+        match class.as_deref().map(|class| class.strip_prefix(&module)) {
+            // The file itself can't be loaded.
+            None => return file,
+            Some(Some(classes)) => return format!("{file}{}::{name}", classes.replace('.', "::")),
+            // The test is inherited from a class of another file.
+            Some(None) => {}
+        }
+    }
     match (class, name) {
         (Some(class), Some(name)) => format!("{class}.{name}"),
         (class, name) => class.or(name).unwrap_or_else(|| "?".into()),

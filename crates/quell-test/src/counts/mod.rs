@@ -25,7 +25,7 @@ const MOST_NAMES: usize = 1000;
 const LONGEST_NAME: usize = 500;
 
 /// How many tests had which result. What is not known is absent: not every runner says how many passed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestCounts {
     /// Tests that passed.
@@ -46,6 +46,13 @@ pub struct TestCounts {
     pub source: String,
 }
 
+impl Default for TestCounts {
+    fn default() -> Self {
+        let source = "exit_code".into();
+        Self { passed: None, failed: None, skipped: None, errors: None, complete: false, source }
+    }
+}
+
 /// What was found in an output or a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundTests {
@@ -56,8 +63,25 @@ pub(crate) struct FoundTests {
     pub running: Option<String>,
     /// Why the runner could not run tests, if it says so.
     pub broken: Option<String>,
-    /// The runner is not installed.
-    pub missing: bool,
+    /// The line that says that the runner is not installed.
+    pub missing: Option<String>,
+    /// The runner came to its end and said what came of the tests, as far as that can be expected of it.
+    pub reported: bool,
+}
+
+impl FoundTests {
+    /// Takes what a report says in place of what was printed. False if the report is cut short, and the output is not.
+    pub fn prefer(&mut self, report: Option<Self>, source: &str) -> bool {
+        let Some(report) = report.filter(|report| report.reported || !self.counts.complete) else {
+            return false;
+        };
+        self.counts = TestCounts { source: source.into(), ..report.counts };
+        self.names = report.names;
+        if report.reported {
+            (self.reported, self.running, self.missing) = (true, None, None);
+        }
+        true
+    }
 }
 
 /// How many tests had which result.
@@ -83,7 +107,7 @@ impl Tally {
         let Some((number, word)) = item.trim().split_once(' ') else { return false };
         let Ok(number) = number.parse::<u64>() else { return false };
         let place = match word.trim() {
-            "passed" | "xpassed" => &mut self.passed,
+            "passed" | "xpassed" | "measured" => &mut self.passed,
             "failed" | "timed out" => &mut self.failed,
             "skipped" | "xfailed" | "ignored" | "todo" | "pending" => &mut self.skipped,
             "error" | "errors" | "exec failed" => &mut self.errors,
@@ -137,18 +161,17 @@ struct Seen {
     broken: Option<String>,
     /// The runner does not say which tests passed.
     hides_passed: bool,
-    /// cargo: the sum of all programs that ended, and the number of tests of the running program.
+    /// cargo: the sum of all programs that ended, the number of tests of the running program, and whether cargo says that one failed.
     total: Tally,
     open: Option<u64>,
+    has_failed_program: bool,
     /// go: tests that began, tests whose package is not known yet, and whether the output is JSON.
     begun: HashSet<String>,
     pending: Vec<String>,
     is_json: bool,
-    /// jest: the lines are about a file with failed tests.
+    /// jest: the lines are about a file with failed tests; a test called process.exit.
     in_failed_file: bool,
-    /// pytest: whether titles and the summary are framed by `=`, and whether the progress is over.
-    is_framed: Option<bool>,
-    is_over: bool,
+    has_exited: bool,
 }
 
 impl Seen {
@@ -177,105 +200,113 @@ impl Seen {
 
 /// Reads the output of a run.
 pub(crate) struct Counter {
+    runner: Runner,
     source: &'static str,
     read: fn(&mut Seen, &str),
     seen: Seen,
+    /// The runner says at its end what came of the tests.
+    reports: bool,
+    /// A part of the output was not kept.
+    is_cut: bool,
     /// A line that says that the runner is not installed.
     missing: Option<String>,
 }
 
 impl Counter {
-    pub fn new(runner: Runner) -> Self {
+    pub fn new(runner: Runner, reports: bool) -> Self {
         let (source, read): (_, fn(&mut Seen, &str)) = match runner {
             Runner::Pytest => ("pytest", pytest::read),
+            Runner::Unittest => ("exit_code", pytest::read_unittest),
             Runner::Cargo => ("cargo", cargo::read),
             Runner::Nextest => ("nextest", nextest::read),
             Runner::Go => ("go", go::read),
             Runner::Jest => ("jest", jest::read_jest),
             Runner::Vitest => ("vitest", jest::read_vitest),
-            Runner::Unittest | Runner::Other => ("exit_code", |_, _| {}),
+            Runner::Other => ("exit_code", |_, _| {}),
         };
         let seen = Seen { hides_passed: runner == Runner::Go, ..Seen::default() };
-        Self { source, read, seen, missing: None }
+        Self { runner, source, read, seen, reports, is_cut: false, missing: None }
     }
 
     pub fn line(&mut self, line: &str) {
-        if self.missing.is_none() && is_missing(line) {
+        if self.missing.is_none() && MISSING.lines().any(|sign| line.contains(sign)) {
             self.missing = Some(line.trim().to_owned());
         }
         (self.read)(&mut self.seen, line);
     }
 
+    /// Lines are missing here.
+    pub fn skip(&mut self) {
+        self.is_cut = true;
+    }
+
     /// What was found. There is no exit code if the runner was stopped.
-    pub fn finish(self, code: Option<i32>) -> Option<FoundTests> {
-        let seen = self.seen;
-        let is_pytest = self.source == "pytest";
-        let summary = match code {
-            Some(0) => seen.clean,
-            // pytest found no tests.
-            Some(5) if is_pytest => seen.clean,
-            Some(1) if is_pytest => seen.bad,
-            _ => seen.bad.or(seen.clean),
-        };
+    pub fn finish(self, code: Option<i32>) -> FoundTests {
+        let seen = &self.seen;
+        let is_good = code == Some(0);
+        let summary = if is_good { seen.clean } else { seen.bad.or(seen.clean) };
         let tally = summary.unwrap_or(seen.tally);
-        // What does not fit the exit code was printed by a test.
-        let fits = match code {
-            Some(0) => tally.is_clean(),
-            Some(1) if is_pytest => !tally.is_clean(),
-            _ => true,
+        let is_nothing = tally.sum() == 0 && seen.names.kept.is_empty() && summary.is_none();
+        let mut found = FoundTests {
+            reported: self.has_reported(is_good, summary.is_some()),
+            missing: self.missing.filter(|_| is_nothing && self.runner != Runner::Other),
+            ..FoundTests::default()
         };
-        let is_nothing = tally.sum() == 0 && seen.names.kept.is_empty();
-        let nothing = |broken: String, missing: bool| {
-            let counts = TestCounts { source: "exit_code".into(), ..TestCounts::default() };
-            FoundTests { counts, broken: Some(broken), missing, ..FoundTests::default() }
-        };
-        if let Some(line) = self.missing.filter(|_| is_nothing && summary.is_none()) {
-            return Some(nothing(line, true));
-        }
-        if !fits || is_nothing && summary.is_none() && seen.running.is_none() {
-            return seen.broken.map(|broken| nothing(broken, false));
-        }
-        let complete = summary.is_some();
-        Some(FoundTests {
-            counts: TestCounts {
+        // Numbers that do not fit the exit code were printed by a test.
+        let fits = !is_good || tally.is_clean();
+        if self.source != "exit_code" && fits && (!is_nothing || seen.running.is_some()) {
+            let complete = summary.is_some();
+            found.counts = TestCounts {
                 passed: Some(tally.passed).filter(|_| !seen.hides_passed),
                 failed: Some(tally.failed),
                 skipped: Some(tally.skipped).filter(|_| !seen.hides_passed),
                 errors: Some(tally.errors),
                 complete,
                 source: self.source.into(),
-            },
-            names: if complete && tally.is_clean() { Names::default() } else { seen.names },
-            running: seen.running.filter(|_| !complete),
-            broken: seen.broken,
-            missing: false,
-        })
+            };
+            found.running = self.seen.running.filter(|_| !complete);
+            found.names = if complete && tally.is_clean() { Names::default() } else { self.seen.names };
+        }
+        FoundTests { broken: self.seen.broken, ..found }
+    }
+
+    /// Whether the runner came to its end, as far as that can be known: jest and vitest may be told to print nothing of their own.
+    fn has_reported(&self, is_good: bool, has_summary: bool) -> bool {
+        let seen = &self.seen;
+        has_summary && seen.open.is_none()
+            || match self.runner {
+                Runner::Pytest => !self.reports,
+                _ if self.is_cut => true,
+                Runner::Unittest => !self.reports,
+                Runner::Cargo if is_good => seen.open.is_none(),
+                Runner::Cargo => seen.open.is_some() || seen.has_failed_program,
+                Runner::Go => is_good,
+                Runner::Jest => !seen.has_exited,
+                Runner::Nextest | Runner::Vitest | Runner::Other => true,
+            }
     }
 }
 
-/// Parts of lines that say that the runner is not installed, each with what has to stand behind it.
-const MISSING: [(&str, &[&str]); 7] = [
-    // python -m pytest, coverage run -m pytest, and a script of pytest's whose package is gone.
-    ("No module named ", &["pytest", "'pytest'", "_pytest", "'_pytest'", "py.test"]),
-    // poetry run
-    ("Command not found: ", &["pytest"]),
-    // uv run
-    ("Failed to spawn: ", &["`pytest`", "pytest"]),
-    // yarn, pnpm
-    ("Command \"", &["jest\" not found", "vitest\" not found"]),
-    // npx
-    ("could not determine executable to run", &[""]),
-    ("canceled due to missing packages", &[""]),
-    // cargo nextest
-    ("no such command: ", &["`nextest`"]),
-];
-
-fn is_missing(line: &str) -> bool {
-    MISSING.iter().any(|(sign, behind)| {
-        let rest = line.split_once(sign).map(|(_, rest)| rest);
-        rest.is_some_and(|rest| behind.iter().any(|word| rest.starts_with(word)))
-    })
-}
+/// Parts of lines by which Python, poetry, uv, npm, yarn, pnpm, bun and cargo say that a runner is not installed.
+const MISSING: &str = "\
+No module named pytest
+No module named 'pytest'
+No module named _pytest
+No module named '_pytest'
+No module named py.test
+No module named coverage
+Command not found: pytest
+Failed to spawn: `pytest`
+Failed to spawn: pytest
+\"jest\" not found
+\"vitest\" not found
+Script not found \"jest\"
+Script not found \"vitest\"
+could not determine executable to run
+canceled due to missing packages
+npm error code E
+npm ERR! code E
+no such command: `nextest`";
 
 /// A line without the sequences by which a terminal is coloured or moved.
 pub(crate) fn plain(line: &str) -> String {

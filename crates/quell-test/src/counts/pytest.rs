@@ -1,41 +1,21 @@
-//! pytest: the last line, the short summary, and the progress.
+//! pytest and unittest. What pytest prints is only read for a run that has written no report: the last line, and the progress.
 
-use super::{Names, Seen, Tally};
+use super::{Seen, Tally};
 
 /// The words for the result of a test.
 const RESULTS: [&str; 6] = ["PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"];
 
 pub(super) fn read(seen: &mut Seen, line: &str) {
-    // Without -q the output begins with a frame, and so does the summary. Other summaries are a test's own.
-    let is_framed = line.starts_with("===");
-    let title = line.trim_matches(['=', ' ']);
-    if let Some(tally) = last_line(title) {
-        if is_framed || !*seen.is_framed.get_or_insert(false) {
-            seen.summary(tally);
-        }
-        return;
+    match last_line(line.trim_matches(['=', ' '])) {
+        Some(tally) => seen.summary(tally),
+        None => progress(seen, line),
     }
-    if is_framed && title == "test session starts" {
-        seen.is_framed.get_or_insert(true);
-    } else if is_framed {
-        // What looks like progress or a summary before this line was printed by a test.
-        seen.is_over = true;
-        seen.no_summary();
-        if title == "short test summary info" {
-            seen.names = Names::default();
-        }
-    }
-    if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))
-        && (rest.contains("::") || rest.contains(".py"))
-    {
-        seen.names.add(node_name(rest));
-        return seen.no_summary();
-    }
-    if let Some(why) = line.strip_prefix("ERROR: ") {
-        seen.broke(why);
-    }
-    if !seen.is_over {
-        progress(seen, line);
+}
+
+/// `Ran 2 tests in 0.001s`: it says so at the end of every run. How many passed is not read.
+pub(super) fn read_unittest(seen: &mut Seen, line: &str) {
+    if line.starts_with("Ran ") && line.contains(" test") && line.contains(" in ") {
+        seen.summary(Tally::default());
     }
 }
 
@@ -43,24 +23,8 @@ pub(super) fn read(seen: &mut Seen, line: &str) {
 fn last_line(text: &str) -> Option<Tally> {
     let (counts, time) = text.rsplit_once(" in ")?;
     time.split_once('s')?.0.parse::<f64>().ok()?;
-    let mut tally = Tally::default();
-    let is_other = |item: &str| {
-        let word = item.split_once(' ').filter(|(number, _)| number.parse::<u64>().is_ok());
-        word.is_some_and(|(_, word)| {
-            ["deselected", "warning", "warnings", "rerun", "subtests passed"].contains(&word)
-        })
-    };
-    let known = counts.split(", ").all(|item| tally.add(item) || is_other(item));
-    (known || counts == "no tests ran").then_some(tally)
-}
-
-/// The name before the reason: `a.py::test_x[1 - 2] - AssertionError`.
-fn node_name(text: &str) -> &str {
-    let plain = text.find(" - ").unwrap_or(text.len());
-    match text.find('[') {
-        Some(open) if open < plain => text.find("] - ").map_or(text, |close| &text[..=close]),
-        Some(_) | None => &text[..plain],
-    }
+    let tally = Tally::of(counts.split(", "));
+    (tally.sum() > 0 || counts == "no tests ran").then_some(tally)
 }
 
 /// The test that a line begins with: `a.py::test_x[a b] and what it prints`.
@@ -98,7 +62,6 @@ fn progress(seen: &mut Seen, line: &str) {
         None => text,
     };
     if !letters.is_empty() && letters.chars().all(|c| ".FEsxXR".contains(c)) {
-        seen.is_framed.get_or_insert(false);
         let count = |wanted: &str| letters.chars().filter(|c| wanted.contains(*c)).count() as u64;
         seen.tally.passed += count(".X");
         seen.tally.failed += count("F");
@@ -109,7 +72,6 @@ fn progress(seen: &mut Seen, line: &str) {
 
 fn result(seen: &mut Seen, word: &str, name: &str) {
     seen.running = None;
-    seen.is_framed.get_or_insert(false);
     match word {
         "PASSED" | "XPASS" => seen.tally.passed += 1,
         "FAILED" => seen.failed(name),

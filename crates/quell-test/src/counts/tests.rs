@@ -4,12 +4,12 @@ use super::junit::read as read_junit;
 use super::*;
 
 fn read(runner: Runner, text: &str) -> (String, FoundTests) {
-    let found = read_with(runner, text, None).unwrap_or_else(|| panic!("nothing was found in:\n{text}"));
+    let found = read_with(runner, text, None);
     (found.counts.source.clone(), found)
 }
 
-fn read_with(runner: Runner, text: &str, code: Option<i32>) -> Option<FoundTests> {
-    let mut counter = Counter::new(runner);
+fn read_with(runner: Runner, text: &str, code: Option<i32>) -> FoundTests {
+    let mut counter = Counter::new(runner, true);
     text.lines().for_each(|line| counter.line(&plain(line)));
     counter.finish(code)
 }
@@ -53,16 +53,10 @@ E   AssertionError: a - b
 ";
 
 #[test]
-fn pytest_is_counted_by_its_last_line() {
-    let names = "tests/test_all.py::test_bad tests/test_all.py::test_p[a - b] tests/test_all.py::test_p[../c] tests/test_all.py::test_e";
-    let quiet = PYTEST_END.replace("==== ", "").replace(" =====", "");
-    for text in [PYTEST_END.to_owned(), quiet] {
-        let (source, found) = read(Runner::Pytest, &text);
-        assert_eq!((source.as_str(), numbers(&found)), ("pytest", (2, 3, 2, 1, true)));
-        assert_eq!(found.names.kept.join(" "), names);
-    }
-    let (_, found) = read(Runner::Pytest, &(PYTEST.to_owned() + PYTEST_END));
-    assert_eq!(numbers(&found), (2, 3, 2, 1, true));
+fn a_pytest_without_a_report_is_counted_by_its_last_line() {
+    let (source, found) = read(Runner::Pytest, &(PYTEST.to_owned() + PYTEST_END));
+    assert_eq!((source.as_str(), numbers(&found)), ("pytest", (2, 3, 2, 1, true)));
+    assert_eq!(found.names.kept.len(), 4);
     for (line, expected) in [
         ("============ 12 passed, 3 warnings in 61.20s (0:01:01) ============", (12, 0, 0, 0, true)),
         ("1 passed, 2 deselected in 0.01s", (1, 0, 0, 0, true)),
@@ -90,9 +84,8 @@ fn a_pytest_that_was_cut_short_is_counted_as_far_as_it_came() {
     ] {
         assert_eq!(numbers(&read(Runner::Pytest, text).1), expected, "{text}");
     }
-    let mut counter = Counter::new(Runner::Pytest);
-    counter.line("nothing that pytest says");
-    assert!(counter.finish(None).is_none());
+    let (source, found) = read(Runner::Pytest, "nothing that pytest says");
+    assert_eq!((source.as_str(), found.reported), ("exit_code", false));
 }
 
 const CARGO: &str = "
@@ -212,7 +205,7 @@ Snapshots:   0 total";
 #[test]
 fn the_output_of_an_unknown_command_is_not_guessed() {
     for text in [PYTEST_END, CARGO, "Tests:       2 passed, 2 total"] {
-        assert_eq!(read_with(Runner::Other, text, Some(0)), None);
+        assert_eq!(read_with(Runner::Other, text, Some(0)).counts, TestCounts::default());
     }
 }
 
@@ -240,18 +233,18 @@ const JUNIT: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 #[test]
 fn a_junit_report_is_counted_case_by_case() {
     let whole = format!("{JUNIT}</testsuite></testsuites>");
-    let suite = read_junit(whole.as_bytes());
-    let found = suite.found.expect("a report");
-    assert_eq!((numbers(&found), suite.problem), ((1, 1, 1, 1, true), None));
+    let (found, problem) = read_junit(whole.as_bytes());
+    let found = found.expect("a report");
+    assert_eq!((numbers(&found), problem), ((1, 1, 1, 1, true), None));
     assert_eq!(found.names.kept, ["a.b.bad <x> & y", "a.b.broke"]);
 }
 
 #[test]
 fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
     for cut in [JUNIT.len(), JUNIT.len() - 5] {
-        let suite = read_junit(&JUNIT.as_bytes()[..cut]);
-        assert!(suite.problem.is_some(), "{cut}");
-        let found = suite.found.expect("a report");
+        let (found, problem) = read_junit(&JUNIT.as_bytes()[..cut]);
+        assert!(problem.is_some(), "{cut}");
+        let found = found.expect("a report");
         assert!(!found.counts.complete && found.counts.passed == Some(1), "{cut}: {found:?}");
     }
     for (text, what, counts) in [
@@ -262,12 +255,12 @@ fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
         ("<testsuite></wrong>", "tags that don't match", true),
         ("\u{0}\u{1}<", "bytes", false),
     ] {
-        let suite = read_junit(text.as_bytes());
-        assert!(suite.problem.is_some(), "{what}");
-        assert_eq!(suite.found.is_some(), counts, "{what}");
+        let (found, problem) = read_junit(text.as_bytes());
+        assert!(problem.is_some(), "{what}");
+        assert_eq!(found.is_some(), counts, "{what}");
     }
     let deep = "<a>".repeat(200_000);
-    assert!(read_junit(deep.as_bytes()).problem.is_some());
+    assert!(read_junit(deep.as_bytes()).1.is_some());
 }
 
 #[test]
@@ -278,7 +271,7 @@ fn a_bomb_of_entities_does_nothing() {
     }
     bomb += "<!ENTITY f SYSTEM \"file:///etc/passwd\">]>";
     bomb += "<testsuite><testcase classname=\"&f;\" name=\"&a59;\"><failure>&a59;</failure></testcase></testsuite>";
-    let found = read_junit(bomb.as_bytes()).found.expect("a report");
+    let found = read_junit(bomb.as_bytes()).0.expect("a report");
     assert_eq!(found.counts.failed, Some(1), "{found:?}");
     assert_eq!(found.names.kept, ["&f;.&a59;"]);
 }
@@ -326,16 +319,8 @@ fn what_tests_print_does_not_outvote_the_runner() {
     let inner =
         "running 9 tests\ntest x ... FAILED\ntest result: FAILED. 8 passed; 1 failed; 0 ignored; 0 measured";
     for (runner, code, expected, text) in [
-        // In the middle, at the end, and with another result than the exit code has.
-        (Runner::Pytest, 0, fine, "=== test session starts ===\n9 failed in 0.1s\n=== 1 passed in 0.1s ===\n7 passed in 0.1s".to_owned()),
-        (Runner::Pytest, 0, fine, "=== 9 failed in 0.1s ===\n=== 1 passed in 0.1s ===\n=== 8 failed in 0.2s ===".into()),
+        (Runner::Pytest, 0, fine, "=== 9 failed in 0.1s ===\n=== 1 passed in 0.1s ===\n=== 8 failed in 0.2s ===".to_owned()),
         (Runner::Pytest, 1, (0, 1, 0, 0, true), "=== 1 failed in 0.1s ===\n=== 9 passed in 0.1s ===".into()),
-        (Runner::Pytest, 0, fine, "=== 5 passed in 0.1s ===\n.\n1 passed in 0.1s".into()),
-        (Runner::Pytest, 0, fine, "=== 5 failed in 0.1s ===\n.   [100%]\n=== test session starts ===\n=== 5 passed in 0.1s ===\n1 passed in 0.1s".into()),
-        (Runner::Pytest, 1, (0, 1, 0, 0, true), "F   [100%]\n=== FAILURES ===\n=== 5 passed in 0.1s ===\n=== 5 failed in 0.1s ===\n=== short test summary info ===\nFAILED a.py::test_x\n1 failed in 0.1s".into()),
-        (Runner::Pytest, 1, (0, 1, 0, 0, true), "F   [100%]\n=== 5 passed in 0.1s ===\n=== 5 failed in 0.1s ===\n1 failed in 0.1s".into()),
-        // With -qq it writes no summary.
-        (Runner::Pytest, 1, (0, 1, 0, 0, false), "F   [100%]\n=== 5 failed in 0.1s ===\n=== short test summary info ===\nFAILED a.py::test_x".into()),
         (Runner::Cargo, 0, fine, format!("running 1 test\n{inner}\ntest a ... ok\ntest result: ok. 1 passed; 0 failed")),
         (Runner::Cargo, 0, fine, "running 1 test\ntest result: ok. 99 passed; 0 failed\ntest a ... ok\ntest result: ok. 1 passed; 0 failed\ntest result: FAILED. 0 passed; 5 failed".into()),
         (Runner::Nextest, 0, fine, "    Summary [   0.1s] 9 tests run: 9 failed\n     Summary [   0.1s] 1 test run: 1 passed".into()),
@@ -346,20 +331,20 @@ fn what_tests_print_does_not_outvote_the_runner() {
         (Runner::Jest, 0, fine, "    Tests:       9 failed, 9 total\nTests:       1 passed, 1 total".into()),
         (Runner::Vitest, 0, fine, "Tests  9 failed (9)\n      Tests  1 passed (1)\n      Tests  3 failed (3)".into()),
     ] {
-        let found = read_with(runner, &text, Some(code)).unwrap_or_else(|| panic!("nothing in:\n{text}"));
+        let found = read_with(runner, &text, Some(code));
         assert_eq!(numbers(&found), expected, "{runner:?}:\n{text}");
         assert!(code != 0 || found.names.kept.is_empty(), "{runner:?}: {:?}\n{text}", found.names);
     }
     // Nothing is left that fits the exit code.
-    assert_eq!(read_with(Runner::Pytest, "=== 1 failed in 0.1s ===", Some(0)), None);
-    assert_eq!(read_with(Runner::Pytest, "...\n=== 5 passed in 0.1s ===", Some(1)), None);
+    let found = read_with(Runner::Pytest, "=== 1 failed in 0.1s ===", Some(0));
+    assert_eq!(found.counts, TestCounts::default());
 }
 
 #[test]
 fn behind_a_program_that_died_nothing_is_counted() {
     let text =
         "running 4 tests\ntest a ... ok\nrunning 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored";
-    let found = read_with(Runner::Cargo, text, Some(101)).expect("counts");
+    let found = read_with(Runner::Cargo, text, Some(101));
     assert_eq!(numbers(&found), (1, 0, 0, 0, false));
 }
 
@@ -368,17 +353,92 @@ fn a_runner_that_is_missing_is_told_from_one_that_says_so_of_something_else() {
     for (runner, text) in [
         (Runner::Pytest, "/usr/bin/python3: No module named pytest"),
         (Runner::Pytest, "ModuleNotFoundError: No module named 'pytest'"),
+        (Runner::Unittest, "/usr/bin/python3: No module named coverage"),
         (Runner::Pytest, "Command not found: pytest"),
         (Runner::Pytest, "error: Failed to spawn: `pytest`"),
         (Runner::Jest, "npm error could not determine executable to run"),
+        (Runner::Jest, "npm error npx canceled due to missing packages and no YES option: [\"jest@30.5.2\"]"),
+        (Runner::Vitest, "npm error code ENOTFOUND"),
         (Runner::Jest, "error Command \"jest\" not found."),
         (Runner::Nextest, "error: no such command: `nextest`"),
     ] {
-        let found = read_with(runner, text, Some(1)).expect(text);
-        assert!(found.broken.is_some() && found.counts.failed.is_none(), "{text}: {found:?}");
+        let found = read_with(runner, text, Some(1));
+        assert_eq!((found.missing.as_deref(), found.counts.failed), (Some(text), None), "{text}: {found:?}");
     }
-    let tests = "No module named pytest\n=== 1 failed in 0.1s ===";
-    let found = read_with(Runner::Pytest, tests, Some(1)).expect("counts");
-    assert_eq!((numbers(&found), found.broken), ((0, 1, 0, 0, true), None));
-    assert_eq!(read_with(Runner::Pytest, "No module named numpy", Some(1)), None);
+    let found = read_with(Runner::Pytest, "No module named pytest\n=== 1 failed in 0.1s ===", Some(1));
+    assert_eq!((numbers(&found), found.missing), ((0, 1, 0, 0, true), None));
+    assert_eq!(read_with(Runner::Pytest, "No module named numpy", Some(1)).missing, None);
+}
+
+#[test]
+fn a_runner_that_did_not_come_to_its_end_is_told_from_one_that_has_nothing_to_say() {
+    let cargo = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
+    let exit = "  ●  process.exit called with \"0\"";
+    for (runner, code, text, reported) in [
+        (Runner::Pytest, 0, "tests/a.py .", false),
+        (Runner::Pytest, 0, "=== 1 passed in 0.1s ===", true),
+        (Runner::Pytest, 1, "", false),
+        (Runner::Unittest, 0, ".", false),
+        (Runner::Unittest, 0, ".\nRan 1 test in 0.001s\n\nOK", true),
+        (Runner::Unittest, 1, "", false),
+        (Runner::Cargo, 0, "running 2 tests\ntest a ... ok", false),
+        (Runner::Cargo, 0, &format!("running 2 tests\n{cargo}"), false),
+        (Runner::Cargo, 0, &format!("{cargo}running 2 tests"), false),
+        (Runner::Cargo, 0, cargo, true),
+        (
+            Runner::Cargo,
+            0,
+            "running 2 tests\ntest result: ok. 0 passed; 0 failed; 0 ignored; 2 measured",
+            true,
+        ),
+        (Runner::Cargo, 0, "  Executable unittests src/lib.rs", true),
+        (Runner::Cargo, 101, "error: no test target named `x`", false),
+        (Runner::Cargo, 101, "error: it was a test\nerror: test failed, to rerun pass `--test x`", true),
+        (
+            Runner::Cargo,
+            101,
+            "running 2 tests\ntest a ... ok\nerror: test failed, to rerun pass `--lib`",
+            true,
+        ),
+        (Runner::Go, 0, "ok  \tp\t(cached)", true),
+        (Runner::Go, 1, "go: cannot find main module", false),
+        (Runner::Go, 1, "FAIL\tp\t0.1s", true),
+        (Runner::Jest, 0, exit, false),
+        (Runner::Jest, 0, &format!("{exit}\nTests:       1 passed, 1 total"), true),
+        (Runner::Jest, 0, "", true),
+        (Runner::Vitest, 0, "", true),
+        (Runner::Nextest, 0, "", true),
+        (Runner::Other, 0, "", true),
+    ] {
+        assert_eq!(read_with(runner, text, Some(code)).reported, reported, "{runner:?} {code}:\n{text}");
+    }
+    for runner in [Runner::Pytest, Runner::Unittest] {
+        assert!(Counter::new(runner, false).finish(Some(0)).reported, "{runner:?} is only asked for help");
+    }
+    let mut cut = Counter::new(Runner::Cargo, true);
+    cut.line("running 2 tests");
+    cut.skip();
+    assert!(cut.finish(Some(0)).reported, "the result may be in what was not kept");
+}
+
+#[test]
+fn the_names_in_a_report_of_pytest_are_its_nodes() {
+    let case =
+        |attributes: &str| format!("<testsuite><testcase {attributes}><failure/></testcase></testsuite>");
+    for (attributes, expected) in [
+        (
+            "classname='tests.test_a' name='test_x[a - b]' file='tests/test_a.py'",
+            "tests/test_a.py::test_x[a - b]",
+        ),
+        (
+            "classname='tests.test_a.TestX' name='test_y' file='tests/test_a.py'",
+            "tests/test_a.py::TestX::test_y",
+        ),
+        ("classname='' name='tests.test_b' file='tests/test_b.py'", "tests/test_b.py"),
+        ("classname='tests.test_a.TestX' name='test_y' file='tests/base.py'", "tests.test_a.TestX.test_y"),
+        ("classname='a.B' name='c' file='a/B.java'", "a.B.c"),
+    ] {
+        let found = read_junit(case(attributes).as_bytes()).0.expect("a report");
+        assert_eq!(found.names.kept, [expected], "{attributes}");
+    }
 }

@@ -48,12 +48,8 @@ fn check_at_most(scope: &Scope, runner: Runner, targets: &[PathBuf], most: usize
             looked_at += 1;
             if looked_at > most {
                 let reason = format!("there are more than {most} files to look at, up to {}", dir.display());
-                return refuse(
-                    DecisionCode::PathTooMany,
-                    BUILT_IN,
-                    reason,
-                    "name a directory with less in it",
-                );
+                let hint = "name a directory with less in it";
+                return refuse(DecisionCode::PathTooMany, BUILT_IN, reason, hint);
             }
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() && !is_passed_over(runner, &path) {

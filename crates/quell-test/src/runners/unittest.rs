@@ -48,12 +48,8 @@ fn module(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
     let found = (1..=parts.len()).rev().find_map(|length| Some((length, path(length)?)));
     let Some((length, path)) = found else {
         let reason = format!("`{}` is not a module below the working directory", shown(word));
-        return refuse(
-            DecisionCode::PathOutsideScope,
-            BUILT_IN,
-            reason,
-            "name a file or a directory, such as tests/test_a.py",
-        );
+        let hint = "name a file or a directory, such as tests/test_a.py";
+        return refuse(DecisionCode::PathOutsideScope, BUILT_IN, reason, hint);
     };
     match parts[length..] {
         [] => {}
