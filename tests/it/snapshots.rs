@@ -27,10 +27,11 @@ fn redacted(lab: &TestEnv, text: &str) -> String {
     let rules = [
         (dir.as_str(), "[dir]"),
         (nap.as_str(), "[nap]"),
-        (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[id]"),
-        (r"\b01[0-9A-HJKMNP-TV-Z]{2,22}\b", "[short]"),
+        // Before the ids: `.012Z` ends like a short one.
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[time]"),
         (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d\b", "[time]"),
+        (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[id]"),
+        (r"\b01[0-9A-HJKMNP-TV-Z]{2,22}\b", "[short]"),
         (r"\b(now|\d+s ago)\b", "[age]"),
         (r"\b\d+ %", "[part] %"),
         (r"(?s)\(pid [^)]*\)", "([caller])"),

@@ -287,6 +287,7 @@ fn nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_
         ("pytest_cov.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
         ("x.egg-info/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
         ("X-1.0.DIST-INFO/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
+        ("EGG-INFO/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
         ("x.egg-info/entry_points.txt", Some(scripts), pytest, "pass"),
         ("x.egg-info/entry_points.txt", Some(plugin), &["pytest-3", "tests/test_a.py"], "pass"),
         ("argparse.py", None, &["pytest-3", "tests/test_a.py"], "pass"),

@@ -109,7 +109,7 @@ mod linux {
     use quell::Error;
     use quell::ErrorBody;
     use quell::StartError;
-    use quell_guard::Error as Host;
+    use quell_guard::{Error as Host, Verb};
 
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
     use super::start_row;
@@ -170,7 +170,10 @@ mod linux {
             Error::KeptElsewhere { id, home, .. } => {
                 return (NO, format!("stop it with `QUELL_HOME={} quell stop {id}`", home.display()));
             }
-            Error::NotProvenDead(_) => (NOT_PROVEN_DEAD, "`quell stop` tries again"),
+            Error::NotProvenDead(_) => {
+                let refused = crate::verbs::guard_check::hint_if_refused(Verb::Stop);
+                return (NOT_PROVEN_DEAD, refused.unwrap_or_else(|| "`quell stop` tries again".into()));
+            }
             Error::TimedOut(_) => (TIMED_OUT, "wait again, or longer"),
             Error::NotRead { .. } => {
                 (TIMED_OUT, "send the rest when the program reads again, or wait longer")

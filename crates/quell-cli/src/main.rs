@@ -62,6 +62,7 @@ fn begin() -> ExitCode {
         );
         return ExitCode::from(125);
     }
+    quell::binary::remember_user();
     // A file that may not grow any more is an error to be told, not a reason to die.
     #[cfg(target_os = "linux")]
     quell::binary::ignore(quell::Signal::XFSZ);

@@ -32,10 +32,25 @@ fn hide_in(value: &mut Value) {
     }
 }
 
+/// How many characters of an error are shown.
+const LONGEST: usize = 4000;
+
+/// The text without its middle if it is very long: it may quote a word of the caller's of any length.
+fn shortened(text: String) -> String {
+    let left_out = text.chars().count().saturating_sub(LONGEST);
+    if left_out == 0 {
+        return text;
+    }
+    let head: String = text.chars().take(LONGEST / 2).collect();
+    let tail: String = text.chars().skip(LONGEST / 2 + left_out).collect();
+    format!("{head}… ({left_out} characters left out) …{tail}")
+}
+
 /// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
 /// to stderr.
 pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
-    let mut error = ErrorBody { message: hidden(&error.message), hint: hidden(&error.hint), ..error.clone() };
+    let [message, hint] = [&error.message, &error.hint].map(|text| shortened(hidden(text)));
+    let mut error = ErrorBody { message, hint, ..error.clone() };
     hide_in(&mut error.details);
     let said = json
         && !quell::binary::closed_at_start()[1]

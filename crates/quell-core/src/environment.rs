@@ -40,7 +40,7 @@ impl Environment {
 
 /// A `K=V` without its `=` or its key.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no assignment: write KEY=VALUE")]
+#[error("`{0}` is not an assignment: write KEY=VALUE")]
 pub struct InvalidAssignment(String);
 
 /// A line of an environment file that is not an assignment.

@@ -13,7 +13,7 @@ pub struct JobId(Ulid);
 
 /// A text that is not a job id.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
+#[error("`{0}` is not a job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
 pub struct InvalidId(String);
 
 /// How many of the 80 bits behind the wall clock tell the boot, and how many the ticks since then: enough for five years.

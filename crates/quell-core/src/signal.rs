@@ -12,7 +12,7 @@ pub struct Signal(i32);
 
 /// A text that names no signal.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no signal: give a name such as TERM, INT or SIGKILL, or a number from 1 to {MAX}")]
+#[error("`{0}` is not a signal: give a name such as TERM, INT or SIGKILL, or a number from 1 to {MAX}")]
 pub struct InvalidSignal(String);
 
 /// The highest signal number (SIGRTMAX on Linux).

@@ -22,7 +22,9 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 fn escaped<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
     let is_shown = |c: char| is_unsafe(c) && !kept.contains(&c);
-    if !text.contains(is_shown) {
+    // Most text is of nothing but this, and bytes are quicker to look at than characters.
+    let is_plain = || text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if is_plain() || !text.contains(is_shown) {
         return text.into();
     }
     let mut safe = String::with_capacity(text.len() + 16);

@@ -7,9 +7,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum InvalidDuration {
     /// It is not a duration.
-    #[error(
-        "`{0}` is no duration: write a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s"
-    )]
+    #[error("invalid duration \"{0}\": expected a number with a unit, like 1.5s or 2m")]
     Malformed(String),
     /// No clock can be advanced by it.
     #[error("`{0}` is too long: give at most 100 years, which is 36500d")]
@@ -19,13 +17,13 @@ pub enum InvalidDuration {
 /// A text that is not a size.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
+    "`{0}` is not a size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
 )]
 pub struct InvalidSize(String);
 
 /// A text that is not a number of cores.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no number of cores: write a number above 0, such as 0.5 or 2")]
+#[error("`{0}` is not a number of cores: write a number above 0, such as 0.5 or 2")]
 pub struct InvalidCores(String);
 
 /// Splits `1.5s` into its number and its unit. Only plain decimal numbers count: no sign, no exponent, no `inf`.

@@ -1,8 +1,8 @@
 //! The audit log: the guard's decisions and what was done, one JSON object per line, in quell's home.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quell_core::{Decision, Timestamp};
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
-use crate::Effect;
+use crate::{Effect, Error, Result};
 
 /// A log of this size is renamed and a new one begun. One old log is kept.
 const CAP: u64 = 16 << 20;
@@ -116,7 +116,17 @@ fn old_path(home: &Home) -> PathBuf {
     home.dir().join("audit.1.jsonl")
 }
 
-pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
+/// Adds a line. The error names the file that is in the way.
+pub(super) fn append(home: &Home, line: &AuditLine) -> Result<()> {
+    let (file, size) = write(home, line).map_err(Error::io(path(home)))?;
+    if size > CAP && file.try_lock().is_ok() {
+        rotate(home, &file).map_err(Error::io(old_path(home)))?;
+    }
+    Ok(())
+}
+
+/// Returns the file, and its size.
+fn write(home: &Home, line: &AuditLine) -> io::Result<(File, u64)> {
     let short = |text: &str| -> String { text.chars().take(LONGEST).collect() };
     let actor = Asker {
         job: line.actor.job.as_deref().map(short),
@@ -126,46 +136,41 @@ pub(super) fn append(home: &Home, line: &AuditLine) -> io::Result<()> {
     let cause = line.cause.as_deref().map(short);
     let line = AuditLine { target: short(&line.target), cause, actor, ..line.clone() };
     let path = path(home);
-    let open = || quell_sys::open_private(&path, quell_sys::OpenMode::Append);
+    let open = || quell_sys::open_private_found(&path, quell_sys::OpenMode::Append);
     home.check()?;
-    let mut file = match open() {
+    let (mut file, found) = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => home.make().and_then(|()| open())?,
         other => other?,
     };
-    let (size, is_cut) = end_of(&mut file);
+    let size = found.len();
     // If the disk was full, the last line may be cut. This one must not be joined to it.
-    let mut bytes = if is_cut { vec![b'\n'] } else { Vec::new() };
+    let mut bytes = if is_cut(&file, size) { vec![b'\n'] } else { Vec::new() };
     serde_json::to_writer(&mut bytes, &line)?;
     bytes.push(b'\n');
     // Appended in one write, so lines that other processes write at the same time are not mixed with it.
     file.write_all(&bytes)?;
-    if size + bytes.len() as u64 > CAP && file.try_lock().is_ok() {
-        // Another process that finds the file too long waits for the lock, or finds a new file here: it is renamed once.
-        let is_it = |here: fs::Metadata, it: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
-        if is_it(fs::symlink_metadata(&path)?, file.metadata()?) {
-            fs::rename(&path, old_path(home))?;
-        }
-    }
-    Ok(())
+    Ok((file, size + bytes.len() as u64))
 }
 
-/// The size of the file, and whether its last line is cut. A line that another process is writing can be seen in parts, so
-/// the end is read twice. At worst there is an empty line.
-fn end_of(file: &mut File) -> (u64, bool) {
-    let mut last = || -> io::Result<(u64, u8)> {
-        let mut byte = [b'\n'];
-        let at = file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut byte)?;
-        Ok((at, byte[0]))
-    };
+/// Renames the file that is too long, which this process has locked. Another process that finds it too long does not get the
+/// lock, or finds that it has been renamed.
+fn rotate(home: &Home, file: &File) -> io::Result<()> {
+    let (path, it) = (path(home), file.metadata()?);
+    let is_it = |here: fs::Metadata| (here.dev(), here.ino()) == (it.dev(), it.ino());
+    if fs::symlink_metadata(&path).is_ok_and(is_it) { fs::rename(&path, old_path(home)) } else { Ok(()) }
+}
+
+/// Whether the last line of the file, which had this size, is cut. A line that another process is writing can be seen in parts,
+/// so the file is looked at twice. At worst there is an empty line.
+fn is_cut(file: &File, size: u64) -> bool {
+    let mut last = [b'\n'];
     // An empty file has no last byte.
-    let Ok((at, byte)) = last() else { return (0, false) };
-    if byte == b'\n' {
-        return (at + 1, false);
+    if size == 0 || file.read_exact_at(&mut last, size - 1).is_err() || last == *b"\n" {
+        return false;
     }
     // A write takes microseconds, and no event reports its end.
     std::thread::sleep(Duration::from_millis(2));
-    (at + 1, last().is_ok_and(|again| again == (at, byte)))
+    file.metadata().is_ok_and(|found| found.len() == size)
 }
 
 /// The lines that can be read. A cut line is skipped.

@@ -15,6 +15,8 @@ use crate::{Effect, Error, Policy, Result, Verb, decide_verb};
 pub struct Guard {
     home: Home,
     policy: Policy,
+    /// Why the policy could not be read.
+    unread: Option<String>,
     asker: OnceLock<Asker>,
     reason: Option<String>,
     mask: Mask,
@@ -22,7 +24,14 @@ pub struct Guard {
 
 impl Guard {
     pub fn new(home: &Home, policy: Policy) -> Self {
-        Self { home: home.clone(), policy, asker: OnceLock::new(), reason: None, mask: Mask::default() }
+        let (home, mask) = (home.clone(), Mask::default());
+        Self { home, policy, unread: None, asker: OnceLock::new(), reason: None, mask }
+    }
+
+    /// Says why the policy could not be read. The policy of this guard then has only the refusals of the files that could.
+    pub fn without_policy(mut self, why: String) -> Self {
+        self.unread = Some(why);
+        self
     }
 
     /// Adds the reason that the caller has given.
@@ -53,32 +62,56 @@ impl Guard {
     }
 
     /// Allows or refuses a verb for quell's own jobs. `job` is the job that it makes, if its id is known already. A verb that only
-    /// reads is logged if it is refused. If the log can't be written, nothing is run or restarted, but jobs can be stopped.
+    /// reads is logged if it is refused. If the log can't be written, jobs can only be looked at and stopped.
     pub fn permit(&self, verb: Verb, target: &str, job: Option<JobId>) -> Result<Permit> {
-        let decision = decide_verb(&self.policy, verb);
+        let decision = self.decide(verb);
+        let changes = verb.effect() != Effect::Read;
+        let unread = self.unread.as_ref().filter(|_| changes).map(|_| decision.reason.clone());
+        let mut warnings = Vec::from_iter(unread);
         // The process that starts the job writes the line of a start, see `roles.rs`.
         let left_to_keeper = decision.allowed && verb == Verb::Start;
-        if !decision.allowed || (verb.effect() != Effect::Read && !left_to_keeper) {
+        if !decision.allowed || (changes && !left_to_keeper) {
             let receipt = job.filter(|_| decision.allowed).map(|job| job.to_string());
             let noted = self.note(Kind::Decision, verb, target, &decision, None, receipt);
-            // Without its line the job would not be started again: the restart would only stop it.
-            if let (true, Verb::Run | Verb::Restart, Err(error)) = (decision.allowed, verb, noted) {
-                return Err(error);
+            match noted.err().filter(|_| decision.allowed) {
+                Some(error) if matches!(verb, Verb::Stop | Verb::Sweep) => {
+                    warnings.push(format!("the audit log gets no line about this: {error}"));
+                }
+                Some(error) => return Err(error),
+                None => {}
             }
         }
-        self.grant(verb, decision)
+        let permit = self.grant(verb, decision)?;
+        Ok(Permit { warnings, ..permit })
+    }
+
+    /// Decides about a verb. The reason says so where the policy could not be read.
+    fn decide(&self, verb: Verb) -> Decision {
+        let decision = decide_verb(&self.policy, verb);
+        match &self.unread {
+            Some(why) if decision.allowed => {
+                let reason =
+                    format!("the policy could not be read, so only looking and stopping is allowed: {why}");
+                Decision::allow(BUILT_IN, reason)
+            }
+            _ => decision,
+        }
     }
 
     /// Allows or refuses a verb. Used without a home, so nothing is logged.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
-        Ok(Permit { verb, decision, guard: None })
+        Ok(Permit { verb, decision, guard: None, warnings: Vec::new() })
     }
 
     /// Allows the stop of a lost job to be finished if `by` is allowed. The result is logged as a sweep.
-    pub fn permit_recovery(&self, by: Verb) -> std::result::Result<Permit, Box<Decision>> {
-        let decision = decide_verb(&self.policy, by).ok()?;
-        Ok(Permit { verb: Verb::Sweep, decision, guard: Some(self.clone()) })
+    pub fn permit_recovery(&self, by: Verb) -> Result<Permit> {
+        Ok(Permit { verb: Verb::Sweep, ..self.permit_act(by)? })
+    }
+
+    /// Allows or refuses a verb of which only the result is logged.
+    pub fn permit_act(&self, verb: Verb) -> Result<Permit> {
+        self.grant(verb, self.decide(verb))
     }
 
     /// Logs a decision about more than the verb, and turns it into a permit. If the log can't be written, nothing is allowed.
@@ -99,7 +132,7 @@ impl Guard {
 
     fn grant(&self, verb: Verb, decision: Decision) -> Result<Permit> {
         let decision = decision.ok().map_err(Error::Refused)?;
-        Ok(Permit { verb, decision, guard: Some(self.clone()) })
+        Ok(Permit { verb, decision, guard: Some(self.clone()), warnings: Vec::new() })
     }
 
     /// Logs a refusal and returns it as an error.
@@ -146,7 +179,7 @@ impl Guard {
             receipt,
             result,
         };
-        audit::append(&self.home, &line).map_err(Error::io(audit::path(&self.home)))
+        audit::append(&self.home, &line)
     }
 }
 
@@ -159,6 +192,7 @@ pub struct Permit {
     decision: Decision,
     /// Logs the result. Does nothing without a log.
     guard: Option<Guard>,
+    warnings: Vec<String>,
 }
 
 impl Permit {
@@ -168,6 +202,11 @@ impl Permit {
 
     pub fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// What the user should know, though it is allowed: the policy can't be read, or the log not be written.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The same with a later decision, which allows it too.

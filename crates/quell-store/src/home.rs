@@ -1,4 +1,4 @@
-//! quell's home: where all jobs are.
+//! quell's home: the directory of all jobs.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use quell_sys::OpenMode;
 use crate::files::{foreign, gone_is_fine, is_absent, private_dirs};
 use crate::job::JobDir;
 
-/// The age of a new lock after which the process that made it can't be about to lock it.
+/// The age after which a new lock is stale: the process that made it locks it long before that.
 const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// quell's home.
@@ -39,51 +39,62 @@ impl Home {
         std::path::absolute(found).ok().map(Self::at)
     }
 
-    /// Its path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it may be used: it belongs to this user, or does not exist yet. What is in it decides what is killed, removed
-    /// and executed, so only this user may be able to write there; root does not use an ordinary user's home either. An
-    /// empty one that others can write to, such as a new file system, is closed to them.
+    /// Whether it may be used: it belongs to this user, or does not exist yet. Its content decides what is killed, removed and
+    /// executed, so only this user may be able to write there. For the same reason root does not use an ordinary user's home.
+    /// An empty home that others can write to, such as a new file system, is closed to them.
     pub fn check(&self) -> io::Result<()> {
-        let found = match fs::metadata(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.check_above(),
+        self.find_checked().map(drop)
+    }
+
+    /// The same, with what is there.
+    fn find_checked(&self) -> io::Result<Option<fs::Metadata>> {
+        let is_new = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let mut found = match fs::symlink_metadata(&self.dir) {
+            Err(error) if is_new(&error) => return self.check_above().map(|()| None),
             other => other?,
         };
-        // The link too: a user who makes one in a shared directory chooses what is used.
-        let link = fs::symlink_metadata(&self.dir)?;
-        if let Some(stranger) = [&link, &found].into_iter().find(|found| found.uid() != quell_sys::uid()) {
-            // An administrator may make one.
-            if stranger.uid() != 0 || !stranger.is_symlink() {
-                return Err(foreign(stranger.uid()));
+        if found.is_symlink() {
+            // The owner of a link in a shared directory chooses the home, so the link is checked too. An administrator may have
+            // made it.
+            if !quell_sys::is_trusted(&found) {
+                return Err(foreign(found.uid()));
             }
+            found = match fs::metadata(&self.dir) {
+                Err(error) if is_new(&error) => return self.check_above().map(|()| None),
+                other => other?,
+            };
+        }
+        if found.uid() != quell_sys::uid() {
+            return Err(foreign(found.uid()));
         }
         if !found.is_dir() || found.mode() & 0o022 == 0 {
-            return Ok(());
+            return Ok(Some(found));
         }
         let is_empty = || Ok::<bool, io::Error>(fs::read_dir(&self.dir)?.next().is_none());
         if is_empty()? {
             fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
             // Another user may have written there just before.
             if is_empty()? {
-                return Ok(());
+                return Ok(Some(found));
             }
         }
         let open = format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777);
         Err(io::Error::new(io::ErrorKind::PermissionDenied, open))
     }
 
-    /// Whether it may be made: not in the directory of another user, who could put another one in its place. So root, called
-    /// by `sudo -E`, leaves nothing of its own in a user's home.
+    /// Whether it may be made: not in a directory of another user, because that user could replace it. So root, called by `sudo
+    /// -E`, makes nothing in a user's home.
     fn check_above(&self) -> io::Result<()> {
         let Some((dir, found)) =
             self.dir.ancestors().skip(1).find_map(|dir| Some((dir, fs::metadata(dir).ok()?)))
         else {
             return Ok(());
         };
-        // In a directory such as /tmp a user can't touch what belongs to another.
+        // In a sticky directory such as /tmp a user can't replace what belongs to another.
         let shared = found.mode() & 0o1002 == 0o1002;
         if shared || quell_sys::is_trusted(&found) {
             return Ok(());
@@ -95,8 +106,10 @@ impl Home {
 
     /// Makes it if it does not exist. Fails if it may not be used.
     pub fn make(&self) -> io::Result<()> {
-        self.check()?;
-        private_dirs(&self.dir)
+        match self.find_checked()? {
+            Some(found) if found.is_dir() => Ok(()),
+            Some(_) | None => private_dirs(&self.dir),
+        }
     }
 
     /// Makes one of the directories in it, if it does not exist. A file in its place is moved aside.
@@ -136,10 +149,10 @@ impl Home {
         ids_in(&self.sub("live"))
     }
 
-    /// The same, with the jobs whose locks were deleted. A receipt does not prove an end, because it may be that of an earlier
-    /// run; but a job with a receipt and without a state that can be read counts as ended.
+    /// The same, and the jobs whose locks were deleted. A receipt does not prove an end, because it may be that of an earlier
+    /// run. But a job with a receipt and without a readable state counts as ended.
     pub fn unended(&self) -> io::Result<Vec<JobId>> {
-        // In this order: the lock of a job is made before its directory.
+        // In this order, because the lock of a job is made before its directory.
         let mut all = self.all()?;
         let live = self.live()?;
         let has_ended = |job: JobDir| match job.record() {
@@ -150,10 +163,10 @@ impl Home {
         Ok(live.into_iter().chain(all).collect())
     }
 
-    /// The number of job directories, among them those that are being removed.
+    /// The number of job directories, including those that are being removed.
     pub fn count(&self) -> io::Result<u64> {
         match fs::metadata(self.sub("jobs")) {
-            // Each directory in it is a link to it. Some file systems don't count these links, or not so many.
+            // Each subdirectory counts as a link. Some file systems don't count these links, or only up to a limit.
             Ok(found) if found.nlink() >= 2 => Ok(found.nlink() - 2),
             Ok(_) => Ok(self.all()?.len() as u64),
             Err(error) if is_absent(&error) => Ok(0),
@@ -161,7 +174,7 @@ impl Home {
         }
     }
 
-    /// Removes the locks of processes that were killed before other processes could find their jobs. Returns their number.
+    /// Removes the locks of processes that were killed before their jobs could be found. Returns their number.
     pub fn remove_stale_locks(&self) -> io::Result<usize> {
         let entries = match fs::read_dir(self.sub("live")) {
             Err(error) if is_absent(&error) => return Ok(0),
@@ -172,7 +185,7 @@ impl Home {
             let name = entry.file_name();
             let hidden = name.to_str().and_then(|name| name.strip_prefix('.')?.split('.').next());
             let hidden = hidden.map(str::parse::<JobId>);
-            // A new one may not be locked yet.
+            // A new lock may not be locked yet.
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
                 && old().is_ok_and(|age| age > STALE_AGE)
@@ -203,15 +216,13 @@ impl Home {
 }
 
 fn ids_in(dir: &Path) -> io::Result<Vec<JobId>> {
-    let entries = match fs::read_dir(dir) {
+    let names = match quell_sys::names_in(dir) {
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
         other => other?,
     };
-    let mut ids: Vec<JobId> = Vec::new();
-    for entry in entries {
-        // Other names are not quell's.
-        ids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<JobId>().ok()));
-    }
+    // Other names are not quell's.
+    let ids = names.iter().filter_map(|name| name.to_str()?.parse::<JobId>().ok());
+    let mut ids: Vec<JobId> = ids.collect();
     ids.sort_unstable();
     Ok(ids)
 }

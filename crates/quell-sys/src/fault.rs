@@ -163,7 +163,7 @@ points! {
     /// The count is zero; the proof begins.
     FinishBegun "finish_begun" [Keeper Standby Front]
     /// The search for marked processes is done.
-    Audited "audited" [Keeper Standby Front]
+    MarkedKilled "marked_killed" [Keeper Standby Front]
     /// The root is collected.
     RootCollected "root_collected" [Keeper Standby Front]
     /// The last of the output is on disk.
@@ -273,6 +273,11 @@ pub fn act_as(role: Role) {
 /// What this process is, in one word.
 pub fn role() -> &'static str {
     ROLES[usize::from(ROLE.load(Ordering::Relaxed))].1
+}
+
+/// Whether this is the word for a role.
+pub fn is_role(word: &str) -> bool {
+    ROLES.iter().any(|(_, known)| *known == word)
 }
 
 /// Says which job this thread works for from now on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use quell_core::{Decision, JobId, JobRequest, Mask};
+use quell_core::{BUILT_IN, Decision, DecisionCode, JobId, JobRequest, Mask};
 use quell_guard::{Effect, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::StartError;
 use quell_store::Home;
@@ -33,20 +33,37 @@ pub struct AccessRequest {
 
 /// Permits a verb about quell's own jobs, or refuses it. `policy` is the one that applies here, or why it can't be read.
 pub fn permit(policy: Result<Policy>, home: Option<&Home>, request: AccessRequest) -> Result<Permit> {
-    let verb = request.verb;
-    let policy = match policy {
-        Ok(policy) => policy,
-        Err(_) if verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb) => Config::refusals_here(),
-        Err(error) => return Err(error),
+    let AccessRequest { verb, target, reason, job, mask } = request;
+    let is_free = verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb);
+    let (policy, unread) = match policy {
+        Ok(policy) => (policy, None),
+        Err(error) => (Config::refusals_here(), Some(error)),
     };
-    match home {
-        Some(home) => {
-            let reason = request.reason.map(|reason| masked(home, &request.target, &reason));
-            let guard = Guard::new(home, policy).because(reason).masking(request.mask);
-            guard.permit(verb, &request.target, request.job).map_err(|error| unwritten(home, error))
+    let guard = |home: &Home| {
+        let reason = reason.map(|reason| masked(home, &target, &reason));
+        Guard::new(home, policy.clone()).because(reason).masking(mask)
+    };
+    match (home, unread) {
+        (None, Some(error)) if !is_free => Err(error),
+        (None, _) => Ok(Guard::permit_without_log(&policy, verb)?),
+        (Some(home), Some(error)) if !is_free => {
+            drop(guard(home).refuse(verb, &target, unreadable(&error)));
+            Err(error)
         }
-        None => Ok(Guard::permit_without_log(&policy, verb)?),
+        (Some(home), unread) => {
+            let guard = match unread {
+                Some(error) => guard(home).without_policy(error.to_string()),
+                None => guard(home),
+            };
+            guard.permit(verb, &target, job).map_err(|error| unwritten(home, verb, error))
+        }
     }
+}
+
+/// The refusal of a verb that needs the policy, which can't be read.
+pub(crate) fn unreadable(error: &Error) -> Decision {
+    let hint = error.suggestion().unwrap_or_default();
+    Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), hint)
 }
 
 /// Refuses a request that today's policy does not let be started. The keeper asks again, and writes the audit line of a permit.
@@ -120,10 +137,11 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
     shown.unwrap_or_else(|_| "***".into())
 }
 
-/// An audit log that can't be written is an error about the whole home, as it is for a record.
-fn unwritten(home: &Home, error: quell_guard::Error) -> Error {
+/// An audit log that can't be written is an error about the whole home for a verb that makes a record there.
+fn unwritten(home: &Home, verb: Verb, error: quell_guard::Error) -> Error {
+    let makes_record = matches!(verb, Verb::Run | Verb::Restart);
     match error {
-        error @ quell_guard::Error::Io { .. } if !error.is_out_of_descriptors() => {
+        error @ quell_guard::Error::Io { .. } if makes_record && !error.is_out_of_descriptors() => {
             StartError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()
         }
         error => error.into(),

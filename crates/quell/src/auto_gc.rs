@@ -1,9 +1,12 @@
 //! The small gc that `start` runs now and then.
 
+use std::fs::Metadata;
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use quell_guard::{Guard, Verb};
 use quell_sys::OpenMode;
+use serde_json::json;
 
 use crate::gc::collect;
 use crate::{DryRun, Error, GcReport, GcRules, Quell, Result};
@@ -23,29 +26,34 @@ impl Quell {
     pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
-        let old = match quell_sys::open_private(&path, OpenMode::Read) {
-            Ok(file) => Some(file),
+        let old = match quell_sys::open_private_found(&path, OpenMode::Read) {
+            Ok(old) => Some(old),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let Some(stamp) = old else {
+        let Some((stamp, found)) = old else {
             quell_sys::open_private(&path, OpenMode::Append).map_err(failed)?;
             return Ok(None);
         };
         // A time in the future comes from another clock.
         let due = |time: SystemTime| time.elapsed().map_or(true, |age| age >= EVERY);
-        let is_due = || stamp.metadata()?.modified().map(due);
-        if !is_due().map_err(failed)? || stamp.try_lock().is_err() || !is_due().map_err(failed)? {
+        let is_due = |found: Metadata| found.modified().map(due).map_err(failed);
+        if !is_due(found)? || stamp.try_lock().is_err() || !is_due(stamp.metadata().map_err(failed)?)? {
             return Ok(None);
         }
         // Where `gc` is refused, nothing is removed automatically either.
-        let policy = crate::Config::load_here()?.config.guard;
-        if !quell_guard::decide_verb(&policy, quell_guard::Verb::Gc).allowed {
-            return Ok(None);
-        }
+        let config = crate::Config::load_here()?.config;
+        let guard = Guard::new(self.home(), config.guard.clone()).masking(config.mask());
+        let Ok(permit) = guard.permit_act(Verb::Gc) else { return Ok(None) };
         // Before the work, so that one that fails is not tried again at each start.
         let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
-        collect(self.home(), rules, DryRun::No, Some(AT_ONCE)).map(Some)
+        let report = collect(self.home(), rules, DryRun::No, Some(AT_ONCE))?;
+        let GcReport { removed, bytes, remains, .. } = &report;
+        if !removed.is_empty() || *remains > 0 {
+            let result = json!({ "removed": removed.len(), "bytes": bytes, "remains": remains });
+            permit.record("automatic", &result, None)?;
+        }
+        Ok(Some(report))
     }
 }

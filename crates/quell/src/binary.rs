@@ -6,7 +6,7 @@ pub use quell_core::{
     parse_assignment, parse_environment, printable, printable_lines, push_escape, success,
 };
 pub use quell_keeper::{DESCRIPTOR, ExecRemedy, Finished};
-pub use quell_sys::{closed_at_start, exit_by_signal, raised_rights, stack_limit, supported};
+pub use quell_sys::{closed_at_start, exit_by_signal, raised_rights, remember_user, stack_limit, supported};
 
 #[cfg(not(target_os = "linux"))]
 pub use quell_keeper::run;
@@ -39,7 +39,7 @@ mod linux {
 
     pub use crate::admit::{AccessRequest, permit, record_start, record_stop};
     pub use crate::config::{Config, Loaded};
-    pub use crate::diagnostics::log_to_variable;
+    pub use crate::diagnostics::EventLog;
     pub use crate::list::list;
     pub use crate::logs::LogWatch;
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};

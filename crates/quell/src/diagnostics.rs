@@ -4,10 +4,12 @@
 //! PIDs, but never a command line, variable, input or output of a job.
 
 use std::fmt::{self, Write as _};
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use quell_core::printable;
+use quell_core::{Timestamp, printable};
 use quell_store::{Home, now};
 use quell_sys::OpenMode;
 use quell_sys::fault::{self, LOG_VARIABLE};
@@ -18,25 +20,69 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::{Config, Error, Result};
 
-/// Starts to write events to the file that `QUELL_LOG` names. The first event states the role of this process. Does nothing
-/// without the variable.
-///
-/// The file is created with mode 0600, or appended to. A link, a file of another user, and a file that quell itself reads are
-/// refused.
-pub fn log_to_variable(what: impl FnOnce() -> String) -> Result<()> {
-    let Some(named) = std::env::var_os(LOG_VARIABLE).filter(|named| !named.is_empty()) else { return Ok(()) };
-    let named = PathBuf::from(named);
-    let refuse = |error: io::Error| Error::Variable {
+/// The file that `QUELL_LOG` names. It is new, empty or an earlier log of this user's. It has no other name, is not reached
+/// through a link, and quell itself does not read it.
+pub struct EventLog {
+    path: PathBuf,
+}
+
+impl EventLog {
+    /// Checks the file, and writes nothing. None without the variable.
+    pub fn from_variable() -> Result<Option<Self>> {
+        let named = std::env::var_os(LOG_VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from);
+        let Some(named) = named else { return Ok(None) };
+        let path = std::path::absolute(&named).and_then(|path| check_place(&path));
+        let checked = path.and_then(|path| match open(&path, OpenMode::Extend) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => Ok(path),
+        });
+        checked.map(|path| Some(Self { path })).map_err(unusable(&named))
+    }
+
+    /// Starts to write events. The first one says what this process does. The file is made with mode 0600.
+    pub fn begin(self, what: &str) -> Result<()> {
+        open(&self.path, OpenMode::Append).map_err(unusable(&self.path))?;
+        // A program that uses this library may have its own subscriber.
+        let _ = tracing::subscriber::set_global_default(self);
+        tracing::debug!("begins: {what}");
+        Ok(())
+    }
+}
+
+fn unusable(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = printable(&path.to_string_lossy());
+    move |error| Error::Variable {
         name: LOG_VARIABLE.into(),
-        message: format!("can't write {}: {error}", printable(&named.to_string_lossy())),
-        hint: "name a file that this user can write, or unset it".into(),
-    };
-    let path = std::path::absolute(&named).and_then(|path| check_place(&path)).map_err(refuse)?;
-    quell_sys::open_private(&path, OpenMode::Append).map_err(refuse)?;
-    // A program that uses this library may have its own subscriber.
-    let _ = tracing::subscriber::set_global_default(LogFile { path });
-    tracing::debug!("begins: {}", what());
-    Ok(())
+        message: format!("can't write {path}: {error}"),
+        hint: "name a new file, an empty one or an earlier log that this user can write, or unset it".into(),
+    }
+}
+
+/// Opens the file if events may be written to it.
+fn open(path: &Path, mode: OpenMode) -> io::Result<File> {
+    let file = quell_sys::open_private(path, mode)?;
+    let found = file.metadata()?;
+    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if found.uid() != quell_sys::uid() {
+        return refuse("it belongs to another user");
+    }
+    if found.nlink() != 1 {
+        return refuse("it has a second name (a hard link)");
+    }
+    let mut head = [0; 64];
+    let length = file.read_at(&mut head, 0)?;
+    if length > 0 && !is_log(&head[..length]) {
+        return refuse("it has other content than events of quell");
+    }
+    Ok(file)
+}
+
+/// Whether a file that begins like this has events: a time, then a role.
+fn is_log(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head);
+    let mut words = head.split(' ');
+    let [time, role] = [words.next(), words.next()].map(Option::unwrap_or_default);
+    time.parse::<Timestamp>().is_ok() && fault::is_role(role)
 }
 
 /// The path without links. An error if quell reads jobs or settings from it: writing there would change them.
@@ -55,12 +101,8 @@ fn check_place(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// A subscriber that writes each event as a line to a file.
-struct LogFile {
-    path: PathBuf,
-}
-
-impl Subscriber for LogFile {
+/// Writes each event as a line.
+impl Subscriber for EventLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && metadata.target().starts_with("quell")
     }
@@ -76,8 +118,8 @@ impl Subscriber for LogFile {
         let job = if job.is_empty() { "-" } else { &job };
         let (time, role, pid) = (now(), fault::role(), quell_sys::pid());
         let line = format!("{time} {role} {pid} {job} {}\n", printable(&message.0));
-        // Opened for each line, because a keeper closes every inherited descriptor.
-        if let Ok(mut file) = quell_sys::open_private(&self.path, OpenMode::Append) {
+        // Opened for each line, because a keeper closes every inherited descriptor; and checked, as it may be another file now.
+        if let Ok(mut file) = open(&self.path, OpenMode::Append) {
             // A failure to write diagnostics does not affect the job.
             let _ = file.write_all(line.as_bytes());
         }

@@ -103,8 +103,8 @@ impl Job {
 
     /// The processes of a live job, parents first. [`Job::tree`] also knows those of a job that has ended.
     pub fn members(&self) -> Result<Vec<LiveMember>> {
-        match self.call(&Call::Look, PATIENCE)? {
-            Answer::Seen(members) => Ok(members),
+        match self.call(&Call::ListMembers, PATIENCE)? {
+            Answer::Members(members) => Ok(members),
             other => Err(self.unexpected(&other)),
         }
     }

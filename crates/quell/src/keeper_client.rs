@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_keeper::control_protocol::{Answer, Call};
-use quell_store::{JobDir, KNOCK};
+use quell_store::{JobDir, RESTORE_FILES_SIGNAL};
 use quell_sys::{Polled, fault};
 
 use crate::recover::{Finisher, Keepers, Standing, Survivors, settle};
@@ -59,7 +59,7 @@ impl SocketRevival {
             self.0 = Instant::now() + REVIVE_AFTER;
             // A keeper that gets this opens another socket. Other processes ignore the signal.
             for keeper in job.keepers() {
-                keeper.signal(KNOCK);
+                keeper.signal(RESTORE_FILES_SIGNAL);
             }
         }
     }

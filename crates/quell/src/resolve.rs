@@ -63,7 +63,7 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     let here = place(home.dir());
     // Also one whose record says that it has ended: a job can rewrite its record.
     let is_forgotten = |id: JobId| !home.job(id).live_path().exists();
-    let mut found = quell_contain::remains();
+    let mut found = quell_contain::orphaned_cgroups();
     found.retain(|remains| {
         let is_ours = remains.home.as_deref().map_or(wanted.is_some(), |other| place(other) == here);
         is_ours && wanted.is_none_or(|id| id == remains.id) && is_forgotten(remains.id)

@@ -3,16 +3,16 @@
 //! Any process can execute quell in these roles, with a request of its own on standard input. So each role asks the guard itself and
 //! writes the audit line before it runs anything, whatever its caller has done.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use quell_core::{JobRequest, Mask};
-use quell_guard::{Asker, BUILT_IN, Decision, DecisionCode, Guard, Permit, Policy, Verb, decide_verb};
+use quell_guard::{Asker, Decision, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
-use crate::admit::{decide_start, program, request_mask};
+use crate::admit::{decide_start, program, request_mask, unreadable};
 use crate::start::resolve_request;
 use crate::{Config, Error, Result};
 
@@ -36,10 +36,10 @@ pub type TestJudge =
     fn(&Config, &Home, &JobRequest) -> Option<std::result::Result<AdmittedTests, Box<Decision>>>;
 
 /// The main function of `quell __keep`: keeps the job that is requested on standard input, if the guard permits it, as a start or, by
-/// `judge`, as a test run.
+/// `judge`, as a test run. An error means that there is no request to be read.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn keeper_main(judge: TestJudge) -> ExitCode {
+pub fn keeper_main(judge: TestJudge) -> io::Result<ExitCode> {
     quell_keeper::keeper_main(|message, stdin| {
         let path = message.home.clone();
         admit_request(message, stdin, judge).map_err(|error| match error {
@@ -56,23 +56,21 @@ pub fn keeper_main(judge: TestJudge) -> ExitCode {
 }
 
 /// The main function of `quell __tell`: runs the hooks of a lost job, if the guard permits that. Hooks run commands, and the record
-/// that they come from can be forged, so they need what a start needs.
+/// that they come from can be forged, so they need what a start needs. An error means that there is no request to be read.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn notify_hooks_main() -> ExitCode {
+pub fn notify_hooks_main() -> io::Result<ExitCode> {
     let mut text = String::new();
-    let read = std::io::stdin().take(MAX_EVENTS).read_to_string(&mut text);
-    let Some(notice) = serde_json::from_str::<HookNotice>(&text).ok().filter(|_| read.is_ok()) else {
-        return ExitCode::FAILURE;
-    };
+    io::stdin().take(MAX_EVENTS).read_to_string(&mut text)?;
+    let notice: HookNotice = serde_json::from_str(&text)?;
     let target = format!("hooks of {}", notice.job);
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
-    match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
+    Ok(match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
         Ok(_) => quell_keeper::notify_hooks(notice),
         Err(_) => ExitCode::from(REFUSED),
-    }
+    })
 }
 
 /// Permits or refuses a request for a background job. A test run is made again from what was checked of it. After: the audit log has
@@ -128,9 +126,5 @@ fn log_decision(
     decision: Result<Decision>,
 ) -> Result<Permit> {
     let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
-    let unreadable = |error: Error| {
-        let hint = error.suggestion().unwrap_or_default();
-        Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), hint)
-    };
-    Ok(guard.noted(verb, target, decision.unwrap_or_else(unreadable))?)
+    Ok(guard.noted(verb, target, decision.unwrap_or_else(|error| unreadable(&error)))?)
 }

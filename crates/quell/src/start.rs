@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
@@ -245,7 +245,7 @@ impl Quell {
             .map_err(|error| Error::BadValue(format!("the request can't be passed on: {error}")))?;
         bytes.push(b'\n');
         for _ in 0..LOST_NAMESAKES {
-            let stdin = stdin.try_clone().map_err(failed("keep its standard input"))?;
+            let stdin = quell_sys::duplicate(&stdin).map_err(failed("keep its standard input"))?;
             match self.try_start(&bytes, stdin) {
                 Err(Error::Start(StartError::NameTaken { by, .. }))
                     if crate::settle_lost(&self.home().job(by))? => {}
@@ -257,8 +257,9 @@ impl Quell {
 
     fn try_start(&self, message: &[u8], stdin: OwnedFd) -> Result<Job> {
         let (ours, theirs) = UnixStream::pair().map_err(failed("make a socket pair"))?;
+        let null = quell_sys::null().map_err(failed("open /dev/null"))?;
         let mut command = Command::new(self.program());
-        command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(Stdio::null());
+        command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(null);
         let mut keeper = command.spawn().map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => Error::NoProgram(error.to_string()),
             _ => failed("start the keeper")(error),

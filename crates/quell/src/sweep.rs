@@ -289,7 +289,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
 
 fn would_stop(job: &JobDir, lost: &LostJob) -> SweptJob {
     let found = SweptJob::new(job, SweepAction::Stop);
-    match quell_contain::look_for(&lost.orphaned(job)) {
+    match quell_contain::living_members(&lost.orphaned(job)) {
         Ok(members) => SweptJob { processes: members.len(), ..found },
         Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },
     }

@@ -49,7 +49,8 @@ impl Job {
         let mask = mask_of(self.dir(), &spec);
         let found = LostJob::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
-        let members = quell_contain::look_for(&found.orphaned(self.dir())).map_err(Error::io("/proc"))?;
+        let members =
+            quell_contain::living_members(&found.orphaned(self.dir())).map_err(Error::io("/proc"))?;
         let members = members.into_iter();
         Ok(members
             .filter_map(|member| {

@@ -56,6 +56,17 @@ pub(crate) fn options_are_refused(cases: &[&[&str]]) {
 }
 
 #[test]
+fn a_very_long_word_is_not_echoed_whole() {
+    let lab = TestEnv::as_me();
+    let word = "x".repeat(100_000);
+    for words in [&["run", "--", &word][..], &["start", "--", &word], &["status", &word]] {
+        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        one_clear_line(&done, done.code().filter(|code| *code != 0).expect("a failure"));
+        assert!(done.stderr.len() < 10_000 && done.stderr.contains("xx…"), "{} bytes", done.stderr.len());
+    }
+}
+
+#[test]
 fn an_unknown_signal_is_an_error_and_never_a_kill() {
     options_are_refused(&[
         &["--signal", "NOPE"],
@@ -150,7 +161,7 @@ fn an_environment_without_an_equals_sign_is_an_error() {
     let lab = TestEnv::as_me();
     is_refused(&lab, 125, |quell| quell.args(["--env", "NOEQUALS"]).sh(TRACE));
     is_refused(&lab, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
-    let file = lab.write("bad.env", "GOOD=1\nthis is no assignment\n");
+    let file = lab.write("bad.env", "GOOD=1\nthis is not an assignment\n");
     is_refused(&lab, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
     // Such a line is a shell's. What may be a secret is not shown.
     let file = lab.write("shell.env", "export TOKEN=hidden\n");

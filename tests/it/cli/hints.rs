@@ -122,7 +122,34 @@ fn a_duration_is_told_what_is_wrong_with_it() {
     let error = |grace: &str| said(lab.quell("stop").args(["nosuch", "--grace", grace]));
     assert!(error("-1s").contains("negative"), "{}", error("-1s"));
     let long = error("99999999999d");
-    assert!(long.contains("too long") && !long.contains("no duration"), "{long}");
+    assert!(long.contains("too long") && !long.contains("invalid duration"), "{long}");
+}
+
+#[test]
+fn every_option_that_takes_a_duration_rejects_it_in_the_same_words() {
+    let lab = TestEnv::as_me();
+    for words in [
+        &["run", "--timeout"][..],
+        &["run", "--grace"],
+        &["start", "--timeout"],
+        &["start", "--wait-ready"],
+        &["list", "--since"],
+        &["stats", "--since"],
+        &["gc", "--max-age"],
+        &["wait", "x", "--timeout"],
+        &["wait", "x", "--stall"],
+        &["send", "x", "--timeout"],
+        &["kill", "1", "--grace"],
+        &["service", "restart", "x", "--timeout"],
+        &["restart", "x", "--grace"],
+        &["stop", "x", "--grace"],
+        &["test", "--timeout"],
+        &["test", "--grace"],
+    ] {
+        let error = said(lab.quell(words[0]).args(&words[1..]).args(["soon"]));
+        let expected = "invalid duration \"soon\": expected a number with a unit, like 1.5s or 2m";
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
 }
 
 #[test]

@@ -531,6 +531,47 @@ fn a_log_that_is_a_trap_lets_nothing_pass_and_delays_nothing() {
 }
 
 #[test]
+fn without_a_line_in_the_log_jobs_can_only_be_looked_at_and_stopped() {
+    let lab = TestEnv::as_me();
+    let live = lab.start().args(["--stdin", "pipe"]).command(["cat"]).begin();
+    let ended = lab.start().command(["true"]).begin();
+    assert!(ended.wait_over(PATIENCE));
+    let (log, old) = (lab.home().join("audit.jsonl"), lab.home().join("audit.1.jsonl"));
+    let try_all = |file: &str| {
+        for words in [
+            &["rm", ended.id.as_str()][..],
+            &["gc", "--max-count", "0"],
+            &["signal", live.id.as_str(), "KILL"],
+            &["send", live.id.as_str(), "x"],
+            &["restart", live.id.as_str()],
+            &["man", "--dir", "man"],
+        ] {
+            let done = verb(&lab, words[0]).args(&words[1..]).finish();
+            assert_eq!(done.code(), Some(125), "{words:?}: {}{}", done.stdout, done.stderr);
+            assert!(done.stderr.contains(file), "{words:?}: {}", done.stderr);
+        }
+        assert!(ended.dir().exists() && !live.is_over() && !lab.path("man").exists());
+        assert_eq!(live.output("stdout"), "");
+    };
+    // The log is too long and can't be renamed.
+    fs::File::options().append(true).open(&log).and_then(|log| log.set_len(16 << 20)).expect("a long log");
+    fs::create_dir(&old).expect("mkdir");
+    try_all("/audit.1.jsonl: ");
+    fs::remove_file(&log).and_then(|()| fs::create_dir(&log)).expect("mkdir");
+    try_all("/audit.jsonl: ");
+    for words in [&["stop", live.id.as_str()][..], &["sweep"]] {
+        let done = verb(&lab, words[0]).args(&words[1..]).finish();
+        assert_eq!(done.code(), Some(0), "{words:?}: {}{}", done.stdout, done.stderr);
+        assert!(
+            done.stderr.contains("the audit log") && done.stderr.contains("/audit.jsonl: "),
+            "{}",
+            done.stderr
+        );
+    }
+    assert!(live.is_over());
+}
+
+#[test]
 fn what_systemd_says_without_an_end_is_not_decided_on() {
     if !can_pretend("what_systemd_says_without_an_end_is_not_decided_on") {
         return;

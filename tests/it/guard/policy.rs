@@ -1,8 +1,15 @@
 //! What a policy says, and whose word counts: verbs and effects, projects, the machine's file, files with a mistake.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
-use quell_tests::{eventually, host::am_root, oracle::Process, run::PATIENCE, skip, test_env::TestEnv};
+use quell_tests::{
+    eventually,
+    host::{User, am_root},
+    oracle::Process,
+    run::PATIENCE,
+    skip,
+    test_env::TestEnv,
+};
 use serde_json::Value;
 
 use crate::guard::decisions::{Stranger, code, policy, traced, verb};
@@ -88,6 +95,11 @@ fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
             for part in ["is lost", "quell sweep", key] {
                 assert!(done.stderr.contains(part), "{rules} {words:?}: {}", done.stderr);
             }
+            // No way is named that the policy refuses.
+            assert!(!done.stderr.contains("tries again"), "{rules} {words:?}: {}", done.stderr);
+            let all_refused = key == "guard.most";
+            assert_eq!(done.stderr.contains("`quell sweep` would stop"), !all_refused, "{}", done.stderr);
+            assert_eq!(done.stderr.contains("`sweep` is destructive"), all_refused, "{}", done.stderr);
         }
         let listed = verb(&lab, "list").args(["--json"]).finish().envelope();
         assert_eq!(listed["data"]["jobs"][0]["state"], "lost", "{listed}");
@@ -306,6 +318,60 @@ fn a_policy_that_cant_be_read_allows_nothing() {
     assert_eq!(verb(&lab, "list").finish().code(), Some(0));
     let done = verb(&lab, "stop").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+#[test]
+fn a_stop_under_a_policy_that_cant_be_read_says_so_and_so_does_the_log() {
+    // An ordinary user: root can read every file.
+    let lab = TestEnv::new(User::Ordinary);
+    let [job, lost] = [(); 2].map(|()| lab.start().command(["sleep", &lab.oracle.nap()]).begin());
+    policy(&lab, "");
+    let rules = lab.write(".config/quell/guard.toml", "[guard]\ndeny = [\"stop\"]\n");
+    assert_eq!(verb(&lab, "stop").args([&job.id]).finish().code(), Some(4));
+    fs::set_permissions(&rules, fs::Permissions::from_mode(0o000)).expect("chmod");
+    let unread = |text: &str| text.contains("could not be read") && text.contains("guard.toml");
+    let done = verb(&lab, "stop").args([&job.id]).finish();
+    assert_eq!((done.code(), job.is_over()), (Some(0), true), "{}", done.stderr);
+    assert!(unread(&done.stderr) && done.stderr.contains("only looking and stopping"), "{}", done.stderr);
+    let reason = |line: &Value| line["decision"]["reason"].as_str().unwrap_or_default().to_owned();
+    let stopped = lines(&lab, "stop");
+    assert_eq!(kinds(&stopped), ["decision", "decision", "act"], "{stopped:#?}");
+    assert!(stopped[1..].iter().all(|line| unread(&reason(line))), "{stopped:#?}");
+    // A command that only looks finishes the stop of a lost job.
+    lost.lose();
+    let _ = verb(&lab, "list").finish();
+    let swept = lines(&lab, "sweep");
+    assert!(kinds(&swept) == ["act"] && unread(&reason(&swept[0])), "{swept:#?}");
+}
+
+#[test]
+fn what_a_broken_policy_refuses_is_in_the_log() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "[guard]\nmost = \"reed\"\n");
+    for words in [
+        &["start", "--", "true"][..],
+        &["run", "--", "true"],
+        &["run", "--no-record", "--", "true"],
+        &["rm", "web"],
+        &["gc"],
+        &["signal", "web", "HUP"],
+        &["send", "web", "x"],
+        &["restart", "web"],
+        &["man", "--dir", "man"],
+        &["kill", "4711"],
+        &["service", "stop", "web"],
+        &["test", "--", "true"],
+    ] {
+        let name = if words[0] == "service" { "service stop" } else { words[0] };
+        let before = lines(&lab, name).len();
+        let done = verb(&lab, words[0]).args(&words[1..]).finish();
+        assert_eq!(done.code(), Some(if name == "run" { 125 } else { 2 }), "{words:?}: {}", done.stderr);
+        let now = lines(&lab, name);
+        assert_eq!(now.len(), before + 1, "{words:?}: {now:#?}");
+        let decision = &now[before]["decision"];
+        assert_eq!((&decision["allowed"], &decision["code"]), (&false.into(), &"bad_config".into()));
+    }
+    assert!(!lab.path("man").exists());
 }
 
 /// The lines of the log that are about this verb.

@@ -21,6 +21,7 @@ use quell_tests::{
 use serde_json::{Value, json};
 
 use crate::{
+    cli::bad_input::one_clear_line,
     guard::decisions::{code, policy, verb},
     test_verb::audit,
 };
@@ -91,6 +92,17 @@ fn a_request_for_a_keeper_passes_the_guard() {
     assert!(eventually(PATIENCE, || made.exists()));
     assert_eq!((&last(&lab)["verb"], &last(&lab)["decision"]["allowed"]), (&json!("start"), &json!(true)));
     assert!(eventually(PATIENCE, || lab.ids("live").is_empty()));
+}
+
+#[test]
+fn a_role_without_a_request_says_so() {
+    let lab = TestEnv::as_me();
+    let nonsense = lab.write("nonsense", "{\"home\": 1}\n");
+    for role in ["__keep", "__tell"] {
+        let done = verb(&lab, role).stdin(File::open(&nonsense).expect("a file")).finish();
+        one_clear_line(&done, 2);
+        assert!(done.stderr.contains("request"), "{}", done.stderr);
+    }
 }
 
 #[test]

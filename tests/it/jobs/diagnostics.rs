@@ -8,7 +8,10 @@ use std::{
 
 use quell_tests::{eventually, oracle::Process, run::PATIENCE, test_env::TestEnv};
 
-use crate::{cli::bad_input::one_clear_line, guard::decisions::verb};
+use crate::{
+    cli::bad_input::one_clear_line,
+    guard::decisions::{policy, verb},
+};
 
 const SECRET: &str = "hunter2-is-the-secret";
 
@@ -93,7 +96,8 @@ fn a_takeover_by_the_standby_is_told() {
     // The standby tells this after the end is on record.
     assert!(eventually(PATIENCE, || told(&log).iter().any(|told| told.what == "step taken_over")));
     let told = told(&log);
-    let killed = format!("KILL to pid {}", root.pid);
+    // The root leads its group: if it dies of the signal to the group at once, it gets none of its own.
+    let killed = ["pid", "the group"].map(|target| format!("KILL to {target} {}", root.pid));
     in_order(
         &told,
         &[
@@ -106,7 +110,7 @@ fn a_takeover_by_the_standby_is_told() {
             ("standby", "state ended"),
         ],
     );
-    assert!(told.iter().any(|told| told.what.contains(&killed)), "{told:#?}");
+    assert!(told.iter().any(|told| killed.iter().any(|kill| told.what.contains(kill))), "{told:#?}");
     let of =
         |role: &str| told.iter().filter(|told| told.role == role).map(|told| told.pid).collect::<Vec<_>>();
     assert!(of("keeper").iter().all(|pid| *pid == keeper.pid), "{told:#?}");
@@ -193,4 +197,42 @@ fn a_file_that_can_not_be_used_is_an_error_before_anything_is_done() {
     }
     assert!(!made.exists() && !file.exists() && !lab.home().join("log").exists());
     assert_eq!(verb(&lab, "list").env("QUELL_LOG", "").finish().code(), Some(0));
+}
+
+#[test]
+fn only_a_new_file_an_empty_one_or_an_earlier_log_is_written() {
+    let lab = TestEnv::as_me();
+    assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
+    let list = |log: &Path| verb(&lab, "list").env("QUELL_LOG", log).finish();
+    let audit = lab.home().join("audit.jsonl");
+    let [script, other_log] =
+        [("script", "#!/bin/sh\n"), ("other", "2026-05-04T09:12:31.908Z INFO it began\n")]
+            .map(|(name, text)| lab.write(name, text));
+    let [empty, link, second] = ["empty", "link", "second"].map(|name| lab.path(name));
+    fs::write(&empty, "").and_then(|()| fs::hard_link(&empty, &second)).expect("two names");
+    fs::hard_link(&audit, &link).expect("a second name of the audit log");
+    for bad in [&script, &other_log, &link, &second] {
+        let before = fs::read_to_string(bad).expect("a file");
+        let done = list(bad);
+        one_clear_line(&done, 2);
+        assert!(done.stderr.starts_with("quell: QUELL_LOG: can't write "), "{}", done.stderr);
+        assert_eq!(fs::read_to_string(bad).expect("the file"), before);
+    }
+    fs::remove_file(&second).expect("rm");
+    for lines in [1, 2] {
+        assert_eq!(list(&empty).code(), Some(0));
+        assert_eq!(told(&empty).len(), lines);
+    }
+}
+
+#[test]
+fn what_is_refused_writes_no_events() {
+    let lab = TestEnv::as_me();
+    policy(&lab, "[guard]\nmost = \"read\"\n");
+    let log = lab.path("quell.log");
+    for words in [&["run", "--", "true"][..], &["start", "--", "true"], &["gc"]] {
+        let done = verb(&lab, words[0]).env("QUELL_LOG", &log).args(&words[1..]).finish();
+        one_clear_line(&done, if words[0] == "run" { 125 } else { 4 });
+        assert!(!log.exists(), "{words:?}");
+    }
 }

@@ -441,3 +441,55 @@ fn what_had_outlived_the_command_is_told_after_the_loss_of_the_keeper() {
     assert_eq!(done.code(), Some(123), "{}", done.stderr);
     assert!(done.stderr.contains("outlived the command"), "{}", done.stderr);
 }
+
+#[test]
+fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of_the_keeper() {
+    for setting in Setting::all() {
+        let lab = TestEnv::with(setting);
+        // A shell's child is not its program at once.
+        let children = "for i in 1 2; do sleep $N & until grep -q sleep /proc/$!/comm; do :; done; done
+            echo ready >$QUELL_TEST_READY";
+        for (rest, root_exits) in [("exit 7", true), ("wait", false)] {
+            let what = format!("{setting}, {rest}");
+            let job = lab
+                .start()
+                .args(["--until", "tree", "--contain", setting.contain.word()])
+                .script(&format!("{children}; {rest}"))
+                .begin();
+            if root_exits {
+                assert!(eventually(PATIENCE, || job.events().contains(&"root_exited".into())), "{what}");
+            }
+            let root = job.process("root").expect("a root").pid;
+            assert!(job.process("keeper").expect("a keeper").signal("KILL"));
+            assert!(job.wait_over(PATIENCE), "{what}");
+            let receipt = job.receipt().expect("a receipt");
+            let members = receipt["members"].as_array().cloned().unwrap_or_default();
+            // With its keeper a PID namespace ends. The keeper reports members when the root exits, and no process sees them
+            // later.
+            let all_known = root_exits || setting.contain != Contain::Pidns;
+            assert!(members.len() == 3 || !all_known, "{what}: {receipt:#}");
+            let id = &receipt["root"]["id"];
+            // In a PID namespace the record names its init.
+            assert!(
+                id["pid"] == root || setting.contain == Contain::Pidns && id.is_object(),
+                "{what}: {receipt:#}"
+            );
+            let of_root = members.iter().find(|member| member["pid"] == id["pid"]).expect("the root");
+            let died = if root_exits { "exited" } else { "killed" };
+            assert_eq!(of_root["fate"], died, "{what}: {receipt:#}");
+            for other in members.iter().filter(|member| member["pid"] != id["pid"]) {
+                let command = other["command"].as_str().unwrap_or_default();
+                assert!(command.starts_with("sleep") || !all_known, "{what}: {receipt:#}");
+                assert_eq!(other["fate"], "killed", "{what}: {receipt:#}");
+            }
+            let kind = if root_exits { "exited" } else { "signaled" };
+            assert_eq!(receipt["root"]["outcome"]["kind"], kind, "{what}: {receipt:#}");
+            let steps = receipt["steps"].as_array().cloned().unwrap_or_default();
+            let place = |kind: &str| steps.iter().position(|step| step["step"] == kind);
+            let (exited, killed) = (place("root_exited").expect("an exit"), place("kill").expect("a kill"));
+            assert_eq!(exited < killed, root_exits, "{what}: {receipt:#}");
+            let tree = lab.quell("tree").args([&job.id]).finish().stdout;
+            assert!(tree.contains(&format!("{} process", members.len())), "{what}: {tree}");
+        }
+    }
+}

@@ -112,7 +112,7 @@ fn a_client_of_another_user_is_not_heard() {
     assert_eq!(job.state(), "running");
     // Root may: the same words by the same program.
     let out = Command::new("perl").args(["-e", script]).arg(&socket).output().expect("perl");
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n\"heard\"\n", "{out:?}");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n\"accepted\"\n", "{out:?}");
     assert!(job.wait_over(PATIENCE));
 }
 
@@ -171,7 +171,7 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
     held.extend((0..20).map(|_| {
         let mut deaf = connect();
         deaf.set_nonblocking(true).expect("nonblocking");
-        while deaf.write(b"\"look\"\n").is_ok() {}
+        while deaf.write(b"\"list_members\"\n").is_ok() {}
         deaf
     }));
     // A line of 100 MB is cut off long before its end.

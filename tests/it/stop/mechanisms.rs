@@ -63,7 +63,7 @@ fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
 }
 
 #[test]
-fn the_audit_kills_a_marked_process_outside_the_tree() {
+fn the_marker_search_kills_a_process_outside_the_tree() {
     let me = TestEnv::as_me().user();
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
         let lab = TestEnv::as_me();
@@ -83,9 +83,9 @@ fn the_audit_kills_a_marked_process_outside_the_tree() {
     }
 }
 
-/// The keepers of a background job are elsewhere; it is looked for strays where the job was started.
+/// The keepers of a background job are elsewhere; the search looks where the job was started.
 #[test]
-fn the_audit_of_a_background_job_looks_where_it_was_started() {
+fn the_marker_search_of_a_background_job_looks_where_it_was_started() {
     let lab = TestEnv::as_me();
     let job = lab.start().args(["--grace", "300ms"]).actor("tree", None).begin();
     let mut marked = marked(&lab);
@@ -95,7 +95,10 @@ fn the_audit_of_a_background_job_looks_where_it_was_started() {
         let there = cgroup_of(keeper.pid);
         assert!(there != here && there.contains("/quell-keepers\n"), "here {here}, its keeper {there}");
     } else {
-        skip("the_audit_of_a_background_job_looks_where_it_was_started (elsewhere)", "no cgroup can be made");
+        skip(
+            "the_marker_search_of_a_background_job_looks_where_it_was_started (elsewhere)",
+            "no cgroup can be made",
+        );
     }
     assert_eq!(job.stop(&[]).code(), Some(0));
     let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());

@@ -110,7 +110,18 @@ fn what_can_not_be_used_is_one_clear_line() {
     fs::remove_file(file).expect("rm");
     let done = show(&lab).env("QUELL_STOP_GRACE", "soon").finish();
     one_clear_line(&done, 2);
-    assert!(done.stderr.starts_with("quell: QUELL_STOP_GRACE: `soon` is no duration"), "{}", done.stderr);
+    assert!(done.stderr.starts_with("quell: QUELL_STOP_GRACE: invalid duration \"soon\""), "{}", done.stderr);
+}
+
+#[test]
+fn a_duration_without_a_unit_is_in_seconds_and_shown_with_its_unit() {
+    let lab = TestEnv::as_me();
+    lab.write("quell.toml", "[stop]\nverify = \"20\"\n");
+    let done = show(&lab).env("QUELL_STOP_GRACE", "5").finish();
+    for row in [["stop.grace", "5s"], ["stop.verify", "20s"], ["start.restart_limit", "10"]] {
+        let shown = done.stdout.lines().any(|line| line.split_whitespace().take(2).eq(row));
+        assert!(shown, "{row:?}: {}", done.stdout);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use quell_tests::{host::User, jobs::Background, run::PATIENCE, test_env::TestEnv
 use serde_json::Value;
 
 use crate::cli::bad_input::one_clear_line;
+use crate::test_verb::audit;
 use crate::verbs::list::multiply;
 
 fn ended<'l>(lab: &'l TestEnv, count: usize) -> Vec<Background<'l>> {
@@ -195,6 +196,11 @@ fn start_tidies_up_once_an_hour_and_says_nothing() {
     let done = begin().finish();
     assert_eq!((done.stdout.lines().count(), done.stderr.as_str(), there()), (1, "", 0));
     assert_eq!(lab.ids("live").len(), 3, "live jobs stay");
+    stamp(&lab, hours);
+    let _third = begin().begin();
+    let lines: Vec<Value> = audit(&lab).into_iter().filter(|line| line["verb"] == "gc").collect();
+    assert_eq!(lines.len(), 1, "a line for the one that removed something: {lines:#?}");
+    assert_eq!((&lines[0]["kind"], &lines[0]["result"]["removed"]), (&"act".into(), &2.into()), "{lines:#?}");
     let _ = lab.quell("stop").args(["--all", "--now"]).finish();
 }
 

@@ -108,7 +108,8 @@ fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_signal_is_not_sent() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stdout.ends_with("HUP sent to 1 process\n"), "{}", done.stdout);
     assert!(eventually(PATIENCE, || job.output("stdout").contains("hup")));
-    for (word, says) in [("TREM", "did you mean TERM?"), ("99", "is no signal"), ("KILLALL", "is no signal")]
+    for (word, says) in
+        [("TREM", "did you mean TERM?"), ("99", "is not a signal"), ("KILLALL", "is not a signal")]
     {
         let done = to(&lab, "signal", &job, &[word]);
         assert_eq!(done.code(), Some(2), "{word}");

@@ -1,5 +1,5 @@
 //! What a program has written, on its way to a terminal: text and colours pass, everything else that a terminal would obey
-//! does not.
+//! does not. Text that blinks or is hidden is shown as plain text.
 
 use quell::binary::{is_unsafe, push_escape};
 
@@ -76,8 +76,12 @@ impl ControlFilter {
             (State::Control, 0x20..=0x3f) => self.held.push(byte),
             (State::Control, 0x40..=0x7e) => {
                 let plain = self.held.iter().all(|byte| byte.is_ascii_digit() || b";:".contains(byte));
-                if byte == b'm' && plain && self.held.len() <= LONGEST {
-                    passed.extend([b"\x1b[", self.held.as_slice(), b"m"].concat());
+                if byte == b'm'
+                    && plain
+                    && self.held.len() <= LONGEST
+                    && let Some(kept) = without_blink_and_conceal(&self.held)
+                {
+                    passed.extend([b"\x1b[", kept.as_slice(), b"m"].concat());
                     self.coloured = true;
                 }
                 self.begin_text();
@@ -124,6 +128,36 @@ impl ControlFilter {
     }
 }
 
+/// The parameters of a colour without those for blinking (5, 6) and hidden text (8). None if nothing else was there: an empty
+/// list would be a reset.
+fn without_blink_and_conceal(parameters: &[u8]) -> Option<Vec<u8>> {
+    let all: Vec<&[u8]> = parameters.split(|byte| *byte == b';').collect();
+    let (mut left, mut kept) = (all.as_slice(), Vec::new());
+    while let Some((&parameter, rest)) = left.split_first() {
+        // `38;5;N` and `38;2;R;G;B` are one colour each. With colons, a colour is one parameter.
+        let arguments = match (parameter, rest) {
+            (b"38" | b"48" | b"58", [b"5", _, ..]) => 2,
+            (b"38" | b"48" | b"58", [b"2", _, _, _, ..]) => 4,
+            _ => 0,
+        };
+        let (colour, others) = rest.split_at(arguments);
+        match number(parameter) {
+            5 | 6 | 8 => {}
+            // Without its arguments: a terminal might take the next parameter for itself.
+            38 | 48 | 58 if colour.is_empty() && !parameter.contains(&b':') => {}
+            _ => kept.extend([&[parameter], colour].concat()),
+        }
+        left = others;
+    }
+    (!kept.is_empty()).then(|| kept.join(&b';'))
+}
+
+/// The number at the beginning of a parameter, before its subparameters. An empty one is 0.
+fn number(parameter: &[u8]) -> u32 {
+    let digits = parameter.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+}
+
 fn show(c: char, passed: &mut Vec<u8>) {
     let mut text = String::new();
     if is_unsafe(c) {
@@ -153,6 +187,35 @@ mod tests {
             assert_eq!(passed(text.as_bytes()), text);
         }
         assert_eq!(passed(b"a\r\nb\n"), "a\nb\n");
+    }
+
+    #[test]
+    fn text_can_not_blink_or_be_hidden() {
+        for (given, parameters) in [
+            ("8", None),
+            ("5", None),
+            ("6;5;08", None),
+            ("8:1", None),
+            ("1;8;31", Some("1;31")),
+            ("0;5", Some("0")),
+            (";8", Some("")),
+            ("31;8:2;1", Some("31;1")),
+            ("38;5;8", Some("38;5;8")),
+            ("48;5;5;8;1", Some("48;5;5;1")),
+            ("38;2;8;5;6;8;4", Some("38;2;8;5;6;4")),
+            ("58;5;6", Some("58;5;6")),
+            ("38:5:8", Some("38:5:8")),
+            ("38:2::5:6:8;8", Some("38:2::5:6:8")),
+            ("48;8", None),
+            ("38;5", None),
+            ("38;1;5:8;8", Some("1")),
+            ("28;25", Some("28;25")),
+            ("4:3", Some("4:3")),
+            ("", Some("")),
+        ] {
+            let shown = parameters.map(|kept| format!("\x1b[{kept}m")).unwrap_or_default();
+            assert_eq!(passed(format!("a\x1b[{given}mb").as_bytes()), format!("a{shown}b"), "{given:?}");
+        }
     }
 
     #[test]

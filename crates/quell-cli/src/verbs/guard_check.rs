@@ -8,6 +8,7 @@ use quell::{Environment, Error, JobId, Quell};
 use quell_guard::{Guard, Permit, Verb, decide_verb};
 
 use crate::args::{CliCommand, StopArgs};
+use crate::output;
 
 /// What is set here. Read once: the gate and the verb behind it go by the same words.
 pub fn settings() -> Result<&'static Loaded, Error> {
@@ -34,11 +35,25 @@ pub fn permit() -> Option<&'static Permit> {
 
 /// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
 pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<(), Error> {
+    // These decide with all that they know of what is meant, if the policy can be read.
+    let decides = matches!(verb, CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_));
+    if decides && settings().is_ok() {
+        return Ok(());
+    }
     if let Some((name, target)) = name(verb) {
         let permit = ask(verb, name, target, job)?;
+        for warning in permit.warnings() {
+            output::to_stderr(&format!("quell: {warning}\n"));
+        }
         PERMIT.get_or_init(|| permit);
     }
     Ok(())
+}
+
+/// What to do about a policy that does not allow `verb`.
+pub fn hint_if_refused(verb: Verb) -> Option<String> {
+    let decision = decide_verb(&settings().ok()?.config.guard, verb);
+    (!decision.allowed).then_some(decision.hint)
 }
 
 fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Result<Permit, Error> {
@@ -52,13 +67,16 @@ fn ask(verb: &CliCommand, name: Verb, target: String, job: Option<JobId>) -> Res
     }
     let mask = settings().map(|loaded| loaded.config.mask()).unwrap_or_default();
     let is_run = matches!(verb, CliCommand::Run(_));
-    let refuses_run = is_run && policy.as_ref().is_ok_and(|policy| !decide_verb(policy, Verb::Run).allowed);
+    let refuses_run = is_run && !policy.as_ref().is_ok_and(|policy| decide_verb(policy, Verb::Run).allowed);
     let home = quell::binary::Home::find();
     // A run without a record has no line in the audit log either, unless it is refused.
     let unrecorded = matches!(verb, CliCommand::Run(args) if args.no_record) && !refuses_run;
     let home = home.filter(|_| !unrecorded);
     let reason = match verb {
+        CliCommand::Kill(args) => args.reason.clone(),
+        CliCommand::Service(args) => args.reason.clone(),
         CliCommand::Stop(args) => args.reason.clone(),
+        CliCommand::Test(args) => args.reason.clone(),
         _ => None,
     };
     quell::binary::permit(policy, home.as_ref(), AccessRequest { verb: name, target, reason, job, mask })
@@ -79,7 +97,7 @@ fn selected(args: &StopArgs) -> String {
     args.jobs.iter().cloned().chain(tags).chain(session).chain(all).collect::<Vec<_>>().join(" ")
 }
 
-/// Its name, and what it is about; none for what quell calls itself and for what asks the gate with all it knows.
+/// Its name, and what it is about; none for what quell calls itself.
 fn name(verb: &CliCommand) -> Option<(Verb, String)> {
     let jobs = |jobs: &[String]| jobs.join(" ");
     Some(match verb {
@@ -105,8 +123,9 @@ fn name(verb: &CliCommand) -> Option<(Verb, String)> {
         CliCommand::Completions(_) => (Verb::Completions, String::new()),
         CliCommand::Man(args) => (Verb::Man, args.dir.display().to_string()),
         CliCommand::Guard(_) => (Verb::Guard, String::new()),
-        // They decide with all that they know of what is meant.
-        CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_) => return None,
+        CliCommand::Kill(args) => (Verb::Kill, args.pid.clone()),
+        CliCommand::Service(args) => (args.action.verb().verb(), args.name.clone()),
+        CliCommand::Test(args) => (Verb::Test, program(&args.command)),
         // They ask the gate about what they read.
         CliCommand::Keep | CliCommand::Tell => return None,
         #[cfg(feature = "faults")]

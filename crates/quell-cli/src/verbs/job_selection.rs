@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use quell::binary::JobInternals;
 use quell::{Error, Job, JobState, Quell, TagFilter};
 
+use crate::errors;
 use crate::output;
 use crate::render;
 
@@ -48,7 +49,8 @@ pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
 
 /// Says why the stop of a lost job was not finished.
 pub fn tell_unfinished(error: &Error) {
-    output::to_stderr(&format!("quell: {}\n", render::printable(&error.to_string())));
+    let [error, hint] = [error.to_string(), errors::hint(error)].map(|text| render::printable(&text));
+    output::to_stderr(&format!("quell: {error} ({hint})\n"));
 }
 
 /// Says that the stop of a lost job was finished.

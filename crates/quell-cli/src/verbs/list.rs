@@ -20,9 +20,9 @@ pub fn list(args: &ListArgs) -> ExitCode {
     });
     let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
         finished.into_iter().for_each(job_selection::tell_finished);
-        let failures = failed.iter().map(|error| error.to_string());
-        for warning in failures.chain(listing.warnings.iter().cloned()) {
-            output::to_stderr(&format!("quell: {}\n", render::printable(&warning)));
+        failed.iter().for_each(job_selection::tell_unfinished);
+        for warning in &listing.warnings {
+            output::to_stderr(&format!("quell: {}\n", render::printable(warning)));
         }
         let unproven = !failed.is_empty() || listing.jobs.iter().any(JobView::is_not_proven_dead);
         let code = if unproven { exit::NOT_PROVEN_DEAD } else { 0 };

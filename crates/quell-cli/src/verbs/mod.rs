@@ -30,11 +30,12 @@ mod tree;
 mod wait;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use quell::binary::{Home, QuellInternals};
+use quell::binary::{EventLog, Home, QuellInternals};
 use quell::{Error, Quell};
 use serde::Serialize;
 
@@ -55,12 +56,17 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
     {
         output::hide(loaded.config.mask());
     }
-    let logged = match quell::binary::log_to_variable(called) {
+    let log = match EventLog::from_variable() {
         // Their caller has looked at it, and they have nowhere to say it.
-        Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(()),
-        logged => logged,
+        Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(None),
+        log => log,
     };
-    if let Err(error) = logged.and_then(|()| guard_check::admit(&verb, job)) {
+    // What is refused writes nothing to the log.
+    let admitted = log.and_then(|log| {
+        guard_check::admit(&verb, job)?;
+        log.map_or(Ok(()), |log| log.begin(&called()))
+    });
+    if let Err(error) = admitted {
         // The codes of `run` are those of its command.
         let (code, body) = match (&verb, &error) {
             (CliCommand::Run(_), Error::Start(error)) => (exit::FAILED, errors::of_run(error).1),
@@ -94,8 +100,10 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Sweep(args) => sweep::sweep(&args),
         CliCommand::Service(args) => service::service(&args),
         CliCommand::Config(args) => config::config(&args),
-        CliCommand::Keep => quell::binary::keeper_main(quell_test::judge_request),
-        CliCommand::Tell => quell::binary::notify_hooks_main(),
+        CliCommand::Keep => {
+            quell::binary::keeper_main(quell_test::judge_request).unwrap_or_else(|error| no_request(&error))
+        }
+        CliCommand::Tell => quell::binary::notify_hooks_main().unwrap_or_else(|error| no_request(&error)),
         #[cfg(feature = "faults")]
         CliCommand::Points => {
             let lines = quell::binary::fault_names().into_iter().map(|name| name + "\n");
@@ -104,6 +112,13 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Run(args) => crate::verbs::run::run(args.0, job),
         CliCommand::Doctor(args) => crate::verbs::doctor::doctor(&args),
     }
+}
+
+/// Says that a role in which quell executes itself got no request.
+fn no_request(error: &io::Error) -> ExitCode {
+    let message = format!("can't read a request from standard input: {error}");
+    let hint = "quell itself calls this; `quell start` starts a job";
+    output::fail(&called(), false, exit::USAGE, &errors::said("bad_value", message, hint))
 }
 
 /// The verb as it was called.
@@ -136,12 +151,15 @@ fn envelope(verb: &str, data: &impl Serialize) -> String {
 const AT_ONCE: usize = 64;
 
 /// Does the same with many jobs, some of them at a time, and shows what became of each to `each`, in their order and as soon
-/// as it is known. Where there can be no threads, one after the other.
+/// as it is known. Where there can be no threads, one after the other. A single one needs none.
 fn at_once<T: Send>(
     jobs: &[quell::Job],
     act: impl Fn(&quell::Job) -> Result<T, Error> + Sync,
     mut each: impl FnMut(&quell::Job, Result<T, Error>),
 ) {
+    if let [job] = jobs {
+        return each(job, act(job));
+    }
     let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
     let work = |tell: mpsc::Sender<(usize, Result<T, Error>)>| {
         while let at = next.fetch_add(1, Ordering::Relaxed)

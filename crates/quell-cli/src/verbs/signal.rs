@@ -19,7 +19,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
         Ok((job, sent))
     });
     match sent {
-        Ok((job, 0)) => output::fail("signal", args.json, exit::NO, &reached_nobody(args, &job)),
+        Ok((job, 0)) => output::fail("signal", args.json, exit::NO, &reached_none(args, &job)),
         Ok((job, sent)) => {
             let text = if args.json {
                 let data = SignalAnswer { id: job.id(), signal: args.signal, tree: args.tree, sent };
@@ -34,7 +34,7 @@ pub fn signal(args: &SignalArgs) -> ExitCode {
     }
 }
 
-fn reached_nobody(args: &SignalArgs, job: &Job) -> ErrorBody {
+fn reached_none(args: &SignalArgs, job: &Job) -> ErrorBody {
     let (why, hint) = if args.tree {
         ("no process of the tree could be signaled", format!("see `quell tree {}`", job.id()))
     } else {

@@ -133,7 +133,7 @@ fn outcome(outcome: &RootOutcome) -> String {
             format!("SIG{signal}{}", if *core { ", a core was dumped" } else { "" })
         }
         RootOutcome::NotStarted { reason } => format!("it never ran: {}", printable(reason)),
-        RootOutcome::Unknown => "nobody could learn it".into(),
+        RootOutcome::Unknown => "unknown".into(),
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{StartError, StartMessage, StartReply};
 
 const STANDBY_NAME: &str = "quell-standby";
 
-/// With fewer descriptors a keeper can't serve its clients, and ask and count a tree one process at a time.
+/// With fewer descriptors a keeper can't serve its clients and stop a tree at the same time.
 const DESCRIPTORS: u64 = 48;
 
 /// The exit code of a request that the guard refuses.
@@ -56,27 +56,31 @@ pub struct BackgroundSetup {
 /// JSON, and the reply goes back. Its standard output is what the job reads, if that was given.
 ///
 /// Before: this process was executed for nothing else, and has one thread. `admit` decides whether the request may be
-/// carried out, or gives the reply: any process can execute this one with a request of its own.
+/// carried out, or gives the reply: any process can execute this one with a request of its own. An error means that there is no
+/// request to be read.
 pub fn keeper_main(
     admit: impl FnOnce(StartMessage, OwnedFd) -> Result<(StartMessage, OwnedFd), StartReply>,
-) -> ExitCode {
+) -> io::Result<ExitCode> {
     let inherited = quell_sys::inherited_descriptors();
     let taken = (quell_sys::take_descriptor(0), quell_sys::take_descriptor(1));
     // A background job must not keep the caller's pipes open.
     quell_sys::close_inherited(&inherited);
-    let _ = quell_sys::redirect_to_null(true, true, true);
-    let (Ok(socket), Ok(stdin)) = taken else { return ExitCode::FAILURE };
+    let (socket, stdin) = (taken.0?, taken.1?);
     // Read as a file: a request that does not come from a socket has to pass the guard too.
     let socket = std::fs::File::from(socket);
     let mut text = String::new();
-    let read = BufReader::new(&socket).read_line(&mut text);
+    BufReader::new(&socket).read_line(&mut text)?;
     let starter = UnixStream::from(OwnedFd::from(socket));
-    let message = match read.map(|_| serde_json::from_str::<StartMessage>(&text)) {
-        Ok(Ok(message)) => message,
-        // It was called by hand, or its caller died while it sent the request.
-        Ok(Err(_)) | Err(_) => return ExitCode::FAILURE,
-    };
-    let (StartMessage { home, request }, stdin) = match admit(message, stdin) {
+    // This fails if it was called by hand, or if its caller died while it sent the request.
+    let message: StartMessage = serde_json::from_str(&text)?;
+    // Not before: an error so far is printed.
+    let _ = quell_sys::redirect_to_null(true, true, true);
+    Ok(become_standby(admit(message, stdin), starter))
+}
+
+/// Becomes the standby of the job that was admitted, or replies why it was not.
+fn become_standby(admitted: Result<(StartMessage, OwnedFd), StartReply>, starter: UnixStream) -> ExitCode {
+    let (StartMessage { home, request }, stdin) = match admitted {
         Ok(admitted) => admitted,
         Err(answer) => {
             reply(&mut { starter }, &answer);
@@ -88,9 +92,9 @@ pub fn keeper_main(
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
     let fork = || if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
-    // The caller may live long and may not collect its children, so this process exits soon.
-    // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
-    // waits for that.
+    // The caller may live long and may not reap its children, so this process exits soon. But until the standby has its lock,
+    // it looks like an orphan of another job (`possible_members.rs` of quell-contain). So this process adopts it, and waits for
+    // the lock.
     let forked =
         quell_sys::set_subreaper().and_then(|()| quell_sys::pipe()).and_then(|pipe| Ok((pipe, fork()?)));
     let (recording, keeper_cgroup) = match forked {
@@ -119,7 +123,7 @@ pub fn keeper_main(
     }
 }
 
-/// Answers the caller. If it is gone, it needs no answer.
+/// Answers the caller. If it is gone, no answer is needed.
 pub fn reply(starter: &mut UnixStream, reply: &StartReply) {
     if let Ok(mut bytes) = serde_json::to_vec(reply) {
         bytes.push(b'\n');
@@ -295,7 +299,7 @@ fn prepare_keeper(
     Ok((signals, Host { control, output: Some(output), backoff, ..Host::default() }))
 }
 
-/// The next run, and why it can't begin, if it can't.
+/// The next run. If it can't begin, the second value says why.
 fn new_run(
     job: &SupervisedJob,
     number: u32,
@@ -304,13 +308,13 @@ fn new_run(
 ) -> (Run, Option<StartError>) {
     let (containment, failure) = match job.acquire(base) {
         Ok(containment) => (containment, None),
-        Err(failure) => (Containment::nothing(job.spec.id, &job.spec.marker), Some(failure)),
+        Err(failure) => (Containment::empty(job.spec.id, &job.spec.marker), Some(failure)),
     };
     fault_point(FaultPoint::PlaceAcquired);
     (Run::new(number, Lifecycle::new(job.rules), containment, evidence), failure)
 }
 
-/// The standard streams of the next run. The program's input is open as long as the second part lives.
+/// The standard streams of the next run. The program's input stays open as long as the second value.
 fn open_stdio(
     supervisor: &mut Supervisor,
     rules: &Background,
@@ -323,7 +327,7 @@ fn open_stdio(
     };
     let output = pipes.for_program();
     if let Some(master) = pipes.terminal() {
-        host.input = ProgramInput::open(master.try_clone().map_err(other)?, true).map_err(other)?;
+        host.input = ProgramInput::open(quell_sys::duplicate(master).map_err(other)?, true).map_err(other)?;
         let stdio = ChildStdio { descriptors: [output[0]; 3], terminal: true };
         return Ok((stdio, quell_sys::null().map_err(other)?));
     }
@@ -335,12 +339,12 @@ fn open_stdio(
         }
         Stdin::File(file) => {
             let first = supervisor.run.number == 1;
-            let read = if first { stdin.try_clone() } else { quell_sys::open_to_read(file) };
+            let read = if first { quell_sys::duplicate(stdin) } else { quell_sys::open_to_read(file) };
             let read = read.map_err(other)?;
             host.input = ProgramInput::from_file(&read).map_err(other)?;
             read
         }
-        Stdin::Null | Stdin::Inherited => stdin.try_clone().map_err(other)?,
+        Stdin::Null | Stdin::Inherited => quell_sys::duplicate(stdin).map_err(other)?,
     };
     let stdio = ChildStdio { descriptors: [input.as_raw_fd(), output[0], output[1]], terminal: false };
     Ok((stdio, input))

@@ -59,6 +59,8 @@ pub enum KeeperEvent {
         /// In a PID namespace: the root below that init.
         inner: Option<ProcId>,
         cgroup: Option<PathBuf>,
+        /// The root as a member of the job.
+        member: Option<Member>,
     },
     /// The job could not be started, and nothing of it is left.
     Failed(StartError),

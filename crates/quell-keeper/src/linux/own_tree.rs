@@ -1,4 +1,4 @@
-//! The keeper's own tree, as the stop engine sees it: what it asks for is done here and becomes evidence, record and history.
+//! The keeper's own tree, as the stop engine uses it: each step is carried out here, and becomes evidence, record and history.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use quell_core::{AskScope, Count, EventKind, ProcId, RootOutcome, Signal, Step, 
 
 use super::engine::{REST, Supervisor};
 
-/// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no event tells
-/// of that. The exits of dying processes end the wait, not this time.
+/// How often a kill is repeated if no event asks for it: before Linux 6.14 a cgroup kill could miss a fork, and no event
+/// reports that. Usually the exits of dying processes end the wait first.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 impl Supervisor {
@@ -21,7 +21,7 @@ impl Supervisor {
 
     /// What has outlived the root was waited for, and is to be stopped now: from here on it is a leak.
     pub(super) fn note_leftovers(&mut self) {
-        let left = self.run.containment.look();
+        let left = self.run.containment.note_living();
         let members = left.len();
         if members > 0 {
             self.note_left(left);
@@ -88,7 +88,7 @@ impl Tree for Supervisor {
 
     fn outlived(&mut self) {
         if self.run.evidence.left.is_empty() {
-            let left = self.run.containment.look();
+            let left = self.run.containment.note_living();
             self.note_left(left);
             if self.job.rules.until == Until::Root {
                 let members = self.run.evidence.left.len();
@@ -100,7 +100,7 @@ impl Tree for Supervisor {
     fn killing(&mut self) {
         let life = &self.run.engine.life;
         let ran = !matches!(life.root(), Some(RootOutcome::NotStarted { .. }));
-        // A process that takes over may find that no member is left to kill.
+        // A process that takes over may find no member left to kill.
         if self.has_events()
             && ran
             && !self.run.kill_reported

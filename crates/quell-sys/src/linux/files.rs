@@ -1,14 +1,18 @@
 //! Files that may be a trap: a link to another place, a fifo that never opens, a file of another user, a file that fills the
 //! memory. And sockets on which nothing accepts connections.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -37,31 +41,35 @@ pub fn is_trusted(found: &Metadata) -> bool {
 /// Opens one of quell's own files: a regular one, of this user's or root's, at this very place. Never waits, whatever is
 /// there, and follows no link in the last part of `path`. What is checked is what is opened, not its name.
 pub fn open_private(path: &Path, to: OpenMode) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    match to {
-        OpenMode::Read => options.read(true),
-        OpenMode::Change => options.read(true).write(true),
-        OpenMode::Extend => options.read(true).append(true),
-        OpenMode::Append => options.read(true).append(true).create(true).mode(0o600),
+    open_private_found(path, to).map(|(file, _)| file)
+}
+
+/// The same, with the metadata that was checked.
+pub fn open_private_found(path: &Path, to: OpenMode) -> io::Result<(File, Metadata)> {
+    let flags = match to {
+        OpenMode::Read => OFlags::RDONLY,
+        OpenMode::Change => OFlags::RDWR,
+        OpenMode::Extend => OFlags::RDWR | OFlags::APPEND,
+        OpenMode::Append => OFlags::RDWR | OFlags::APPEND | OFlags::CREATE,
     };
     // A path that is not a regular file counts as a damaged file, so that callers which can do without it go on.
     let no_file = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-    options.custom_flags(libc::O_NOFOLLOW | OPEN_NONBLOCK);
-    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = open(path, flags).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => no_file("it is a link, which quell never makes there"),
         // A fifo without a reader, or a socket.
-        Some(libc::ENXIO) => no_file("it is no regular file"),
+        Some(libc::ENXIO) => no_file("it is not a regular file"),
         _ => error,
     })?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(no_file("it is no regular file"));
+        return Err(no_file("it is not a regular file"));
     }
     if !is_trusted(&found) {
         let why = format!("it belongs to another user (uid {})", found.uid());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    Ok(file)
+    Ok((file, found))
 }
 
 /// All of one of quell's own files, if that is at most `most` bytes.
@@ -75,10 +83,47 @@ pub fn read_private(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens one of the kernel's own files. Not by the C library: musl's `open` is two system calls.
+/// Opens a file, closed on exec; one that is made is for this user alone. Not by the C library: musl's `open` is two system
+/// calls.
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))?.into())
+}
+
+/// Opens a directory, and not a link to one.
+pub fn open_dir(path: &Path) -> io::Result<File> {
+    open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY)
+}
+
+/// Makes a file for this user alone, to read and write it. Fails if there is anything at `path`.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+}
+
+/// The names in the directory at `path`.
+pub fn names_in(path: &Path) -> io::Result<Vec<OsString>> {
+    names_of(open(path, OFlags::RDONLY | OFlags::DIRECTORY)?)
+}
+
+/// The names in a directory that was just opened. Not by the C library: musl's takes memory from a heap of its own, which
+/// costs more system calls than the reading.
+pub fn names_of(dir: impl AsFd) -> io::Result<Vec<OsString>> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(dir, &mut buffer);
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if ![&b"."[..], b".."].contains(&name) {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Opens one of the kernel's own files.
 pub(super) fn open_kernels(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
+    open(path, OFlags::RDONLY)
 }
 
 /// Reads a whole file whose size is not known beforehand, such as those in /proc, in one read where possible.
@@ -114,17 +159,17 @@ pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream>
 /// Why this program has more rights than its caller, if it has. Then the caller's environment, files and arguments would
 /// control rights that the caller does not have.
 pub fn raised_rights() -> Option<&'static str> {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    if getuid() != geteuid() {
+    // SAFETY: reads a word that the kernel gave to this process at its exec.
+    let at_exec = |word| unsafe { libc::getauxval(word) };
+    if at_exec(libc::AT_UID) != at_exec(libc::AT_EUID) {
         return Some("set-user-id");
     }
-    if getgid() != getegid() {
+    if at_exec(libc::AT_GID) != at_exec(libc::AT_EGID) {
         return Some("set-group-id");
     }
-    // SAFETY: reads a word that the kernel gave to this process at its exec.
-    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let secure = at_exec(libc::AT_SECURE) != 0;
     // A security module may ask for the same care without any more rights.
-    (secure && !getuid().is_root() && has_capabilities()).then_some("file capabilities")
+    (secure && at_exec(libc::AT_UID) != 0 && has_capabilities()).then_some("file capabilities")
 }
 
 fn has_capabilities() -> bool {

@@ -1,9 +1,8 @@
 //! The host: clocks, chance, users, limits and waiting.
 
-use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,6 +38,7 @@ pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<V
         let left = deadline.saturating_duration_since(Instant::now());
         Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
     });
+    let _dropped = super::memory::drop_code_pages();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
@@ -60,7 +60,8 @@ pub fn unix_ms() -> u64 {
 
 /// How many clock ticks /proc counts in a second.
 pub fn ticks_per_second() -> u64 {
-    rustix::param::clock_ticks_per_second()
+    // SAFETY: asks the C library for a number. rustix would ask the kernel.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.try_into().unwrap_or(100)
 }
 
 /// The size of a page of memory.
@@ -76,28 +77,26 @@ pub fn collected_ticks() -> u64 {
 
 /// How long this boot has lasted, in the clock ticks of [`Stat::start`](super::Stat::start).
 pub fn ticks_since_boot() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let per_second = rustix::param::clock_ticks_per_second();
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills the struct. The C library has the kernel's code for it at hand; rustix would ask where it is.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    let per_second = ticks_per_second();
     let shown = now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000;
     shown.saturating_add_signed(-super::procfs::time_shift())
 }
 
 /// How many seconds ago something started, by its start time as /proc gives it.
 pub fn seconds_since(start: u64) -> f64 {
-    let per_second = rustix::param::clock_ticks_per_second();
-    ticks_since_boot().saturating_sub(start) as f64 / per_second as f64
+    ticks_since_boot().saturating_sub(start) as f64 / ticks_per_second() as f64
 }
 
 /// The id of this boot; empty where /proc doesn't tell.
 pub fn boot_id() -> String {
     static BOOT: OnceLock<String> = OnceLock::new();
-    let read = || super::read_text(Path::new("/proc/sys/kernel/random/boot_id"));
     match BOOT.get() {
         Some(known) => known.clone(),
         // What could not be read is tried again.
-        None => {
-            read().map_or_else(|_| String::new(), |text| BOOT.get_or_init(|| text.trim().to_owned()).clone())
-        }
+        None => super::procfs::boot_id().map_or_else(String::new, |id| BOOT.get_or_init(|| id).clone()),
     }
 }
 
@@ -107,7 +106,7 @@ pub fn kernel_release() -> String {
 }
 
 fn passwd_field(uid: u32, field: usize) -> Option<String> {
-    let passwd = fs::read_to_string("/etc/passwd").ok()?;
+    let passwd = super::read_text("/etc/passwd".as_ref()).ok()?;
     let line = passwd.lines().find(|line| line.split(':').nth(2).is_some_and(|id| id.parse() == Ok(uid)))?;
     line.split(':').nth(field).map(str::to_owned)
 }
@@ -119,7 +118,7 @@ pub fn user_name(uid: u32) -> Option<String> {
 
 /// Whether /etc/passwd has a user of this name.
 pub fn is_user(name: &str) -> bool {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let passwd = super::read_text("/etc/passwd".as_ref()).unwrap_or_default();
     passwd.lines().any(|line| line.split(':').next() == Some(name))
 }
 
@@ -128,14 +127,15 @@ pub fn own_home() -> Option<PathBuf> {
     passwd_field(super::uid(), 5).filter(|home| home.starts_with('/')).map(PathBuf::from)
 }
 
-/// Raises this process's soft limit of open files to its hard one. Returns the soft limit from before the first raise, also
-/// in a child that was forked after it: the program should get that one.
+/// Raises this process's soft limit of open files to its hard one, once. Returns the soft limit from before, if that is another
+/// one, also in a child that was forked after it: the program should get that one.
 pub fn raise_open_files() -> Option<u64> {
     static SOFT: OnceLock<Option<u64>> = OnceLock::new();
-    let limit = getrlimit(Resource::Nofile);
-    let soft = *SOFT.get_or_init(|| limit.current);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).ok()?;
-    soft
+    *SOFT.get_or_init(|| {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let raise = || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+        current.filter(|_| current != maximum && raise())
+    })
 }
 
 /// Fails if this process may not have `count` files open, even with its limit raised.

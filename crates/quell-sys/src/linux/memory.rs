@@ -1,13 +1,36 @@
 //! The memory of a process that waits for a long time.
 
-/// Lets go of the pages of the program's own file that this process has looked at: its code and its constants. They stay in
-/// the kernel's cache, and those that are needed again are mapped again; a keeper that waits needs a tenth of them.
-pub fn drop_code_pages() {
-    #[cfg(target_pointer_width = "64")]
-    for (start, length) in segments() {
-        // SAFETY: these are private mappings of a file that nothing has written to: what is read there later is the same.
-        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static DUE: AtomicBool = AtomicBool::new(false);
+
+/// Lets the next wait ([`poll_until`](super::poll_until)) begin with [`drop_code_pages`]. Not now: the code between here and
+/// the wait would be mapped again.
+pub fn drop_code_pages_in_wait() {
+    DUE.store(true, Ordering::Relaxed);
+}
+
+/// Lets go of the pages of the program's own file that this process has looked at, if that is due: its code and its constants.
+/// They stay in the kernel's cache, and those that are needed again are mapped again.
+///
+/// The result is to be dropped after the wait: that needs code too.
+#[must_use]
+pub(super) fn drop_code_pages() -> Vec<(usize, usize)> {
+    if !DUE.swap(false, Ordering::Relaxed) {
+        return Vec::new();
     }
+    let segments = segments();
+    for (start, length) in &segments {
+        // SAFETY: these are private mappings of a file that nothing has written to: what is read there later is the same.
+        unsafe { libc::madvise(*start as *mut libc::c_void, *length, libc::MADV_DONTNEED) };
+    }
+    segments
+}
+
+/// The headers of other programs are not read.
+#[cfg(not(target_pointer_width = "64"))]
+fn segments() -> Vec<(usize, usize)> {
+    Vec::new()
 }
 
 /// The parts of the program that are mapped from its file and never written, page by page.
@@ -77,9 +100,11 @@ mod tests {
         }
         let before = resident_code();
         let text = format!("{:?}", segments());
-        drop_code_pages();
+        drop_code_pages_in_wait();
+        let dropped = drop_code_pages();
         let after = resident_code();
         assert!(after < before * 3 / 4, "{before} KiB, then {after} KiB");
-        assert_eq!(text, format!("{:?}", segments()));
+        assert_eq!(text, format!("{dropped:?}"));
+        assert!(drop_code_pages().is_empty());
     }
 }

@@ -19,8 +19,9 @@ mod wait;
 pub use closed_stdio::closed_at_start;
 pub use fifo::FifoHold;
 pub use files::{
-    OPEN_NONBLOCK, OpenMode, check_room, connect_within, is_link_loop, is_out_of_descriptors, is_trusted,
-    open_private, raised_rights, read_private, read_text,
+    OPEN_NONBLOCK, OpenMode, check_room, connect_within, create_private, is_link_loop, is_out_of_descriptors,
+    is_trusted, names_in, names_of, open_dir, open_private, open_private_found, raised_rights, read_private,
+    read_text,
 };
 pub use host::{
     Polled, UserNamespaces, boot_id, check_open_files, collected_ticks, is_user, kernel_release,
@@ -30,14 +31,14 @@ pub use host::{
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
 };
-pub use memory::drop_code_pages;
+pub use memory::drop_code_pages_in_wait;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
     Forked, RaisedPriority, close_inherited, exit_by_signal, fork, fork_into, has_terminal,
     inherited_descriptors, is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session,
-    mark_as_keeper, may_execute, parent, pgid, pid, raise_priority, redirect_to_null, replace_stdin,
-    set_name, set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
+    mark_as_keeper, may_execute, parent, pgid, pid, raise_priority, redirect_to_null, remember_user,
+    replace_stdin, set_name, set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
 };
 pub use procfs::{
     Disposition, Stat, cgroups, children, cmdline, disposition, executed, first_own_children, holds_socket,
@@ -50,8 +51,8 @@ pub use procfs::{
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use sources::{Ready, Sources};
 pub use stream::{
-    columns, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize, send_at_once,
-    set_nonblocking, splice, terminal, waiting, write,
+    columns, duplicate, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize,
+    send_at_once, set_nonblocking, splice, terminal, waiting, write,
 };
 pub use wait::{Exit, has_child, peek, reap, reap_pinned, take_stop, wait_exit};
 

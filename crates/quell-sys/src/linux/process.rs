@@ -3,10 +3,11 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
 
 use quell_core::Signal;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 
 use super::launch::{clone3, exit, plain_fork};
 use super::wait::{reap, wait_exit};
@@ -107,9 +108,17 @@ pub fn parent() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
 }
 
+static USER: OnceLock<u32> = OnceLock::new();
+
+/// Remembers this process's real user, so that the kernel is not asked for it at each file. For a program that never changes
+/// its user: another one may, and its threads use this library.
+pub fn remember_user() {
+    USER.get_or_init(|| rustix::process::getuid().as_raw());
+}
+
 /// This process's real user.
 pub fn uid() -> u32 {
-    rustix::process::getuid().as_raw()
+    USER.get().copied().unwrap_or_else(|| rustix::process::getuid().as_raw())
 }
 
 /// The nice value that gets the most of a processor.
@@ -152,7 +161,7 @@ pub fn set_name(name: &str) {
 /// From now on orphaned descendants become this process's children.
 pub fn set_subreaper() -> io::Result<()> {
     // The argument's value is not used by the kernel beyond being non-zero.
-    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+    Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
 
 /// Leaves the caller's session and group: no terminal and no group signal reaches this process any more.
@@ -188,9 +197,8 @@ pub fn replace_stdin(file: impl std::os::fd::AsFd) -> io::Result<()> {
 
 /// The descriptors from 3 on that the caller has passed to this process. Only right before anything was opened here.
 pub fn inherited_descriptors() -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let mut found: Vec<i32> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let names = super::names_in("/proc/self/fd".as_ref()).unwrap_or_default();
+    let mut found: Vec<i32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
     // One of them was the listing's own; it is closed by now.
     found.retain(|&fd| fd > 2 && is_open(fd));
     found

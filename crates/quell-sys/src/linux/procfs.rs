@@ -147,17 +147,22 @@ pub fn proc_is_ours() -> bool {
     fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// The children of this process, living and dead. This process has one thread, so one file names them all.
+/// The list of this process's children. This process has one thread, so one file names them all.
+const OWN_CHILDREN: &str = "/proc/thread-self/children";
+
+/// The children of this process, living and dead.
 pub fn own_children() -> io::Result<Vec<u32>> {
-    let pid = std::process::id();
-    children(pid, 1)
+    match read(OWN_CHILDREN, u64::MAX) {
+        Ok(bytes) => Ok(numbers(&bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => children(std::process::id(), 1),
+        Err(error) => Err(error),
+    }
 }
 
 /// The first children of this process, living and dead: some, if there are any.
 pub fn first_own_children() -> io::Result<Vec<u32>> {
-    let pid = std::process::id();
     let mut buffer = [0; 512];
-    match read_piece(&format!("/proc/{pid}/task/{pid}/children"), &mut buffer) {
+    match read_piece(OWN_CHILDREN, &mut buffer) {
         Ok(bytes) => {
             // Each number has a space behind it; the last one may be cut.
             let end = bytes.iter().rposition(|byte| *byte == b' ').unwrap_or(0);
@@ -443,7 +448,12 @@ pub fn is_quell(pid: u32) -> bool {
 
 /// The text of /proc/PID/cgroup.
 pub fn cgroups(pid: u32) -> String {
-    String::from_utf8_lossy(&read(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).into_owned()
+    let path = format!("/proc/{pid}/cgroup");
+    let mut buffer = [0; 4096];
+    match read_piece(&path, &mut buffer).unwrap_or_default() {
+        piece if piece.len() < 4096 => String::from_utf8_lossy(piece).into_owned(),
+        _ => String::from_utf8_lossy(&read(&path, 64 * 1024).unwrap_or_default()).into_owned(),
+    }
 }
 
 /// The value of a variable in the environment of `pid`, as it was at its exec. None where it may not be read.
@@ -555,6 +565,13 @@ pub fn pid_namespace(pid: u32) -> io::Result<u64> {
 /// The mount namespace that `pid` is in, likewise.
 pub fn mount_namespace(pid: u32) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/ns/mnt"))?.ino())
+}
+
+/// The id of this boot.
+pub(super) fn boot_id() -> Option<String> {
+    let mut buffer = [0; 64];
+    let text = read_piece("/proc/sys/kernel/random/boot_id", &mut buffer).ok()?;
+    Some(std::str::from_utf8(text).ok()?.trim().to_owned())
 }
 
 /// The number after the highest PID of this host.

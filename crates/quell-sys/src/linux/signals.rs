@@ -117,10 +117,11 @@ pub fn restore_default(signal: Signal) {
 
 /// Puts every signal but `keep_ignored` back to its default and unblocks all of them. For a new process before exec.
 pub(crate) fn reset_for_exec(keep_ignored: &[Signal]) {
-    for number in 1..=64 {
+    // These two can't be changed.
+    for number in (1..=64).filter(|number| ![libc::SIGKILL, libc::SIGSTOP].contains(number)) {
         let keep = keep_ignored.iter().any(|signal| signal.number() == number);
-        // SAFETY: SIG_DFL and SIG_IGN are valid dispositions; KILL, STOP and the two that the C library keeps for
-        // itself refuse, which is right.
+        // SAFETY: SIG_DFL and SIG_IGN are valid dispositions; the two signals that the C library keeps for itself refuse,
+        // which is right.
         unsafe { libc::signal(number, if keep { libc::SIG_IGN } else { libc::SIG_DFL }) };
     }
     unblock_all();

@@ -28,6 +28,9 @@ pub fn stack_limit() -> Option<u64> {
     None
 }
 
+/// Remembers this process's user, where it is asked for.
+pub fn remember_user() {}
+
 /// Why this program has more rights than its caller, where that can be.
 pub fn raised_rights() -> Option<&'static str> {
     None

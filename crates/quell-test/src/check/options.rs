@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub paths: &'static [(&'static str, Place)],
     /// Options that choose tests outside a narrow scope. They are in one of the other lists, too.
     pub wide: &'static str,
+    /// Options of plugins that take the next word for their value. Without the plugin that word is a target.
+    pub plugins: &'static str,
 }
 
 /// A number, with or without a sign and a fraction.
@@ -318,16 +320,20 @@ impl<'a> Scan<'a> {
     /// The path in a value that is harmless only if it is one of these.
     fn choice(&self, choices: &str, value: &str, taken: bool) -> Verdict<Option<PathWord>> {
         let (rules, both) = (self.rules, format!("{} {value}", self.option));
-        if is_choice(choices, value) {
+        let is_harmless = is_choice(choices, value);
+        // Without the plugin that the option belongs to, it is a target.
+        let may_be_target = taken
+            && rules.scope.is_set()
+            && (!is_harmless || self.table.lists(self.table.plugins, self.option))
+            && (value.contains('/') || rules.exists(value.split(['[', ':']).next().unwrap_or_default()));
+        if is_harmless && !may_be_target {
             return Ok(None);
         }
-        if !rules.allows(self.option) && !rules.allows(&both) {
+        if !is_harmless && !rules.allows(self.option) && !rules.allows(&both) {
             return rules.refuse_option(&both, self.program);
         }
         let path = rules.possible_path(self.option, value)?;
-        // Without the plugin that the option belongs to, it is a target.
-        let target = value.split(['[', ':']).next().unwrap_or_default();
-        if taken && rules.scope.is_set() && (value.contains('/') || rules.exists(target)) {
+        if may_be_target {
             return misleads(format!("`{}` may be a target", shown(value)), "write the value with `=`");
         }
         Ok(path)

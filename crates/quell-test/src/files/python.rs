@@ -63,7 +63,9 @@ pub(super) fn check_targets(targets: &[PathBuf], scope: &Scope) -> Verdict<()> {
 fn check_entry_points(scope: &Scope, entry: &str) -> Verdict<()> {
     let lower = entry.to_lowercase();
     let dir = scope.cwd.join(entry);
-    if !(lower.ends_with(".dist-info") || lower.ends_with(".egg-info")) || scope.has_file(&dir) {
+    // In a directory `*.egg` the name alone is enough.
+    let is_description = lower.ends_with(".dist-info") || lower.ends_with(".egg-info") || lower == "egg-info";
+    if !is_description || scope.has_file(&dir) {
         return Ok(());
     }
     let text = read(&dir.join("entry_points.txt"))?.unwrap_or_default();

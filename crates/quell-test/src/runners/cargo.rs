@@ -32,6 +32,7 @@ const OPTIONS: Options = Options {
     ],
     paths: &[("--manifest-path", Place::Target)],
     wide: "-p --package --workspace --all",
+    plugins: "",
 };
 
 /// Options of the program that rustc builds from tests.
@@ -44,6 +45,7 @@ const LIBTEST: Options = Options {
     choices: &[("--test-threads --shuffle-seed", NUMBER), ("--color", "auto always never")],
     paths: &[],
     wide: "",
+    plugins: "",
 };
 
 /// cargo's words are patterns for the names of tests.

@@ -27,6 +27,7 @@ pub(super) const TABLE: RunnerTable = RunnerTable {
             ),
         ],
         wide: "",
+        plugins: "",
     },
     end: "-args",
     behind: None,

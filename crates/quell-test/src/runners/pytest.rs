@@ -22,7 +22,6 @@ const OPTIONS: Options = Options {
     values: "\
         -k -m -r --deselect --ignore --ignore-glob --doctest-glob --junit-prefix --junitprefix --log-level \
         --log-cli-level --log-file-level --cov-context= --hypothesis-profile= --cache-show=",
-    // Most of these belong to plugins. Without the plugin the word behind the option is a target, so no value can be a path.
     choices: &[
         ("-n --numprocesses", "auto logical #"),
         ("--dist", "each load loadfile loadgroup loadscope no worksteal"),
@@ -62,6 +61,9 @@ const OPTIONS: Options = Options {
         ("--basetemp", Place::OutputDir),
     ],
     wide: "",
+    plugins: "\
+        -n --numprocesses --dist --timeout --timeout-method --reruns --reruns-delay --count --cov-fail-under \
+        --cov-report --randomly-seed --random-order-seed --hypothesis-seed --asyncio-mode",
 };
 
 /// Settings that load no code, choose no tests and write no file.

@@ -17,6 +17,7 @@ pub(super) const TABLE: RunnerTable = RunnerTable {
         choices: &[("--durations", NUMBER), ("-t --top-level-directory", ".")],
         paths: &[("-s --start-directory", Place::Target)],
         wide: "",
+        plugins: "",
     },
     end: "",
     behind: None,

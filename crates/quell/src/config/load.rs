@@ -245,7 +245,12 @@ impl Loaded {
             Form::Words => format!("{},{text}", self.config.start.mask.join(",")),
         };
         if (key.set)(&mut self.config, &text).is_ok() {
-            let text = if key.form == Form::Words { self.config.start.mask.join(",") } else { text };
+            let text = match key.form {
+                Form::Words => self.config.start.mask.join(","),
+                // A number without a unit is in seconds.
+                Form::Text if key.is_duration() && text.ends_with(|c: char| c.is_ascii_digit()) => text + "s",
+                Form::Text | Form::Flag | Form::Count => text,
+            };
             self.note(key.full, text, source);
         }
     }
@@ -313,6 +318,9 @@ impl Environment {
     fn settings(&self, approval: &str) -> Result<Vec<(&'static Key, String, String)>, Error> {
         let mut settings = Vec::new();
         for (name, value) in &self.0 {
+            if !name.as_encoded_bytes().starts_with(b"QUELL_") {
+                continue;
+            }
             let name = one_line(&name.to_string_lossy());
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
             if name == approval

@@ -61,7 +61,7 @@ impl fmt::Display for SettingOrigin {
 pub struct Sourced {
     /// Its name, such as `stop.grace`.
     pub key: String,
-    /// The value as written; the words of a list are separated by commas.
+    /// The value as written, a duration always with its unit; the words of a list are separated by commas.
     pub value: String,
     /// The origin. For a list that several layers add to: the strongest of them.
     pub source: SettingOrigin,

@@ -6,8 +6,8 @@ mod record;
 
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Mask, Moment, ProcId, Receipt, StopPlan, Verdict};
-use quell_guard::{Guard, Permit, Verb};
+use quell_core::{JobId, Moment, ProcId, Receipt, StopPlan, Verdict};
+use quell_guard::{Guard, Permit, Verb, decide_verb};
 use quell_keeper::StartError;
 use quell_store::{JobDir, JobEnd, Liveness, Lock, now};
 use quell_sys::fault::{self, FaultPoint, fault_point};
@@ -90,20 +90,26 @@ impl Finisher {
             Self::Sweep => Verb::Sweep,
             Self::Reader => Verb::Stop,
         };
-        let (policy, mask) = match Config::from_files_here() {
-            Ok(config) => (config.guard.clone(), config.mask()),
-            Err(_) => (Config::refusals_here(), Mask::default()),
+        let guard = match Config::from_files_here() {
+            Ok(config) => Guard::new(job.home(), config.guard.clone()).masking(config.mask()),
+            Err(error) => Guard::new(job.home(), Config::refusals_here()).without_policy(error.to_string()),
         };
-        let decision = match Guard::new(job.home(), policy).masking(mask).permit_recovery(verb) {
-            Ok(permit) => return Ok(Some(permit)),
-            Err(decision) => decision,
+        if let Ok(permit) = guard.permit_recovery(verb) {
+            return Ok(Some(permit));
+        }
+        let [refused, sweep] = [verb, Verb::Sweep].map(|verb| decide_verb(guard.policy(), verb));
+        let why = format!("{} ({})", refused.reason, refused.rule);
+        let way = if sweep.allowed {
+            format!("`quell sweep` would stop them, but this command may not: {why}")
+        } else {
+            format!(
+                "neither `quell stop` nor `quell sweep` may stop them: {why}; {} ({})",
+                sweep.reason, sweep.rule
+            )
         };
+        let id = job.id();
         Err(Error::NotProvenDead(format!(
-            "{} is lost: its keepers were killed, and its processes may be alive. `quell sweep` would stop them, but this command may \
-             not: {} ({})",
-            job.id(),
-            decision.reason,
-            decision.hint
+            "{id} is lost: its keepers were killed, and its processes may be alive; {way}"
         )))
     }
 }

@@ -168,7 +168,7 @@ pub(super) fn put_on_record(job: &JobDir, lock: &Lock, lost: &LostJob, receipt: 
     };
     let written = end.write(|step| match step {
         EndStep::Logged(event) => logged.push(event.clone()),
-        EndStep::Told => {}
+        EndStep::ClientsReleased => {}
     });
     notify_hooks(job, lost.spec.as_deref(), logged);
     written

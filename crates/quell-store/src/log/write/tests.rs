@@ -1,4 +1,4 @@
-use std::fs::Permissions;
+use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;

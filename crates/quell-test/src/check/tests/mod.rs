@@ -23,7 +23,7 @@ fn cwd() -> &'static Path {
     let made = DIR.get_or_init(|| {
         let dir = TempDir::new().expect("a directory");
         let path = dir.path().canonicalize().expect("a path");
-        for name in ["tests/pkg", "tests_evil", "src", "pkg"] {
+        for name in ["tests/pkg", "tests_evil", "src", "pkg", "7", "logical", "term", "strict"] {
             fs::create_dir_all(path.join(name)).expect("mkdir");
         }
         for name in ["pytest.ini", "tests/x.toml"] {

@@ -120,6 +120,13 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("pytest -n 4 tests --timeout 5 -q", "ok"),
         ("pytest -n=4 --timeout=5 tests", "ok"),
         ("pytest -n 4 --timeout 5 tests", "ok"),
+        // These are directories. Without the plugin they would be targets.
+        ("pytest --timeout 7 tests", "PATH_OPTION"),
+        ("pytest -n logical tests", "PATH_OPTION"),
+        ("pytest -qn 7 tests", "PATH_OPTION"),
+        ("pytest --cov-report term:skip-covered tests", "PATH_OPTION"),
+        ("pytest --asyncio-mode strict tests", "PATH_OPTION"),
+        ("pytest --timeout=7 -n7 --maxfail 7 -c pytest.ini tests", "ok"),
         ("pytest --timeout /out tests", "PATH_ABSOLUTE"),
         ("pytest --timeout src tests", "PATH_OPTION"),
         ("pytest --cov-report=html:/out tests", "PATH_ABSOLUTE"),
