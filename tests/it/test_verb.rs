@@ -585,3 +585,33 @@ fn what_cut_a_run_short_is_named() {
         assert_eq!(env.oracle.survivors_after(PATIENCE), []);
     }
 }
+
+#[test]
+fn a_leak_of_a_test_is_a_leak_in_every_account() {
+    let env = TestEnv::as_me();
+    let told = env.path("told");
+    let hooks =
+        format!("[[hooks]]\non = [\"leaked\", \"ended\"]\nappend = {:?}\n", told.display().to_string());
+    let config = env.write("own.toml", &hooks);
+    // The process that is left is not the one that was alive when the command exited.
+    let script = format!("(sleep 0.3; sleep {} & exit) & exit 0", env.oracle.nap());
+    let quell = env.quell("test").env("QUELL_CONFIG", config);
+    let done = quell.args(["--json", "--timeout", "1h", "--", "sh", "-c", &script]).finish();
+    let answer = &done.envelope()["data"];
+    assert_eq!(answer["leaked"].as_array().map(Vec::len), Some(1), "{answer:#}");
+    let job = env.job(answer["job"].as_str().expect("an id"));
+    let events = job.events();
+    assert!(events.contains(&"leaked".into()) && !events.contains(&"stop_asked".into()), "{events:?}");
+    crate::jobs::hooks::told(&told, &["leaked", "ended"]);
+    let hooked = crate::jobs::hooks::events_in(&told);
+    assert_eq!(
+        (&hooked[0]["members"], &hooked[1]["counts"]["outlived"]),
+        (&json!(1), &json!(1)),
+        "{hooked:?}"
+    );
+    let status = env.quell("status").args([&job.id]).finish().stdout;
+    assert!(status.contains("1 process outlived the command"), "{status}");
+    let list = env.quell("list").finish().stdout;
+    assert!(list.contains("ended 0, 1 outlived"), "{list}");
+    assert_eq!(env.quell("stats").args(["--json"]).finish().envelope()["data"]["leaks"], 1);
+}

@@ -42,6 +42,8 @@ pub fn said(code: &str, message: impl Into<String>, hint: impl Into<String>) -> 
 pub fn of_run(error: &StartError) -> (u8, ErrorBody) {
     let (exit_code, hint) = start_row(error);
     let body = said(error.code(), error.to_string(), hint);
+    // This code is one of the command itself.
+    let exit_code = if exit_code == NO { FAILED } else { exit_code };
     (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
 }
 
@@ -154,7 +156,9 @@ mod linux {
                 (NOT_FOUND, "give at least 4 characters of an id; `quell list --all` shows all jobs")
             }
             Error::NoSuchJob(_) => (NOT_FOUND, "`quell list --all` shows all jobs"),
-            Error::Ambiguous { ids, .. } => return (USAGE, format!("give more of it: {}", ids.join(", "))),
+            Error::Ambiguous { ids, .. } => {
+                return (USAGE, format!("give more of an id: {}", ids.join(", ")));
+            }
             Error::InvalidJob(_) => (
                 USAGE,
                 "an id is 26 letters and digits, or the first of them; a name has letters, digits, `.`, `-`, `_`",

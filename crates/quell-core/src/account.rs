@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::{
-    AskScope, Cause, Fate, Grace, KillReason, Member, Receipt, Step, StepKind, Verdict, format_duration,
-    printable,
+    AskScope, Cause, Fate, Grace, KillReason, Member, Receipt, RootOutcome, Step, StepKind, Verdict,
+    format_duration, printable,
 };
 
 /// How many rows of the tree are drawn.
@@ -18,7 +18,14 @@ const NARROWEST: usize = 16;
 
 /// The account of `receipt`: a headline and the tree, each line with its newline. `columns` is the width of the terminal.
 pub fn account(receipt: &Receipt, columns: Option<usize>) -> String {
-    folded(&format!("quell: {}", headline(receipt)), columns) + &tree(receipt, columns)
+    account_as("quell", receipt, columns)
+}
+
+/// The same with another word before the headline.
+pub fn account_as(label: &str, receipt: &Receipt, columns: Option<usize>) -> String {
+    let headline = folded(&format!("{label}: {}", headline(receipt)), columns);
+    // The members are those of a run that had ended before.
+    if receipt.ended_waiting { headline } else { headline + &tree(receipt, columns) }
 }
 
 /// One line, or several if it is wider than the terminal: the others are indented.
@@ -52,17 +59,20 @@ pub fn headline(receipt: &Receipt) -> String {
                 format_duration(Duration::try_from_secs_f64(given.max(0.0)).unwrap_or(Duration::MAX))
             )
         }
-        Cause::OwnExit | Cause::ExternalSignal if receipt.outlived() > 0 => {
+        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal if receipt.outlived() > 0 => {
             outlived(receipt.outlived() as u64)
         }
         // They ended by themselves right after it.
-        Cause::OwnExit | Cause::ExternalSignal if !receipt.left_at_root_exit.is_empty() => {
+        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal
+            if !receipt.left_at_root_exit.is_empty() =>
+        {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
         }
         // It ended just before it was to be stopped.
         Cause::OwnExit => "ended by itself".into(),
         Cause::ExternalSignal => "died of a signal from outside".into(),
         Cause::User => "stopped".into(),
+        Cause::UserSignal => "died of a signal that was sent by `quell signal`".into(),
         Cause::Limit => "stopped at its limit".into(),
         Cause::FrontLost => "stopped, because quell's front was killed".into(),
         Cause::KeeperLost => "stopped, because quell's keeper was killed".into(),
@@ -70,6 +80,9 @@ pub fn headline(receipt: &Receipt) -> String {
         Cause::StartFailed => "did not start".into(),
         Cause::HostReboot => "ended with its host".into(),
     };
+    if receipt.ended_waiting {
+        return line + " while it waited for its next run: 0 processes";
+    }
     let seen = receipt.members.len() + receipt.members_omitted as usize;
     let _ = write!(line, ": {}", processes(seen));
     let mut asks = receipt.steps.iter().filter(|step| step.step == StepKind::Ask);
@@ -187,7 +200,12 @@ pub fn tree(receipt: &Receipt, columns: Option<usize>) -> String {
 /// What became of a member, and whether it had left the session of the root.
 fn fate(receipt: &Receipt, member: &Member, signal: &str, root_sid: u32) -> String {
     let fate = match member.fate {
-        Fate::Exited => "exited".to_owned(),
+        Fate::Exited => match &receipt.root.outcome {
+            RootOutcome::Signaled { signal, .. } if receipt.root.id == Some(member.id) => {
+                format!("died of SIG{signal}")
+            }
+            _ => "exited".to_owned(),
+        },
         Fate::ExitedOnAsk => format!("exited on {signal}"),
         Fate::KilledAfterGrace => {
             format!("still running after {}, killed", format_duration(grace_given(receipt, member)))

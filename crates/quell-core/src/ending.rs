@@ -22,8 +22,10 @@ pub enum Cause {
     OwnExit,
     /// The program could not be started.
     StartFailed,
-    /// It was requested.
+    /// A stop was requested.
     User,
+    /// The root died of a signal that was sent by `quell signal`.
+    UserSignal,
     /// Its time was up.
     Timeout,
     /// The kernel ended it at a limit of the job.

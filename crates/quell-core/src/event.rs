@@ -137,6 +137,13 @@ pub enum EventKind {
         #[cfg_attr(feature = "schema", schemars(with = "f64"))]
         delay: Duration,
     },
+    /// It ended while it waited for its next run.
+    NotRestarted {
+        /// The reason.
+        cause: Cause,
+        /// What caused the end.
+        actor: Actor,
+    },
     /// It is not started again, because the limit of restarts is reached.
     RestartLimitReached {
         /// The number of restarts.
@@ -161,8 +168,11 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The end of the run that `receipt` is about.
+    /// The end of the run that `receipt` is about, or of the job that waited for its next run.
     pub fn ended(receipt: &Receipt) -> Self {
+        if receipt.ended_waiting {
+            return Self::NotRestarted { cause: receipt.cause, actor: receipt.actor.clone() };
+        }
         Self::Ended {
             outcome: receipt.root.outcome.clone(),
             cause: receipt.cause,
@@ -175,7 +185,9 @@ impl EventKind {
     /// Why the job ends, if this event says so.
     pub fn cause(&self) -> Option<Cause> {
         match self {
-            Self::StopAsked { cause, .. } | Self::Ended { cause, .. } => Some(*cause),
+            Self::StopAsked { cause, .. } | Self::Ended { cause, .. } | Self::NotRestarted { cause, .. } => {
+                Some(*cause)
+            }
             Self::Killed { cause, .. } => *cause,
             Self::TimedOut => Some(Cause::Timeout),
             Self::Lost { .. } => Some(Cause::KeeperLost),

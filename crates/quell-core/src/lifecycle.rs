@@ -228,7 +228,12 @@ impl Lifecycle {
         self.ask
     }
 
-    /// Whether descendants were alive when the root had exited by itself, for a job that ends with its root.
+    /// Notes that the processes that outlived the root are not waited for any more.
+    pub fn leftovers_unwanted(&mut self) {
+        self.leaked = true;
+    }
+
+    /// Whether descendants were alive when the root had exited by itself, and only its exit was waited for.
     pub fn leaked(&self) -> bool {
         self.leaked
     }
@@ -263,8 +268,13 @@ impl Lifecycle {
 
     /// Notes that `actor` had `signal` sent to the root. If the root dies of it, the cause is not an external signal.
     pub fn signal_sent(&mut self, signal: Signal, actor: Actor) {
-        self.sent.retain(|(other, _)| *other != signal);
+        self.signal_survived(signal);
         self.sent.push((signal, actor));
+    }
+
+    /// Notes that the root has lived on after `signal`, so that it does not die of it any more.
+    pub fn signal_survived(&mut self, signal: Signal) {
+        self.sent.retain(|(other, _)| *other != signal);
     }
 
     /// The whole table. Each event is handled in each state; events that don't matter in a state are listed and ignored.
@@ -481,7 +491,7 @@ impl Lifecycle {
         };
         let sender = self.sent.iter().find(|(sent, _)| sent == signal);
         Some(match sender {
-            Some((_, actor)) => (Cause::User, actor.clone()),
+            Some((_, actor)) => (Cause::UserSignal, actor.clone()),
             None if signal.is_crash() => (Cause::OwnExit, Actor::Program),
             None => (Cause::ExternalSignal, Actor::Unknown),
         })

@@ -156,6 +156,9 @@ pub struct Receipt {
     /// Which run of the program this was, from 1 on.
     #[serde(default = "first_run")]
     pub run: u32,
+    /// Whether the job ended while it waited for its next run, when it had no process. What else is here is about its last run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_waiting: bool,
     /// Whether it was not started again because the limit of restarts was reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_limit_reached: bool,
@@ -175,10 +178,10 @@ impl Receipt {
             && self.members.iter().any(|member| member.fate.is_of_a_kill() || member.fate == Fate::Alive)
     }
 
-    /// Whether the request to end was not enough, so that a kill was needed. Not if the kill was requested.
+    /// Whether members were killed though no kill was requested: after their grace, or because the keeper was killed.
     pub fn escalated(&self) -> bool {
         let was_asked = self.time_of(StepKind::Ask).is_some() && self.grace.asked > 0.0;
-        self.killed() && self.kill.map_or(was_asked, |reason| reason == KillReason::GraceOver)
+        self.killed() && self.kill.map_or(was_asked, |reason| reason != KillReason::Wanted)
     }
 
     /// How many processes outlived the command and were stopped. Processes that ended by themselves right after it don't

@@ -75,9 +75,9 @@ points! {
     /// The job is on record.
     Recorded "recorded" [Standby Keeper]
     /// The link for the name exists under a temporary name.
-    NameLinked "name_linked" [Standby]
+    NameLinked "name_linked" [Standby Keeper]
     /// The name is taken.
-    NameClaimed "name_claimed" [Standby]
+    NameClaimed "name_claimed" [Standby Keeper]
     /// The helper, if there is one, lives.
     HelperStarted "helper_started" [Standby]
     /// The keeper is forked.

@@ -80,7 +80,7 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
 /// What ended the run, if that was not the command itself.
 fn cut_short(receipt: &Receipt) -> Option<(TestStatus, String)> {
     let what = match receipt.cause {
-        Cause::OwnExit | Cause::ExternalSignal => return None,
+        Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal => return None,
         Cause::Timeout => return Some((TestStatus::Timeout, "its time was up".into())),
         Cause::User => "it was stopped",
         Cause::Limit => "it was ended at a limit",

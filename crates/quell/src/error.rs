@@ -21,12 +21,12 @@ pub enum Error {
     /// No job has this id or name.
     #[error("there is no job `{0}`")]
     NoSuchJob(String),
-    /// Several jobs begin with this.
-    #[error("`{prefix}` is the beginning of {}{} jobs", if *.more { "more than " } else { "" }, .ids.len())]
+    /// Several jobs begin with this, or have this name.
+    #[error("`{prefix}` matches {}{} jobs", if *.more { "more than " } else { "" }, .ids.len())]
     Ambiguous {
-        /// The beginning of an id.
+        /// The beginning of an id, or a name.
         prefix: String,
-        /// Some of the jobs that begin with it.
+        /// Some of the jobs that it matches.
         ids: Vec<String>,
         /// Whether there are more.
         more: bool,

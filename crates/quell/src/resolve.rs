@@ -84,9 +84,16 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
     }
     let live = home.live().map_err(Error::io(home.dir().join("live")))?;
     let named = home.named(text).filter(|&id| home.job(id).exists());
-    // A live job goes before one that has ended. Jobs in the foreground don't claim their name: several may have the same.
-    let in_front = || live.iter().rev().copied().find(|&id| has_name(home, id, text));
-    if let Some(id) = named.filter(|id| live.contains(id)).or_else(in_front).or(named) {
+    // A live job goes before one that has ended.
+    if let Some(id) = named.filter(|id| live.contains(id)) {
+        return Ok(id);
+    }
+    // The link of a live job's name may have been deleted.
+    let unlinked: Vec<JobId> = live.iter().copied().filter(|&id| has_name(home, id, text)).collect();
+    if unlinked.len() > 1 {
+        return Err(ambiguous(text, &unlinked));
+    }
+    if let Some(id) = unlinked.first().copied().or(named) {
         return Ok(id);
     }
     index::with(home, |index| {
@@ -107,12 +114,18 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
             found.extend(all.into_iter().filter(begins));
         }
         if found.len() > 1 {
-            let ids = found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect();
-            let more = found.len() > AMBIGUOUS_SHOWN;
-            return Err(Error::Ambiguous { prefix: text.to_owned(), ids, more }.into());
+            return Err(ambiguous(text, &found.into_iter().collect::<Vec<_>>()).into());
         }
         found.pop_first().ok_or_else(|| Error::NoSuchJob(text.to_owned()).into())
     })
+}
+
+fn ambiguous(text: &str, found: &[JobId]) -> Error {
+    Error::Ambiguous {
+        prefix: text.to_owned(),
+        ids: found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect(),
+        more: found.len() > AMBIGUOUS_SHOWN,
+    }
 }
 
 fn has_name(home: &Home, id: JobId, name: &str) -> bool {

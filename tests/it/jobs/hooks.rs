@@ -258,3 +258,28 @@ fn hooks_outlast_a_job_that_is_over_at_once() {
     // Nothing is left to wait for.
     assert!(env.oracle.survivors_after(Duration::ZERO).is_empty());
 }
+
+#[test]
+fn hooks_of_a_foreground_run_get_no_masked_value() {
+    let env = TestEnv::as_me();
+    let missing = "/nonexistent/hunter22";
+    let hooks =
+        format!("[start]\nmask = [\"SECRET\"]\n{}[[hooks]]\non = {ALL}\nrun = [{missing:?}]\n", both(&env));
+    let config = env.write("own.toml", &hooks);
+    let run = || env.run().env("QUELL_CONFIG", &config).env("SECRET", "hunter22");
+    let done = run().args(["--tag", "k=hunter22", "--timeout", "200ms"]).sh("sleep 20; : hunter22").finish();
+    assert_eq!(done.code(), Some(124), "{}", done.stderr);
+    let id = env.ids("jobs").pop().expect("a job");
+    let names = ["started", "timed_out", "ended"];
+    let (appended, ran) = (env.path("appended"), env.path("ran"));
+    told(&appended, &names);
+    assert!(eventually(PATIENCE, || names_in(&ran).len() == names.len()), "{:?}", names_in(&ran));
+    for event in events_in(&appended).iter().chain(&events_in(&ran)) {
+        assert_eq!(event["command"][2], "sleep 20; : ***", "{event}");
+        assert!(!event.to_string().contains("hunter22"), "{event}");
+    }
+    // The history names the hook that failed.
+    let history = || fs::read_to_string(env.job(&id).dir().join("events.jsonl")).unwrap_or_default();
+    assert!(eventually(PATIENCE, || history().contains("/nonexistent/***")), "{}", history());
+    assert!(!history().contains("hunter22"), "{}", history());
+}

@@ -136,6 +136,37 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
 }
 
 #[test]
+fn a_stop_of_a_job_that_waits_does_not_repeat_the_account_of_its_last_run() {
+    let env = TestEnv::as_me();
+    let told = env.path("told");
+    let hooks =
+        format!("[[hooks]]\non = [\"leaked\", \"ended\"]\nappend = {:?}\n", told.display().to_string());
+    let config = env.write("own.toml", &hooks);
+    let start = soon(&env, "always").env("QUELL_START_RESTART_DELAY", "50s").env("QUELL_CONFIG", config);
+    let job = start.sh(&format!("sleep {} & exit 0", env.oracle.nap())).begin();
+    assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
+    let done = job.stop(&[]);
+    assert_eq!(
+        (done.code(), done.stdout.as_str()),
+        (Some(0), "quell: stopped while it waited for its next run: 0 processes\n"),
+        "{}",
+        done.stderr
+    );
+    crate::jobs::hooks::told(&told, &["leaked", "ended"]);
+    let events = job.events();
+    assert_eq!(
+        (count(&job, "ended"), events.last().map(String::as_str)),
+        (1, Some("not_restarted")),
+        "{events:?}"
+    );
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!((&receipt["cause"], &receipt["ended_waiting"]), (&"user".into(), &true.into()), "{receipt:#}");
+    is_quiet(&env);
+    // All hooks have run by now.
+    assert_eq!(crate::jobs::hooks::names_in(&told), ["leaked", "ended"]);
+}
+
+#[test]
 fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
     for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
         let env = TestEnv::as_me();
@@ -153,9 +184,10 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
         let wanted = if names == ["quell-standby"] { "user" } else { "keeper_lost" };
         let (cause, _, outcome) = end_of(&job);
         assert_eq!((cause, outcome), (wanted.into(), exited_with_3()), "{names:?}");
-        // There was nothing to kill, and the last event is the end.
+        // There was nothing to kill, and the end of the run is told once.
         assert_eq!(count(&job, "killed"), 0, "{names:?}: {:?}", job.events());
-        assert_eq!(job.events().last().map(String::as_str), Some("ended"), "{names:?}: {:?}", job.events());
+        let last = job.events().pop();
+        assert_eq!((count(&job, "ended"), last.as_deref()), (1, Some("not_restarted")), "{:?}", job.events());
         is_quiet(&env);
     }
 }

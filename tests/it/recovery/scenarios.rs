@@ -204,7 +204,8 @@ impl<'l> Play<'l> {
         let env = self.env;
         // Long enough for the tree to be up.
         let timeout = if scenario == Run { "1s" } else { "20s" };
-        let quell = env.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
+        let quell = env.faulty("run", self.fault).args(["--name", "web", "--grace", "100ms"]);
+        let quell = quell.args(["--timeout", timeout]);
         let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", env.oracle.nap());
         let mut running = quell.command(["bash", "-c", TREE]).start();
         if scenario == RunKeeperLost {

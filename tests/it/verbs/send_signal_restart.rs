@@ -138,11 +138,13 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
         let last = job.record().expect("a record")["last"].take();
         assert_eq!(
             (&last["ending"]["cause"], &last["ending"]["actor"]["kind"]),
-            (&"user".into(), &"client".into()),
+            (&"user_signal".into(), &"client".into()),
             "{word}"
         );
         assert_eq!(job.receipt().expect("a receipt")["actor"], last["ending"]["actor"], "{word}");
         assert_eq!(last["outcome"]["signal"], word);
+        let status = env.quell("status").args([&job.id]).finish().stdout;
+        assert!(status.contains("a signal was sent (pid "), "{status}");
     }
     let script = "trap '' USR1; echo ready >$QUELL_TEST_READY; sleep $N & wait";
     let job = env.start().script(script).begin();
@@ -150,6 +152,42 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
     assert!(job.process("root").expect("a root").signal("KILL"));
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "external_signal");
+}
+
+#[test]
+fn a_signal_that_the_root_has_handled_is_not_the_cause_of_a_later_death() {
+    let env = TestEnv::as_me();
+    let script = "trap 'echo handled' USR1; echo up
+        until [ -e go ]; do sleep 0.02; done
+        trap - USR1; echo down; exec sleep $N";
+    let job = env.start().env("N", env.oracle.nap()).sh(script).begin();
+    let has_said = |word| eventually(PATIENCE, || job.output("stdout").lines().any(|line| line == word));
+    assert!(has_said("up"));
+    assert_eq!(to(&env, "signal", &job, &["USR1"]).code(), Some(0));
+    assert!(has_said("handled"));
+    // A program may handle a signal by sending it to itself again: for half a second its death is put down to the first one.
+    std::thread::sleep(Duration::from_millis(600));
+    env.write("go", "");
+    assert!(has_said("down"));
+    assert!(job.process("root").expect("a root").signal("USR1"));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!(
+        (&receipt["cause"], &receipt["actor"]["kind"]),
+        (&"external_signal".into(), &"unknown".into()),
+        "{receipt:#}"
+    );
+}
+
+#[test]
+fn a_handler_that_sends_its_signal_again_dies_of_the_first_one() {
+    let env = TestEnv::as_me();
+    let script = "trap 'trap - TERM; kill -TERM $$' TERM; echo up; while :; do sleep 0.02; done";
+    let job = env.start().sh(script).begin();
+    assert!(eventually(PATIENCE, || job.output("stdout") == "up\n"));
+    assert_eq!(to(&env, "signal", &job, &["TERM"]).code(), Some(0));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert_eq!(job.receipt().expect("a receipt")["cause"], "user_signal");
 }
 
 #[test]

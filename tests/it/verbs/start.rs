@@ -1,5 +1,7 @@
 //! `quell start`: a job that outlives the command.
 
+use std::fs;
+
 use quell_tests::{
     eventually,
     evidence::{cause, says_gone},
@@ -98,4 +100,46 @@ fn a_leak_can_not_fail_what_has_returned() {
     let done = env.start().args(["--leak", "fail"]).sh(crate::cli::bad_input::TRACE).finish();
     crate::cli::bad_input::one_clear_line(&done, 2);
     assert!(done.stderr.contains("--leak fail") && !env.path("ran").exists(), "{}", done.stderr);
+}
+
+#[test]
+fn a_name_is_that_of_one_live_job_in_either_mode() {
+    let env = TestEnv::as_me();
+    let script = format!("echo up; exec sleep {}", env.oracle.nap());
+    let mut running = env.run().args(["--name", "two"]).sh(&script).start();
+    assert!(eventually(PATIENCE, || running.stdout().contains("up")), "{}", running.stderr());
+    let second = env.start().args(["--name", "two"]).sh(&script).finish();
+    assert_eq!(second.code(), Some(1), "{}", second.stdout);
+    assert!(second.stderr.contains("the name `two` is that of the live job"), "{}", second.stderr);
+    let third = env.run().args(["--name", "two"]).sh("echo ran").finish();
+    assert_eq!((third.code(), third.stdout.as_str()), (Some(125), ""), "{}", third.stderr);
+    assert_eq!(env.ids("jobs").len(), 1, "those that were refused leave nothing");
+    assert_eq!(env.quell("stop").args(["two"]).finish().code(), Some(0));
+    assert!(running.wait_exit(PATIENCE).is_some());
+
+    // It is free again after the end, after a start that fails, and after the loss of its keepers.
+    let missing = env.run().args(["--name", "two"]).command(["/nonexistent"]).finish();
+    assert_eq!(missing.code(), Some(127), "{}", missing.stderr);
+    let mut lost = env.run().args(["--name", "two"]).sh(&script).start();
+    assert!(eventually(PATIENCE, || lost.stdout().contains("up")), "{}", lost.stderr());
+    lost.lose().expect("front and keeper are killed");
+    env.quell("sweep").finish();
+    let job = env.start().args(["--name", "two"]).sh(&script).begin();
+    assert_eq!(job.stop(&[]).code(), Some(0));
+}
+
+#[test]
+fn a_name_that_several_live_jobs_have_means_none_of_them() {
+    let env = TestEnv::as_me();
+    let start = || env.start().args(["--name", "two"]).command(["sleep", &env.oracle.nap()]).begin();
+    let first = start();
+    // As after the loss of the directory of names.
+    fs::remove_file(env.home().join("names/two")).expect("its name");
+    let second = start();
+    fs::remove_file(env.home().join("names/two")).expect("its name");
+    let done = env.quell("stop").args(["two"]).finish();
+    assert_eq!(done.code(), Some(2), "{}", done.stdout);
+    assert!([&first, &second].iter().all(|job| done.stderr.contains(&job.id)), "{}", done.stderr);
+    assert!(!first.is_over() && !second.is_over());
+    assert_eq!((first.stop(&[]).code(), second.stop(&[]).code()), (Some(0), Some(0)));
 }

@@ -10,7 +10,7 @@ use quell_guard::{Decision, Guard, Policy, Verb};
 use quell_tests::{
     evidence::{receipt, was_killed},
     host::has_program,
-    run::{Finished, Quell},
+    run::{Finished, PATIENCE, Quell},
     skip,
     terminal::Terminal,
     test_env::TestEnv,
@@ -248,4 +248,15 @@ fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
     assert!(plain.contains('▁') && !kept.contains('\u{1b}'), "colours in spite of NO_COLOR: {plain:?}");
     let ascii = seen("ascii", "NO_COLOR=1 LC_ALL=C");
     assert!(!ascii.contains(|c| BLOCKS.contains(c)) && ascii.contains("over time (UTC)"), "{ascii}");
+}
+
+#[test]
+fn a_kill_because_the_keeper_was_killed_counts() {
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    assert!(job.process("keeper").expect("a keeper").signal("KILL"));
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let found = stats(&env, &[]);
+    assert_eq!((&found["stopped"], &found["killed"]), (&json!(1), &json!(1)), "{found:#}");
+    assert!(found.get("kill_rate").is_none(), "it was not asked to end: {found:#}");
 }

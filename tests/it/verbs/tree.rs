@@ -106,3 +106,12 @@ fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
     // A keeper that says nothing is waited for for 15 seconds.
     assert!(took < Duration::from_secs(12), "it took {took:?}");
 }
+
+#[test]
+fn a_root_that_died_of_a_signal_has_not_exited() {
+    let env = TestEnv::as_me();
+    let job = env.start().sh(&format!("sleep {} & kill -SEGV $$", env.oracle.nap())).begin();
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    let text = env.quell("tree").args([&job.id]).finish().stdout;
+    assert!(text.contains("died of SIGSEGV") && !text.contains("exited\n"), "{text}");
+}

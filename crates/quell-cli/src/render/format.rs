@@ -22,6 +22,7 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::OwnExit => "by itself",
         Cause::StartFailed => "it could not be started",
         Cause::User => "a stop was requested",
+        Cause::UserSignal => "a signal was sent",
         Cause::Timeout => "timed out",
         Cause::Limit => "at its limit",
         Cause::ExternalSignal => "by a signal from outside",

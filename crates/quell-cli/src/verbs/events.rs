@@ -144,6 +144,9 @@ fn describe(what: &EventKind) -> (&'static str, String) {
         EventKind::Restarting { delay } => {
             ("restarting", format!("in {}", quell::units::format_duration(*delay)))
         }
+        EventKind::NotRestarted { cause, actor } => {
+            ("not restarted", format!("{}{}", format::cause(*cause), by(actor)))
+        }
         EventKind::RestartLimitReached { restarts } => {
             let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };
             ("restart limit", format!("it was started again {times} and will not be any more"))

@@ -151,6 +151,7 @@ fn why(cause: Cause) -> &'static str {
         Cause::OwnExit => "it came to its own end",
         Cause::StartFailed => "it could not be started",
         Cause::User => "a stop was requested",
+        Cause::UserSignal => "a signal was sent",
         Cause::Timeout => "its time was up",
         Cause::Limit => "it reached a limit",
         Cause::ExternalSignal => "a signal from outside quell",

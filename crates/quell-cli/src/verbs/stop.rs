@@ -101,8 +101,7 @@ impl Teller {
             (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
             (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
             (false, _) if self.several => {
-                let line = format!("quell: {}: {}", format::job(job), account::headline(&receipt));
-                account::folded(&line, columns) + &account::tree(&receipt, columns)
+                account::account_as(&format!("quell: {}", format::job(job)), &receipt, columns)
             }
             (false, _) => account::account(&receipt, columns),
         };

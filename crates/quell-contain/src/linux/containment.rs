@@ -10,7 +10,7 @@ use quell_core::{
     Contain, ContainmentInfo, ContainmentKind, Fate, JobId, Limits, Member, ProcId, RootOutcome, SentSignal,
     SessionKind, Signal,
 };
-use quell_sys::{ChildRules, Polled, Program};
+use quell_sys::{ChildRules, Disposition, Polled, Program};
 
 use super::Unavailable;
 use super::backend::{self, Backend, RootExit, Spawned};
@@ -348,6 +348,11 @@ impl Containment {
             Below::Skip
         });
         heard.unwrap_or(false)
+    }
+
+    /// What `signal` would do to the root now; none if that can't be seen.
+    pub fn root_disposition(&self, signal: Signal) -> Option<Disposition> {
+        quell_sys::disposition(self.shown_root()?.pid, signal).ok()
     }
 
     /// Sends a signal to every member. Returns how many got it.

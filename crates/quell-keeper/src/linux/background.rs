@@ -164,14 +164,7 @@ fn run(
     drop(recording);
     let name = job.request.name.clone();
     if let Some(name) = &name {
-        store.home().claim(name, job.spec.id).map_err(|error| {
-            let _ = store.remove();
-            match error {
-                NameError::Taken { name, by } => StartError::NameTaken { name, by },
-                NameError::Io { error, .. } => record_error(&home, &error),
-            }
-        })?;
-        fault_point(FaultPoint::NameClaimed);
+        claim_name(&store, name)?;
     }
     let remove = |error: StartError| {
         let _ = store.remove();
@@ -183,6 +176,7 @@ fn run(
     let helper = helper::start(&HelperBrief {
         job: Some(&store),
         command: job.spec.request.words(),
+        mask: &job.mask,
         cwd: job.request.cwd.as_deref(),
         environment: &job.request.env.set,
         hooks: &job.request.hooks,
@@ -196,6 +190,19 @@ fn run(
         keep(job, setup, front, evidence, starter.take());
     });
     forked.and_then(|(watch, setup)| standby::watch_keeper(watch, setup, starter)).map_err(remove)
+}
+
+/// Gives the job its name. If it can't have it, its record is removed.
+pub fn claim_name(store: &JobDir, name: &str) -> Result<(), StartError> {
+    store.home().claim(name, store.id()).map_err(|error| {
+        let _ = store.remove();
+        match error {
+            NameError::Taken { name, by } => StartError::NameTaken { name, by },
+            NameError::Io { error, .. } => record_error(store.home().dir(), &error),
+        }
+    })?;
+    fault_point(FaultPoint::NameClaimed);
+    Ok(())
 }
 
 fn record_error(home: &Path, error: &io::Error) -> StartError {

@@ -38,12 +38,15 @@ impl Backoff {
     pub fn next(&mut self, receipt: &Receipt, lasted: Duration) -> Next {
         let rules = self.rules;
         let by_itself = match receipt.cause {
-            Cause::OwnExit | Cause::ExternalSignal | Cause::Limit | Cause::Timeout | Cause::StartFailed => {
-                true
+            Cause::OwnExit
+            | Cause::UserSignal
+            | Cause::ExternalSignal
+            | Cause::Limit
+            | Cause::Timeout
+            | Cause::StartFailed => true,
+            Cause::User | Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => {
+                false
             }
-            // A user has stopped the job, which `ending` says; or has sent a signal that ended this run only.
-            Cause::User => true,
-            Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => false,
         };
         let wanted = match rules.policy {
             RestartPolicy::No => false,
@@ -103,6 +106,7 @@ impl Supervisor {
         let (moment, note) = (self.run.evidence.now(), describe_request(cause, &actor));
         receipt.steps.push(Step { moment: moment.clone(), step: StepKind::StopAsked, note, signals: vec![] });
         (receipt.cause, receipt.actor, receipt.ended) = (cause, actor, moment.clone());
+        receipt.ended_waiting = true;
         let state = RecordedState::after(&receipt, recorded.state.tree().cloned(), None);
         let record = StateRecord { since: moment, state, ..recorded };
         self.run.restart_after = None;
@@ -229,7 +233,10 @@ mod tests {
         assert!(answers[0].contains("wrong_state") && answers[1..] == ["\"accepted\""], "{answers:?}");
         let events: Vec<_> = store.events().unwrap().into_iter().map(|event| event.what).collect();
         assert!(
-            matches!(&events[..], [EventKind::StopAsked { cause: Cause::User, .. }, EventKind::Ended { .. }]),
+            matches!(
+                &events[..],
+                [EventKind::StopAsked { cause: Cause::User, .. }, EventKind::NotRestarted { .. }]
+            ),
             "{events:?}"
         );
         assert!(store.record().unwrap().state.is_ended());

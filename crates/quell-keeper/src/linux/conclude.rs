@@ -34,7 +34,7 @@ impl Supervisor {
         run.evidence.step(StepKind::Verify, describe_verdict(&verdict), vec![]);
         let mut receipt =
             run.evidence.receipt(&self.job.spec, &run.engine.life, &run.containment, verdict, survivors);
-        receipt.run = run.number;
+        (receipt.run, receipt.ended_waiting) = (run.number, run.waited);
         for member in &mut receipt.members {
             member.command = self.job.mask.apply_to_cut(&member.command);
         }

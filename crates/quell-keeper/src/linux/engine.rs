@@ -72,8 +72,12 @@ pub struct Run {
     /// The members on record.
     pub members: Vec<ProcId>,
     pub kill_reported: bool,
+    /// Signals of `quell signal` that the root did not die of at once, and until when it may.
+    pub handled_signals: Vec<(Signal, Instant)>,
     /// When children are reaped again, while many die.
     reap_from: Instant,
+    /// Whether it has ended before, and this is the end of a job that waited for its next run.
+    pub waited: bool,
     /// The delay before the next run, if there is one.
     pub restart_after: Option<Duration>,
     pub result: Option<RunResult>,
@@ -92,7 +96,9 @@ impl Run {
             since: None,
             members: Vec::new(),
             kill_reported: false,
+            handled_signals: Vec::new(),
             reap_from: Instant::now(),
+            waited: false,
             restart_after: None,
             result: None,
         }
@@ -276,6 +282,7 @@ impl Supervisor {
     pub(super) fn notice_root_exit(&mut self) {
         let Some(outcome) = self.run.containment.root_exit() else { return };
         fault_point(FaultPoint::RootExitSeen);
+        self.forget_handled_signals();
         // The stub's last message is read first, so that a failed start does not look like a death by an external signal.
         self.read_exec_status_within(Duration::ZERO);
         if self.phase() == Phase::Ended {
@@ -347,13 +354,17 @@ impl Supervisor {
     /// Requests the end of the job. `ask` says which processes are asked first, if not as in the job's plan.
     pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
         self.await_exec();
-        self.host.backoff.ending.get_or_insert((cause, actor.clone()));
         if self.phase() != Phase::Ended {
             self.run.evidence.step(StepKind::StopAsked, describe_request(cause, &actor), vec![]);
             self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
             fault_point(FaultPoint::StopNoted);
         }
-        self.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask }));
+        self.stop_with(StopRequest { cause, actor, mode, ask });
+    }
+
+    pub(super) fn stop_with(&mut self, request: StopRequest) {
+        self.host.backoff.ending.get_or_insert((request.cause, request.actor.clone()));
+        self.step(LifecycleEvent::StopAsked(request));
     }
 
     pub(super) fn step(&mut self, event: LifecycleEvent) {

@@ -126,6 +126,7 @@ impl Evidence {
             root: RootReport { id: containment.shown_root(), outcome },
             left_at_root_exit: std::mem::take(&mut self.left),
             restart_limit_reached: false,
+            ended_waiting: false,
             members,
             members_omitted,
             steps: std::mem::take(&mut self.steps),

@@ -9,10 +9,11 @@ use quell_core::{
     Environment, Foreground, JobRequest, JobSpec, Lifecycle, ProcId, ReadyCheck, SessionKind, Signal,
     StdoutUse,
 };
-use quell_store::{JobDir, Lock};
+use quell_store::{JobEnd, Lock};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, SignalFd};
 
+use super::background::claim_name;
 use super::channel::{JsonChannel, KeeperEvent};
 use super::engine::{Run, Supervisor, become_keeper};
 use super::evidence::Evidence;
@@ -126,7 +127,8 @@ fn run_with(
 fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
     let brief = HelperBrief {
         job: job.store.as_ref(),
-        command: job.request.words(),
+        command: job.spec.request.words(),
+        mask: &job.mask,
         cwd: None,
         environment: &[],
         hooks: &job.request.hooks,
@@ -179,8 +181,11 @@ fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Contai
     let launch = (!job.request.mask.is_empty()).then(|| masked_variables(job));
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(|error| job.unrecorded(error))?;
+    if let (Some(store), Some(name)) = (&job.store, &job.request.name) {
+        claim_name(store, name)?;
+    }
     let containment = job.acquire(None).inspect_err(|_| {
-        let _ = job.store.as_ref().map(JobDir::remove);
+        let _ = job.store.as_ref().map(|store| JobEnd::discard(store, job.request.name.as_deref()));
     })?;
     fault_point(FaultPoint::PlaceAcquired);
     Ok((signals, lock, containment))

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use quell_core::{Hook, HookEvent, JobEvent, ReadyCheck, Signal, format_duration};
+use quell_core::{Hook, HookEvent, JobEvent, Mask, ReadyCheck, Signal, format_duration};
 use quell_store::JobDir;
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources};
@@ -61,6 +61,8 @@ pub struct HelperBrief<'a> {
     pub job: Option<&'a JobDir>,
     /// The job's command, masked.
     pub command: Vec<String>,
+    /// What its history does not show.
+    pub mask: &'a Mask,
     pub cwd: Option<&'a Path>,
     pub environment: &'a [(OsString, OsString)],
     pub hooks: &'a [Hook],

@@ -41,17 +41,18 @@ pub fn notify_hooks(notice: HookNotice) -> ExitCode {
     let job = Home::at(notice.home).job(notice.job);
     let Ok(spec) = job.spec() else { return ExitCode::FAILURE };
     // The hooks in the specification may be masked.
-    let hooks = match job.launch() {
-        Ok(launch) => launch.request.hooks,
-        Err(_) if spec.request.mask.is_empty() => spec.request.hooks.clone(),
+    let request = match job.launch() {
+        Ok(launch) => launch.request,
+        Err(_) if spec.request.mask.is_empty() => spec.request.clone(),
         Err(_) => return ExitCode::FAILURE,
     };
     let brief = HelperBrief {
         job: Some(&job),
         command: spec.request.words(),
+        mask: &request.masked_values(),
         cwd: None,
         environment: &[],
-        hooks: &hooks,
+        hooks: &request.hooks,
         ready: &ReadyCheck::default(),
     };
     if let Ok(mut helper) = helper::start(&brief) {
@@ -121,7 +122,7 @@ impl Helper<'_> {
     }
 
     pub(super) fn hook_failed(&self, hook: &str, at: HookEvent, run: u32, why: String) {
-        let what = EventKind::HookFailed { hook: hook.to_owned(), at, why };
+        let what = EventKind::HookFailed { hook: self.brief.mask.apply(hook), at, why };
         // A failure to write this could not be reported anywhere else.
         if let Some((job, spec)) = self.brief.job.and_then(|job| Some((job, job.spec().ok()?))) {
             let _ = job.log_event(&JobEvent::new(&spec, now(), run, what));

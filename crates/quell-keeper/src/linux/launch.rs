@@ -30,7 +30,7 @@ impl Supervisor {
 
     /// Ends a run that can't begin.
     pub(super) fn fail_start(&mut self, failure: StartError) {
-        let reason = failure.to_string();
+        let reason = self.job.mask.apply(&failure.to_string());
         self.run.failed = Some(failure);
         self.run.birth = None;
         self.step(LifecycleEvent::StartFailed(reason));

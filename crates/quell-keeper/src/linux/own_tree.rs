@@ -3,13 +3,33 @@
 use std::time::{Duration, Instant};
 
 use quell_contain::{Pace, StopEngine, Tree};
-use quell_core::{AskScope, Count, EventKind, RootOutcome, Signal, Step, StepKind, Until};
+use quell_core::{AskScope, Count, EventKind, ProcId, RootOutcome, Signal, Step, StepKind, Until};
 
 use super::engine::{REST, Supervisor};
 
 /// How often a kill is repeated if no event asks for it: before Linux 6.14 a cgroup kill could miss a fork, and no event
 /// reports that. Usually the exits of dying processes end the wait first.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+
+impl Supervisor {
+    /// Puts processes on record that have outlived the root.
+    fn note_left(&mut self, left: Vec<ProcId>) {
+        let known = &mut self.run.evidence.left;
+        known.extend(left.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
+        self.note_members(left, None);
+    }
+
+    /// What has outlived the root was waited for, and is to be stopped now: from here on it is a leak.
+    pub(super) fn note_leftovers(&mut self) {
+        let left = self.run.containment.note_living();
+        let members = left.len();
+        if members > 0 {
+            self.note_left(left);
+            self.run.engine.life.leftovers_unwanted();
+            self.record_event(EventKind::Leaked { members });
+        }
+    }
+}
 
 impl Tree for Supervisor {
     fn pace(&self) -> Pace {
@@ -69,10 +89,9 @@ impl Tree for Supervisor {
     fn outlived(&mut self) {
         if self.run.evidence.left.is_empty() {
             let left = self.run.containment.note_living();
-            self.run.evidence.left.clone_from(&left);
-            let members = left.len();
-            self.note_members(left, None);
+            self.note_left(left);
             if self.job.rules.until == Until::Root {
+                let members = self.run.evidence.left.len();
                 self.record_event(EventKind::Leaked { members });
             }
         }

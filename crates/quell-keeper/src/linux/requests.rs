@@ -1,6 +1,9 @@
 //! What the request of a client does. It is the same while the program runs and while the job waits for its next run.
 
-use quell_core::{Actor, Cause, EventKind, ProcId, StopMode};
+use std::time::{Duration, Instant};
+
+use quell_core::{Actor, Cause, EventKind, Phase, ProcId, Signal, StopMode, StopRequest};
+use quell_sys::Disposition;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::caller::caller_of;
@@ -10,6 +13,11 @@ use crate::control_protocol::{Answer, Call, LiveMember};
 
 /// How many bytes of a command line a tree shows.
 const LONGEST_SHOWN: usize = 4096;
+
+/// How long after `quell signal` the root can die of that signal if it has a handler for it or blocks it. A handler often sends
+/// its process the same signal again. The kernel does not say which process has sent a deadly signal; after this time it
+/// counts as another one.
+const HANDLED_WITHIN: Duration = Duration::from_millis(500);
 
 impl Supervisor {
     pub(super) fn handle_request(&mut self, request: ClientRequest) {
@@ -22,16 +30,20 @@ impl Supervisor {
                 let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
                 self.host.control.answer(client, &Answer::Accepted);
                 fault_point(FaultPoint::StopHeard);
-                let (cause, actor) = match self.run.engine.life.own_end().filter(|_| leftovers && !waiting) {
-                    Some(own_end) => own_end,
-                    None => (Cause::User, self.actor(pid, uid, reason)),
-                };
-                return self.ask_stop_of(cause, actor, mode, ask);
+                let draining = self.phase() == Phase::Draining;
+                if let Some((cause, actor)) = self.run.engine.life.own_end().filter(|_| leftovers && draining)
+                {
+                    self.note_leftovers();
+                    return self.stop_with(StopRequest { cause, actor, mode, ask });
+                }
+                let actor = self.actor(pid, uid, reason);
+                return self.ask_stop_of(Cause::User, actor, mode, ask);
             }
             Call::Signal { .. } | Call::Send { .. } if waiting => {
                 Answer::refused("wrong_state", "it waits to be started again")
             }
             Call::Signal { signal, tree } => {
+                let disposition = self.run.containment.root_disposition(signal);
                 let sent = if tree {
                     self.run.containment.signal_all(signal)
                 } else {
@@ -39,7 +51,7 @@ impl Supervisor {
                 };
                 if sent > 0 {
                     let actor = self.actor(pid, uid, None);
-                    self.run.engine.life.signal_sent(signal, actor.clone());
+                    self.note_signal(signal, actor.clone(), disposition);
                     self.record_event(EventKind::Signaled { signal, actor, members: sent });
                 }
                 Answer::Signaled { sent }
@@ -56,6 +68,30 @@ impl Supervisor {
             },
         };
         self.host.control.answer(client, &answer);
+    }
+
+    /// Notes a signal that the root was sent and that it may die of.
+    fn note_signal(&mut self, signal: Signal, actor: Actor, disposition: Option<Disposition>) {
+        self.run.handled_signals.retain(|(other, _)| *other != signal);
+        match disposition {
+            Some(Disposition::Ignored) => return self.run.engine.life.signal_survived(signal),
+            // The kernel has begun to end it.
+            Some(Disposition::Default) => {}
+            Some(Disposition::Handled) | None => {
+                self.run.handled_signals.push((signal, Instant::now() + HANDLED_WITHIN));
+            }
+        }
+        self.run.engine.life.signal_sent(signal, actor);
+    }
+
+    /// Forgets the signals that the root has handled: it has died of something else.
+    pub(super) fn forget_handled_signals(&mut self) {
+        let now = Instant::now();
+        for (signal, until) in std::mem::take(&mut self.run.handled_signals) {
+            if until < now {
+                self.run.engine.life.signal_survived(signal);
+            }
+        }
     }
 
     /// The process behind a request from `pid`.

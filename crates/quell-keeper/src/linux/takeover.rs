@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Containment, StopEngine};
 use quell_core::{
-    Actor, Cause, EventKind, JobEvent, Lifecycle, Member, ProcId, Receipt, RootOutcome, Step, StepKind,
+    Actor, Cause, EventKind, JobEvent, Lifecycle, Member, ProcId, Receipt, RecordedState, RootOutcome, Step,
+    StepKind,
 };
 use quell_store::{JobDir, JobEnd, Liveness, Lock};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -78,8 +79,10 @@ impl KeeperWatch {
         let (life, actions) = Lifecycle::orphaned(job.rules, self.known);
         let mut run = Run::new(self.runs.max(1), life, containment, self.evidence);
         let record = job.store.as_ref().and_then(|store| store.record().ok());
-        run.ready =
-            record.filter(|record| record.run == run.number).and_then(|record| record.state.ready().cloned());
+        let record = record.filter(|record| record.run == run.number);
+        run.waited =
+            record.as_ref().is_some_and(|record| matches!(record.state, RecordedState::Waiting { .. }));
+        run.ready = record.and_then(|record| record.state.ready().cloned());
         let mut supervisor = Supervisor { lock, helper, host, ..Supervisor::new(job, self.signals, run) };
         supervisor.record_event(EventKind::Lost { finished_by: "its standby".into() });
         StopEngine::carry_out(&mut supervisor, actions);

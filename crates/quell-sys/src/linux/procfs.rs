@@ -376,6 +376,32 @@ pub fn users_of(pid: u32) -> io::Result<[u32; 4]> {
     }
 }
 
+/// What a signal does to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// What the kernel does by default; for most signals, the process dies at once.
+    Default,
+    /// Nothing.
+    Ignored,
+    /// A handler runs, or the signal waits because it is blocked.
+    Handled,
+}
+
+/// What `signal` would do to `pid` now.
+pub fn disposition(pid: u32, signal: Signal) -> io::Result<Disposition> {
+    let bytes = read(&format!("/proc/{pid}/status"), 16 * 1024)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let has = |set: &str| {
+        let digits = text.lines().find_map(|line| line.strip_prefix(set)).unwrap_or_default();
+        u64::from_str_radix(digits.trim(), 16).unwrap_or(0) >> (signal.number() - 1) & 1 == 1
+    };
+    Ok(match () {
+        () if has("SigIgn:") => Disposition::Ignored,
+        () if has("SigCgt:") || has("SigBlk:") => Disposition::Handled,
+        () => Disposition::Default,
+    })
+}
+
 /// A thread of `pid` by which the process can be looked at: its leader, or another one if the leader has ended.
 pub fn living_thread(pid: u32, leader: &Stat) -> u32 {
     if leader.state != b'Z' {

@@ -73,6 +73,8 @@ impl LostEnd {
             actor: ending.map_or(Actor::Unknown, |ending| ending.actor.clone()),
             root: RootReport { id: recovered.root, outcome: outcome.unwrap_or(RootOutcome::Unknown) },
             restart_limit_reached: false,
+            ended_waiting: recovered.members.is_empty()
+                && matches!(state, Some(RecordedState::Waiting { .. })),
             left_at_root_exit: Vec::new(),
             members: recovered.members,
             members_omitted: recovered.members_omitted,

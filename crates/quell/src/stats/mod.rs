@@ -43,7 +43,7 @@ pub struct Sums {
     pub timeouts: u64,
     /// How many had to be stopped, completely or partly.
     pub stopped: u64,
-    /// How many of those had to be killed after their grace. Requested kills don't count.
+    /// How many of those were killed after their grace, or because their keeper was killed. Requested kills don't count.
     pub killed: u64,
     /// How many roots left processes running.
     pub leaks: u64,
@@ -103,10 +103,10 @@ pub struct Stats {
     pub timeouts: u64,
     /// How many had to be stopped, completely or partly.
     pub stopped: u64,
-    /// How many of those were asked to end and had to be killed after their grace. Requested kills (`--now`, a grace of 0, a second
-    /// request) don't count.
+    /// How many of those were killed after their grace, or because their keeper was killed. Requested kills (`--now`, a grace of
+    /// 0, a second request) don't count.
     pub killed: u64,
-    /// Their share of the jobs that were asked to end and had a grace; absent without such jobs.
+    /// The share of the killed ones among the jobs that were asked to end and had a grace; absent without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_rate: Option<f64>,
     /// How many roots left processes running.

@@ -48,10 +48,11 @@ pub(super) fn totals(index: &Index, wanted: &Filter) -> Result<(Stats, Option<(i
     let columns = format!(
         "total(outcome = 'exited' AND code = 0), total(outcome = 'exited' AND code <> 0),
          total(outcome = 'signaled'), total(outcome = 'not_started'),
-         total(outcome = 'unknown' OR outcome IS NULL), min(ended), max(ended), total(asked), {SUMS}"
+         total(outcome = 'unknown' OR outcome IS NULL), min(ended), max(ended), total(asked),
+         total(asked AND escalated), {SUMS}"
     );
     let rows = index.sums(&columns, wanted, "", |row| {
-        let Sums { jobs, timeouts, stopped, killed, leaks, not_proven, .. } = sums(row, 8)?;
+        let Sums { jobs, timeouts, stopped, killed, leaks, not_proven, .. } = sums(row, 9)?;
         let exits = Exits {
             ok: total(row, 0)?,
             failed: total(row, 1)?,
@@ -60,10 +61,10 @@ pub(super) fn totals(index: &Index, wanted: &Filter) -> Result<(Stats, Option<(i
             unknown: total(row, 4)?,
         };
         let stats = Stats { jobs, exits, timeouts, stopped, killed, leaks, not_proven, ..Stats::default() };
-        Ok((stats, row.get::<_, Option<i64>>(5)?.zip(row.get(6)?), total(row, 7)?))
+        Ok((stats, row.get::<_, Option<i64>>(5)?.zip(row.get(6)?), [total(row, 7)?, total(row, 8)?]))
     })?;
-    let (mut stats, span, asked) = rows.into_iter().next().unwrap_or_default();
-    stats.kill_rate = (asked > 0).then(|| stats.killed as f64 / asked as f64);
+    let (mut stats, span, [asked, killed]) = rows.into_iter().next().unwrap_or_default();
+    stats.kill_rate = (asked > 0).then(|| killed as f64 / asked as f64);
     let causes = index.sums("cause, count(*)", wanted, "AND cause IS NOT NULL GROUP BY cause", |row| {
         Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()))
     })?;

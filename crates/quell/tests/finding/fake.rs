@@ -177,6 +177,7 @@ impl Fake {
             cause: self.cause,
             actor: Actor::Program,
             root: RootReport { id: Some(root), outcome: self.outcome.clone() },
+            ended_waiting: false,
             restart_limit_reached: false,
             left_at_root_exit: if self.leaked { vec![root] } else { Vec::new() },
             members: vec![Member {

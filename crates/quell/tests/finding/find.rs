@@ -29,7 +29,7 @@ fn an_ambiguity_names_five() {
     let common = &JobId::new(THEN, 0).to_string()[..5];
     match resolve(&place.home, common).unwrap_err() {
         error @ Error::Ambiguous { .. } => {
-            assert_eq!(error.to_string(), format!("`{common}` is the beginning of more than 5 jobs"));
+            assert_eq!(error.to_string(), format!("`{common}` matches more than 5 jobs"));
             assert_eq!(error.details()["ids"].as_array().map(Vec::len), Some(5));
         }
         other => panic!("{other}"),
